@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -91,15 +91,6 @@ def write_sorted(value: Any) -> str:
         return _SORTING_WRITER.encode(value).decode()
     except UnicodeEncodeError:
         return _SLOW_SORTING_WRITER.encode(value)
-
-
-def write_each(values: Sequence[Any], *, is_sorted: bool = False) -> list[str]:
-    """Return the JSON of each value, as `write` or `write_sorted` does, several times as fast."""
-    try:
-        lines = (_SORTING_WRITER if is_sorted else _WRITER).encode_lines(values)
-    except UnicodeEncodeError:
-        return list(map(write_sorted if is_sorted else write, values))
-    return lines.decode().split("\n")[:-1]
 
 
 def read_members(text: str) -> dict[str, msgspec.Raw]:

@@ -4,7 +4,6 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from itertools import islice
 from typing import Final
 
 import pyarrow as pa
@@ -20,8 +19,6 @@ from cdc_platform.sources.file_store import FileStore
 from cdc_platform.sources.text_files import FileDamaged
 from cdc_platform.sources.workers import prepare_worker
 
-_BATCH_LINES: Final = 300
-"""Lines that are decoded together."""
 NUMBER: Final = "id"
 """Column of the rows that a task takes: the number of a split."""
 
@@ -67,14 +64,11 @@ def _take(reader: SplitReader, store: FileStore, segment: Segment) -> None:
     planned = (segment.until_exclusive or 0) - segment.begun
     try:
         # A file that could not be read has no line, and is not opened again.
-        with opened_lines(store, segment) if planned else nullcontext(iter(())) as lines:
-            while some := list(islice(lines, _BATCH_LINES)):
-                first_position = segment.begun + len(ends)
-                ends.extend(line.read_bytes for line in some)
-                decoded = reader.decoder.decode_file_lines([line.text for line in some], first_position)
-                for position, events in enumerate(decoded, start=first_position):
-                    for event in events:
-                        reader.collector.take(Arrival(event, path, position))
+        with opened_lines(store, segment) if planned else nullcontext(()) as lines:
+            for position, line in enumerate(lines, start=segment.begun):
+                for event in reader.decoder.decode_line(line.text, position):
+                    reader.collector.take(Arrival(event, path, position))
+                ends.append(line.read_bytes)
     except FileDamaged as error:
         raise SourceUnreachable(f"The file was changed while it was read: {path} ({error})") from error
     if len(ends) < planned:

@@ -23,7 +23,7 @@ from cdc_platform.sources.debezium.splits.split_reader import SplitContext, Spli
 from cdc_platform.sources.debezium.transactions.progress import PassedUntil
 from cdc_platform.sources.debezium.transactions.transaction_buffer import Opening, TransactionBuffer
 from cdc_platform.sources.debezium.transactions.transactions import Arrival
-from cdc_platform.sources.debezium.wire.messages import RawMessage, parse_raw
+from cdc_platform.sources.debezium.wire.messages import RawMessage
 from cdc_platform.sources.event_batches import EventBatches
 from cdc_platform.sources.workers import prepare_worker
 
@@ -147,11 +147,10 @@ class TopicsReading:
 
 def take_messages(reader: SplitReader, batch: pa.RecordBatch) -> None:
     """Pass messages to a reader."""
-    messages = list(_messages_of(batch))
-    for message, events in zip(messages, reader.decoder.decode_all(map(parse_raw, messages)), strict=True):
+    for message in _messages_of(batch):
         origin = f"{message.topic}/{message.partition}"
         micros = message.timestamp_micros or 0
-        for event in events:
+        for event in reader.decoder.decode_raw([message]):
             reader.collector.take(Arrival(event, origin, message.position, micros))
 
 

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import chain
 
 from msgspec.structs import replace
 
@@ -52,46 +51,30 @@ class Decoder:
         self.settings = settings
         self.state = state or DecoderState()
         self.rows = RowDecoder(settings, Planner(settings), self.state)
-        self._plain = PlainUpdates(self.rows, self._fault_of)
+        self._plain = PlainUpdates(self.rows)
         self._tables: dict[tuple[str, str, str], tuple[str, str]] = {}
         self._bare: set[Identity | None] = set()
         self._partitions = [(re.compile(pattern), target) for pattern, target in settings.partitions.items()]
 
     def decode_lines(self, lines: Iterable[str], first_position: int = 0) -> Iterator[Decoded]:
         """Decode the lines of a file; each line is one message, and empty lines have no position."""
-        filled = [line.encode(errors="surrogateescape") for line in lines if line.strip()]
-        yield from chain.from_iterable(self.decode_file_lines(filled, first_position))
+        filled = (line for line in lines if line.strip())
+        for position, line in enumerate(filled, start=first_position):
+            yield from self.decode_line(line.encode(errors="surrogateescape"), position)
 
-    def decode_file_lines(self, lines: Sequence[bytes], first_position: int) -> list[list[Decoded]]:
-        """Decode consecutive lines, and return the events of each; an empty line has no events."""
-        decoded = [self._line(line, position) for position, line in enumerate(lines, first_position)]
-        self._plain.settle()
-        return decoded
-
-    def _line(self, line: bytes, position: int) -> list[Decoded]:
-        if (plain := self._plain.take_line(line, position)) is not None:
-            return plain
-        return self._decode(parse_line(line, position)) if line.strip() else []
+    def decode_line(self, line: bytes, position: int) -> Sequence[Decoded]:
+        """Decode a line; an empty line has no events."""
+        return self.decode(parse_line(line, position)) if line.strip() else ()
 
     def decode_raw(self, messages: Iterable[RawMessage]) -> Iterator[Decoded]:
         """Decode messages of Kafka or of the engine."""
-        return chain.from_iterable(self.decode_all(map(parse_raw, messages)))
+        for raw in messages:
+            yield from self.decode(parse_raw(raw))
 
     def decode(self, message: Message | FaultyEvent) -> list[Decoded]:
         """Decode a message: most contain one event; an update of a row without a key becomes two."""
-        return self.decode_all([message])[0]
-
-    def decode_all(self, messages: Iterable[Message | FaultyEvent]) -> list[list[Decoded]]:
-        """Decode consecutive messages, and return the events of each."""
-        decoded = list(map(self._decode, messages))
-        self._plain.settle()
-        return decoded
-
-    def _decode(self, message: Message | FaultyEvent) -> list[Decoded]:
         if isinstance(message, FaultyEvent):
             return [message]
-        if (plain := self._plain.take(message)) is not None:
-            return plain
         try:
             envelope = read_content(message)
         except MALFORMED as error:
@@ -124,7 +107,6 @@ class Decoder:
 
     def _take_note(self, notification: Notification) -> None:
         """Note the table that a snapshot found empty; a partition does not count."""
-        self._plain.settle()
         self.state.use.has_notifications = True
         replaces = self.settings.snapshots == SnapshotPolicy.REPLACE
         if (
@@ -137,7 +119,9 @@ class Decoder:
                     self.state.snapshots.find_empty(notification, name)
 
     def _decode_data(self, event: DataEvent) -> list[Decoded]:
-        self._plain.doubt()
+        plain = self._plain.decode(event)
+        if plain is not None:
+            return [plain]
         if event.source.name == self.settings.signal_table:
             return [self._signal(event)]
         self.state.use.see(event.source)
@@ -155,8 +139,6 @@ class Decoder:
         return decoded
 
     def _decode_row(self, event: DataEvent, table: str, label: str) -> list[Decoded]:
-        if is_snapshot(event.source):
-            self._plain.settle()
         if is_snapshot(event.source) and event.source.lsn is not None:
             floor = self.state.floors.get(event.source.server, 0)
             self.state.floors[event.source.server] = max(floor, event.source.lsn)

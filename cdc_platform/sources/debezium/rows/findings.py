@@ -1,7 +1,7 @@
 """Findings about an event's values: whether they were sent, and other facts for users."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, TypeGuard
+from collections.abc import Mapping
+from typing import Any, TypeGuard
 
 import msgspec
 
@@ -11,7 +11,7 @@ from cdc_platform.sources.debezium.values.unavailable import MASKED, UNAVAILABLE
 from cdc_platform.sources.debezium.wire.event_faults import NEW_KEYS
 from cdc_platform.sources.debezium.wire.message_contents import DataEvent, Unreadable
 from cdc_platform.sources.debezium.wire.positions import is_snapshot
-from cdc_platform.sources.json_codec import write, write_each
+from cdc_platform.sources.json_codec import write
 
 
 class Findings(msgspec.Struct):
@@ -21,13 +21,6 @@ class Findings(msgspec.Struct):
     literal_markers: list[str] = msgspec.field(default_factory=list)
     null_or_default: list[str] = msgspec.field(default_factory=list)
     lossy_nulls: list[str] = msgspec.field(default_factory=list)
-
-
-NOTHING: Final = Findings()
-"""Of an event about whose values there is nothing to say."""
-
-Place = tuple[str, str, int | None, tuple[int | None, int | None] | None, int | None]
-"""Schema, table, position in the log, sequence, and order in the transaction of an event."""
 
 
 def is_unsent_under_full(column: ColumnPlan, value: Any, before: Mapping[str, Any] | None) -> bool:
@@ -104,37 +97,20 @@ class _Metadata(msgspec.Struct, omit_defaults=True):
 
 def metadata_of(event: DataEvent, findings: Findings, new_keys: str | None = None) -> str:
     """Return the facts of an event besides its row, as JSON."""
-    source = event.source
-    place = source.schema, source.table, source.lsn, source.sequence, event.total_order
-    snapshot = source.snapshot if is_snapshot(source) else ""
-    return write(_metadata(event.op, place, event.message.headers, findings, snapshot, new_keys))
-
-
-def metadata_texts(op: str, events: Iterable[tuple[Place, Mapping[str, Any] | None, Findings]]) -> list[str]:
-    """Return the same for the places, headers and findings of events outside snapshots."""
-    return write_each([_metadata(op, *event) for event in events])
-
-
-def _metadata(
-    op: str,
-    place: Place,
-    headers: Mapping[str, Any] | None,
-    findings: Findings,
-    snapshot: str = "",
-    new_keys: str | None = None,
-) -> _Metadata:
-    schema, table, lsn, sequence, total_order = place
-    return _Metadata(
-        op,
-        schema,
-        table,
-        lsn or 0,
-        sequence,
-        total_order or 0,
-        snapshot,
-        (headers.get("__debezium.context.runId") or None) if headers else None,
-        new_keys,
-        findings.literal_markers,
-        findings.null_or_default,
-        findings.lossy_nulls,
+    source, headers = event.source, event.message.headers
+    return write(
+        _Metadata(
+            event.op,
+            source.schema,
+            source.table,
+            source.lsn or 0,
+            source.sequence,
+            event.total_order or 0,
+            source.snapshot if is_snapshot(source) else "",
+            (headers.get("__debezium.context.runId") or None) if headers else None,
+            new_keys,
+            findings.literal_markers,
+            findings.null_or_default,
+            findings.lossy_nulls,
+        )
     )

@@ -35,19 +35,15 @@ class Pairer:
         if event.total_order is None and event.op is not DELETE:
             return None
         identity = identity_of(event)
-        if identity is None or has_headers(event.message.headers):
+        if identity is None or _has_headers(event):
             return None
         if event.total_order is not None:
-            self.remember_order(identity[0], identity[2], event.total_order)
+            self._orders.setdefault((identity[0], identity[2]), set()).add(event.total_order)
         if event.op is DELETE and event.key is not None:
             self._deleted.pop(identity, None)
             self._deleted[identity] = event.key
             return identity
         return None
-
-    def remember_order(self, server: str, tx_id: int, order: int) -> None:
-        """Note the order of an event in its transaction."""
-        self._orders.setdefault((server, tx_id), set()).add(order)
 
     def old_key(self, event: DataEvent) -> Mapping[str, Any] | None:
         """Return the former key of an inserted row; None if unknown."""
@@ -65,7 +61,7 @@ class Pairer:
 
     def is_new(self, event: DataEvent) -> bool:
         """Return whether an inserted row certainly had no other key: the event before is another one."""
-        if has_headers(event.message.headers):
+        if _has_headers(event):
             return event.old_key is None
         identity, order = identity_of(event), event.total_order
         if identity is None or order is None or self.deleted_at(identity) is not None:
@@ -83,8 +79,9 @@ class Pairer:
         return cls({(server, table, tx_id, lsn): key for server, table, tx_id, lsn, key in fields})
 
 
-def has_headers(headers: Mapping[str, Any] | None) -> bool:
-    """Return whether the connector's headers were kept, which would show a key change."""
+def _has_headers(event: DataEvent) -> bool:
+    """Return whether the message has the connector's headers, which would show a key change."""
+    headers = event.message.headers
     return headers is not None and any(name.startswith(_PREFIX) for name in headers)
 
 

@@ -23,7 +23,7 @@ from cdc_platform.sources.debezium.values.evidence import evidence_of
 from cdc_platform.sources.debezium.values.placeholder_zeros import is_zero
 from cdc_platform.sources.debezium.values.postgres_types import PostgresType
 from cdc_platform.sources.debezium.values.unavailable import Detector, detector_of, masked_markers, version_of
-from cdc_platform.sources.debezium.values.values import Keeps, Read, fits_its_type, keeper_of, reader_of
+from cdc_platform.sources.debezium.values.values import Read, fits_its_type, reader_of
 from cdc_platform.sources.debezium.wire.message_contents import DataEvent, Unreadable
 
 _MAX_PLANS: Final = 10_000
@@ -41,7 +41,6 @@ class ColumnPlan:
     name: str
     encoding: Encoding
     read: Read
-    keeps: Keeps
     detector: Detector
     default: Any = None
     is_nullable: bool = False
@@ -145,7 +144,6 @@ class Planner:
             name,
             encoding,
             reader_of(encoding),
-            keeper_of(encoding),
             detector,
             default,
             is_nullable,

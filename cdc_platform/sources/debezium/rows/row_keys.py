@@ -1,14 +1,14 @@
 """Keys of rows in the form of the log."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Final
 
 from cdc_platform.sources.debezium.rows.plans import ColumnPlan, TablePlan
 from cdc_platform.sources.debezium.rows.row_values import read_value
 from cdc_platform.sources.debezium.wire.message_contents import UPDATE, DataEvent, Unreadable
-from cdc_platform.sources.json_codec import write_each
+from cdc_platform.sources.json_codec import write
 
 _KEY_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
 
@@ -19,36 +19,24 @@ def header_key(plan: TablePlan, key: Mapping[str, Any] | None) -> str | None:
 
 
 def key_json(plan: TablePlan, key: Mapping[str, Any]) -> str:
-    """Return a key in the form of the log; see `key_texts`."""
-    return key_texts(plan, [key])[0]
+    """Return a key in the form of the log, with equal text for keys that are equal in the lake's types.
 
-
-def key_texts(plan: TablePlan, keys: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return keys in the form of the log, with equal texts for keys that are equal in the lake's types.
-
-    They must distinguish the same rows as the merge, which compares values.
+    It must distinguish the same rows as the merge, which compares values.
 
     Raises:
-        Unreadable: a column of a key is missing, null or not sent, or its type cannot hold the value.
+        Unreadable: a column of the key is missing, null or not sent, or its type cannot hold the value.
     """
-    names = [name for name, _ in plan.key_columns]
-    columns = [_key_values(column, [key.get(name) for key in keys]) for name, column in plan.key_columns]
-    rows = [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
-    return list(map(_KEY_ENCODER.encode, rows)) if plan.may_have_float else write_each(rows)
-
-
-def _key_values(column: ColumnPlan, values: Sequence[Any]) -> Sequence[Any]:
-    if None in values:
-        raise Unreadable(f"The key's column `{column.name}` is missing or null.")
-    if not column.is_always_sent and any(map(column.detector.is_marker, values)):
-        raise Unreadable(
-            f"The key's column `{column.name}` was not sent: it has the marker of a large value, so the row "
-            "is unknown. Choose key columns that are always sent, or run ALTER TABLE ... REPLICA IDENTITY "
-            "FULL."
-        )
-    if column.scale is None and column.keeps(values):
-        return values
-    return [_key_value(column, value) for value in values]
+    for name, column in plan.key_columns:
+        if key.get(name) is None:
+            raise Unreadable(f"The key's column `{name}` is missing or null.")
+        if not column.is_always_sent and column.detector.is_marker(key[name]):
+            raise Unreadable(
+                f"The key's column `{name}` was not sent: it has the marker of a large value, so the row is "
+                "unknown. Choose key columns that are always sent, or run ALTER TABLE ... REPLICA IDENTITY "
+                "FULL."
+            )
+    values = {name: _key_value(column, key[name]) for name, column in plan.key_columns}
+    return _KEY_ENCODER.encode(values) if plan.may_have_float else write(values)
 
 
 def _key_value(column: ColumnPlan, value: Any) -> Any:

@@ -120,7 +120,7 @@ class RowDecoder:
             event.source.micros,
             plan.column_types,
             key_json(plan, event.key or {}),
-            sent_values_json(plan, event.after or {}, findings, is_unavailable, keeps_null=self.keeps_null),
+            self._values(event.after or {}, plan, findings, is_unavailable),
             unavailable_columns=tuple(findings.unavailable),
             metadata=metadata_of(event, findings),
             position=event.message.position,
@@ -256,12 +256,13 @@ class RowDecoder:
                 findings.literal_markers.append(column.name)
             return is_literal and may_move
 
-        return sent_values_json(plan, event.after, findings, is_left_out, keeps_null=self.keeps_null)
+        return self._values(event.after, plan, findings, is_left_out)
 
-    @property
-    def keeps_null(self) -> bool:
-        """Whether a value that was not sent becomes null instead of being left out."""
-        return self.settings.strategy == Strategy.VETO
+    def _values(
+        self, row: Mapping[str, Any], plan: TablePlan, findings: Findings, is_left_out: IsUnsent
+    ) -> str:
+        keeps_null = self.settings.strategy == Strategy.VETO
+        return sent_values_json(plan, row, findings, is_left_out, keeps_null=keeps_null)
 
     def _without_key(self, event: DataEvent, plan: TablePlan, change: SourceEvent) -> Iterator[SourceEvent]:
         """Yield the removal of a row equal to the one before, and the addition of the one after."""

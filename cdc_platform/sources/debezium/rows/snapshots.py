@@ -78,10 +78,11 @@ class ServerSnapshots:
         """Whether no snapshot is under way, and no table waits to be emptied."""
         return self.open is None and not self.empty
 
-    def change(self, table: str, micros: int | None) -> None:
+    def change(self, table: str, source: SourceInfo) -> None:
         """Take note of when a table was changed."""
-        if (micros or _NEVER) > self.changed.get(table, 0):
-            self.changed[table] = micros or _NEVER
+        micros = source.micros or _NEVER
+        if micros > self.changed.get(table, 0):
+            self.changed[table] = micros
 
     def begins(self, table: str, lsn: int) -> bool:
         """Take a row of a table, and return whether it is the first one that the table has of a snapshot."""
@@ -158,7 +159,7 @@ class SnapshotWatch:
             server_snapshots = self.seen[source.server] = ServerSnapshots(lsn or 0)
         if lsn is None:
             for change in changes:
-                server_snapshots.change(change.table, source.micros)
+                server_snapshots.change(change.table, source)
             changes = [server_snapshots.doubted(change, source) for change in changes]
             if server_snapshots.is_at_rest:
                 return [*changes]

@@ -1,7 +1,7 @@
 """Values of events, from all of Debezium's encodings to the form of the change log."""
 
 import base64
-from collections.abc import Callable, Collection, Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from decimal import Context, Decimal
 from typing import Any, Final
 
@@ -30,8 +30,6 @@ from cdc_platform.sources.debezium.values.moments import (
 
 Read = Callable[[Any], Any]
 """Converts a JSON value that is not null to the change log's form."""
-Keeps = Callable[[Collection[Any]], bool]
-"""Returns whether a column's values, without nulls, certainly have the change log's form already."""
 
 _EXACT: Final = 2**53
 _INT64_BITS: Final = 63
@@ -63,11 +61,6 @@ def reader_of(encoding: Encoding) -> Read:
             ) from error
 
     return checked
-
-
-def keeper_of(encoding: Encoding) -> Keeps:
-    """Return what recognises values that `reader_of` returns unchanged."""
-    return _KEEPERS.get(_reader(encoding), lambda _values: False)
 
 
 def fits_its_type(encoding: Encoding) -> bool:
@@ -177,19 +170,6 @@ def _int(value: Any) -> int | str:
     return str(value)
 
 
-def _keeps_bools(values: Collection[Any]) -> bool:
-    return set(map(type, values)) <= {bool}
-
-
-def _keeps_ints(values: Collection[Any]) -> bool:
-    are_ints = set(map(type, values)) <= {int}
-    return are_ints and min(values, default=0) >= -_EXACT and max(values, default=0) <= _EXACT
-
-
-def _keeps_texts(values: Collection[Any]) -> bool:
-    return set(map(type, values)) <= {str} and not any(value.startswith("[") for value in values)
-
-
 def _float(value: Any) -> float | str:
     if isinstance(value, str):
         if value not in _NOT_FINITE:
@@ -273,4 +253,3 @@ _SIMPLE: Final[dict[EncodingKind, Read]] = {
     EncodingKind.ISO_TIME: iso_time_text,
     EncodingKind.JSON: json_text,
 }
-_KEEPERS: Final[Mapping[Read, Keeps]] = {_bool: _keeps_bools, _int: _keeps_ints, plain_text: _keeps_texts}

@@ -23,7 +23,7 @@ def read_content(message: Message) -> EnvelopeContent:
 
 
 def _typed(message: Message, envelope: TypedEnvelope, block: SchemaBlock | None) -> DataEvent:
-    fields = envelope.source
+    fields, transaction = envelope.source, envelope.transaction
     schema, table = fields.schema or "", fields.table or ""
     commit_lsn = fields.commit_lsn
     source = SourceInfo(
@@ -41,14 +41,10 @@ def _typed(message: Message, envelope: TypedEnvelope, block: SchemaBlock | None)
         fields.micros,
         f"{schema}.{table}",
     )
-    images = envelope.before, envelope.after
-    return data_event(message, OPS[envelope.op], source, block, images, place_of(envelope))
-
-
-def place_of(envelope: TypedEnvelope) -> tuple[str, int | None]:
-    """Return id and order in the transaction."""
-    transaction, tx_id = envelope.transaction, envelope.source.txId
-    of_source = "" if tx_id is None else str(tx_id)
-    if transaction is None:
-        return of_source, None
-    return of_source or transaction_of(transaction.id), transaction.total_order
+    of_source = "" if source.tx_id is None else str(source.tx_id)
+    place = (
+        (of_source, None)
+        if transaction is None
+        else (of_source or transaction_of(transaction.id), transaction.total_order)
+    )
+    return data_event(message, OPS[envelope.op], source, block, (envelope.before, envelope.after), place)

@@ -197,23 +197,15 @@ def sequence_of(value: Any) -> tuple[int | None, int | None] | None:
     """
     if value is None:
         return None
-    pair = pair_of(value) if isinstance(value, str) else None
-    if pair is not None:
-        return pair
+    plain = _SEQUENCE.fullmatch(value) if isinstance(value, str) else None
+    if plain is not None:
+        before, change = plain.groups()
+        return None if before is None else int(before), int(change)
     try:
         first, last = load_json(value) if isinstance(value, str) else value
         return whole(first), whole(last)
     except (ValueError, TypeError) as error:
         raise Unreadable(f"`source.sequence` is not a pair of positions: {value!r}.") from error
-
-
-def pair_of(text: str | None) -> tuple[int | None, int] | None:
-    """Return the same of a text of the documented form; None for all others."""
-    match = None if text is None else _SEQUENCE.fullmatch(text)
-    if match is None:
-        return None
-    before, change = match.groups()
-    return None if before is None else int(before), int(change)
 
 
 def whole(value: Any) -> int | None:

@@ -79,7 +79,7 @@ class _Unreadable(ValueError):
 def parse_line(line: bytes, position: int) -> Message | FaultyEvent:
     """Return the message of a line: an object of topic, key and value, or the value alone."""
     has_block = _BLOCK_IN_LINE in line
-    if not has_block and is_utf8(line) and (typed := typed_line(line)) is not None:
+    if not has_block and _is_utf8(line) and (typed := typed_line(line)) is not None:
         return Message(
             typed.topic or "",
             typed.partition or 0,
@@ -87,7 +87,7 @@ def parse_line(line: bytes, position: int) -> Message | FaultyEvent:
             None if typed.timestamp is None else typed.timestamp * 1000,
             None if typed.key is msgspec.UNSET else typed.key,
             typed.value,
-            None if typed.headers is None else headers_of(typed.headers),
+            None if typed.headers is None else _headers(typed.headers),
             position,
             typed.key is not msgspec.UNSET,
             line,
@@ -107,7 +107,7 @@ def parse_line(line: bytes, position: int) -> Message | FaultyEvent:
         return FaultyEvent(f"The line cannot be read as a message: {error}.", escaped(text), position)
 
 
-def is_utf8(line: bytes) -> bool:
+def _is_utf8(line: bytes) -> bool:
     """Return whether a line can be quarantined as text; unused members are parsed without a check."""
     if line.isascii():
         return True
@@ -130,7 +130,7 @@ def _of_fields(fields: dict[str, Any], position: int, text: str) -> Message:
         None if timestamp is None else whole_number(timestamp) * 1000,
         _embedded(fields.get("key")),
         _embedded(fields[value_name], load_value),
-        headers_of(fields["headers"]) if fields.get("headers") is not None else None,
+        _headers(fields["headers"]) if fields.get("headers") is not None else None,
         position,
         "key" in fields,
         text,
@@ -191,7 +191,7 @@ def _embedded(value: Any, load: "Callable[[str], Any] | None" = None) -> Any:
         return value
 
 
-def headers_of(headers: Any) -> dict[str, Any]:
+def _headers(headers: Any) -> dict[str, Any]:
     """Return headers by name, from an object or a list of pairs, objects, or alternating names and values."""
     if isinstance(headers, dict):
         pairs = list(headers.items())

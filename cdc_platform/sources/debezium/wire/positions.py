@@ -1,6 +1,5 @@
 """Order and identity of events: text that sorts in the order of commits, and ids that duplicates share."""
 
-from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Final
 
@@ -13,12 +12,11 @@ from cdc_platform.sources.debezium.wire.message_contents import (
     SourceInfo,
     Unreadable,
 )
-from cdc_platform.sources.json_codec import write_each, write_sorted
+from cdc_platform.sources.json_codec import write_sorted
 
 INCREMENTAL: Final = "incremental"
 _UNSIGNED: Final = 2**64 - 1
 _ORDER_DIGITS: Final = 10
-_BEYOND_ORDERS: Final = 10**_ORDER_DIGITS
 _POSITION_DIGITS: Final = 19
 _KEY: Final = SEPARATOR.join(("%016x", "%016x", f"%0{_ORDER_DIGITS}d", "%d", f"%0{_POSITION_DIGITS}d"))
 _ORDER: Final = slice(34, 34 + _ORDER_DIGITS)
@@ -50,20 +48,18 @@ def ordering_key(event: DataEvent | LogicalMessage, floor: int) -> str:
     Raises:
         Unreadable: the event has no position.
     """
+    commit, change = _log_position(event.source, floor)
     rank = _GIVE_UP if isinstance(event, DataEvent) and event.op is DELETE else _OTHERS
     message = event.message
-    position = message.position if message.offset is None else message.offset
-    return key_of_place(*_log_position(event.source, floor), event.total_order, position, rank)
+    position = message.offset if message.offset is not None else message.position
+    return _KEY % (commit & _UNSIGNED, change & _UNSIGNED, _total_order(event), rank, position)
 
 
-def key_of_place(
-    commit: int, change: int, total_order: int | None, position: int, rank: int = _OTHERS
-) -> str:
-    """Return the ordering key of these parts; see `ordering_key`."""
-    order = total_order or 0
-    if not 0 <= order < _BEYOND_ORDERS:
+def _total_order(event: DataEvent | LogicalMessage) -> int:
+    order = event.total_order or 0
+    if not 0 <= order < 10**_ORDER_DIGITS:
         raise Unreadable(f"`transaction.total_order` is not a position in a transaction: {order}.")
-    return _KEY % (commit & _UNSIGNED, change & _UNSIGNED, order, rank, position)
+    return order
 
 
 def has_total_order(key: str) -> bool:
@@ -123,7 +119,7 @@ def event_id(event: DataEvent, table: str) -> str:
     if lsn is None and source.sequence is not None and not is_snapshot(source):
         lsn = source.sequence[1]  # a flattened event may have the one without the other
     parts: list[Any] = [source.server, source.tx_id, lsn, event.total_order, source.schema, table]
-    parts += key_identities([event.key])
+    parts.append(_key_text(event))
     if source.snapshot == INCREMENTAL:
         parts += [source.sequence, source.micros]
     elif is_snapshot(source):
@@ -134,7 +130,6 @@ def event_id(event: DataEvent, table: str) -> str:
     return write_sorted(parts)
 
 
-def key_identities(keys: Sequence[Mapping[str, Any] | None]) -> list[str]:
-    """Return each key as the part of its events' identities."""
-    texts = write_each(keys, is_sorted=True)
-    return [text if len(text) <= _LONGEST_KEY else sha256(text.encode()).hexdigest() for text in texts]
+def _key_text(event: DataEvent) -> str:
+    text = write_sorted(event.key)
+    return text if len(text) <= _LONGEST_KEY else sha256(text.encode()).hexdigest()

@@ -8,7 +8,7 @@ import msgspec
 Long = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
-class TypedSource(msgspec.Struct, frozen=True, gc=False):
+class TypedSource(msgspec.Struct, frozen=True):
     """The block `source` of an envelope, without unused members."""
 
     name: str | None = None
@@ -30,14 +30,14 @@ class TypedSource(msgspec.Struct, frozen=True, gc=False):
         return self.ts_us if self.ts_us is not None or self.ts_ms is None else self.ts_ms * 1000
 
 
-class TypedTransaction(msgspec.Struct, frozen=True, gc=False):
+class TypedTransaction(msgspec.Struct, frozen=True):
     """The block `transaction` of an envelope."""
 
     id: str | None = None
     total_order: Long | None = None
 
 
-class TypedEnvelope(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+class TypedEnvelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The envelope of a change of a row or a table."""
 
     op: Literal["c", "u", "d", "r", "t"]
@@ -50,7 +50,7 @@ class TypedEnvelope(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields
     ts_ns: Any = None
 
 
-class TypedLine(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+class TypedLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The line of a change: an object of topic, key and value, which are JSON instead of strings."""
 
     value: TypedEnvelope
@@ -64,14 +64,14 @@ class TypedLine(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=Tru
 
 _LINE_DECODER: Final = msgspec.json.Decoder(TypedLine, float_hook=Decimal)
 _DECODER: Final = msgspec.json.Decoder(TypedEnvelope, float_hook=Decimal)
-NOT_TYPED: Final = (msgspec.DecodeError, UnicodeError, RecursionError, ArithmeticError)
+_OTHERS: Final = (msgspec.DecodeError, UnicodeError, RecursionError, ArithmeticError)
 
 
 def typed_envelope(text: str | bytes) -> TypedEnvelope | None:
     """Return the envelope in a JSON text; None if the text has another form."""
     try:
         return _DECODER.decode(text)
-    except NOT_TYPED:
+    except _OTHERS:
         return None
 
 
@@ -79,5 +79,5 @@ def typed_line(text: bytes) -> TypedLine | None:
     """Return the same of a line."""
     try:
         return _LINE_DECODER.decode(text)
-    except NOT_TYPED:
+    except _OTHERS:
         return None

