@@ -236,9 +236,11 @@ def _read_records(version: Version) -> Mapping[tuple[int, str, int | None], Quar
 
 def _without_texts(version: Version, condition: BooleanExpression) -> Iterator[QuarantinedRecord]:
     """Yield records without what the source sent: of all replays ever, these texts would fill the memory."""
-    fields = [name for name in QUARANTINE.names if name != "record"]
-    rows = version.table.scan(condition, selected_fields=tuple(fields), snapshot_id=version.snapshot_id)
-    return (_as_record({**row, "record": None}) for row in rows.to_arrow().to_pylist())
+    scan = version.table.scan(condition, snapshot_id=version.snapshot_id)
+    # A snapshot that is older than a column lacks it.
+    fields = [name for name in scan.projection().column_names if name != "record"]
+    nothing = dict.fromkeys(QUARANTINE.names)
+    return (_as_record(nothing | row) for row in scan.select(*fields).to_arrow().to_pylist())
 
 
 def replayed_records(lake: Lake) -> pa.Table:
