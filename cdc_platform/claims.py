@@ -8,7 +8,7 @@ import os
 import socket
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -162,9 +162,20 @@ def _why_lost(record: dg.RunRecord) -> str | None:
     return None
 
 
+def newest_runs(instance: dg.DagsterInstance, pipeline: str, most: int) -> Sequence[dg.RunRecord]:
+    """Return the newest runs of a pipeline."""
+    return instance.get_run_records(dg.RunsFilter(tags={PIPELINE_TAG: pipeline}), limit=most)
+
+
+def newest_full_checks(instance: dg.DagsterInstance, pipeline: str) -> Sequence[dg.RunRecord]:
+    """Return the newest successful run of a pipeline with full checks, if there is one."""
+    tags = {PIPELINE_TAG: pipeline, FULL_CHECKS_TAG: "true"}
+    return instance.get_run_records(dg.RunsFilter(tags=tags, statuses=[dg.DagsterRunStatus.SUCCESS]), limit=1)
+
+
 def failures_in_a_row(instance: dg.DagsterInstance, pipeline: str, most: int) -> tuple[int, float]:
     """Return the number of newest runs that failed on their own, and the end of the last of them."""
-    records = instance.get_run_records(dg.RunsFilter(tags={PIPELINE_TAG: pipeline}), limit=most)
+    records = newest_runs(instance, pipeline, most)
     count = 0
     for record in records:
         run = record.dagster_run

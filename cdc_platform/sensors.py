@@ -14,7 +14,13 @@ import dagster as dg
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
 from cdc_platform.assets.layers import PipelineAssets
-from cdc_platform.claims import FULL_CHECKS_TAG, PIPELINE_TAG, failures_in_a_row, unfinished_runs
+from cdc_platform.claims import (
+    FULL_CHECKS_TAG,
+    PIPELINE_TAG,
+    failures_in_a_row,
+    newest_full_checks,
+    unfinished_runs,
+)
 from cdc_platform.errors import CdcError, SettingError, SourceError
 from cdc_platform.lake.catalog.access import reaching
 from cdc_platform.lake.catalog.lake import RAW
@@ -268,10 +274,7 @@ def _request(
 
 
 def _are_full_checks_due(instance: dg.DagsterInstance, pipeline: str, every_s: float) -> bool:
-    full_runs = dg.RunsFilter(
-        tags={PIPELINE_TAG: pipeline, FULL_CHECKS_TAG: "true"}, statuses=[dg.DagsterRunStatus.SUCCESS]
-    )
-    records = instance.get_run_records(full_runs, limit=1)
+    records = newest_full_checks(instance, pipeline)
     return not records or not 0 <= time.time() - records[0].create_timestamp.timestamp() < every_s
 
 

@@ -11,8 +11,10 @@ import pytest
 from dagster._core.storage.tags import SENSOR_NAME_TAG
 
 from cdc_platform.assets.layers import PipelineAssets
+from cdc_platform.claims import FULL_CHECKS_TAG, PIPELINE_TAG
 from cdc_platform.old_runs import MOST_AT_ONCE, delete_old_runs
 from cdc_platform.partitions import change_stream_partitions
+from cdc_platform.sensors import RANGE_END_TAG, RANGE_START_TAG
 
 ASSETS: Final = PipelineAssets("bank", ("accounts", "transfers"))
 SENSOR: Final = "bank_sync_sensor"
@@ -20,9 +22,9 @@ DAY_S: Final = 86_400.0
 PARTITIONS: Final = change_stream_partitions("bank")
 
 
-@dg.asset(key=ASSETS.raw, partitions_def=PARTITIONS)
+@dg.asset(key=ASSETS.raw, partitions_def=PARTITIONS, backfill_policy=dg.BackfillPolicy.single_run())
 def raw() -> None:
-    """The raw records of a partition."""
+    """The raw records of all partitions."""
 
 
 @dg.asset(key=ASSETS.table("accounts"))
@@ -58,13 +60,14 @@ def instance(home: Path) -> Iterator[dg.DagsterInstance]:
 def run(
     instance: dg.DagsterInstance,
     *assets: dg.AssetsDefinition,
-    sensor: str = SENSOR,
-    partition: str | None = None,
+    **tags: str,
 ) -> str:
     """Materialise assets in a run that a sensor has requested, and return its id."""
     checks = [keys_unique] if accounts in assets else []
     outcome = dg.materialize(
-        [*assets, *checks], instance=instance, tags={SENSOR_NAME_TAG: sensor}, partition_key=partition
+        [*assets, *checks],
+        instance=instance,
+        tags={SENSOR_NAME_TAG: SENSOR, **tags},
     )
     assert outcome.success
     return outcome.run_id
@@ -96,24 +99,75 @@ def test_a_run_within_the_retention_stays(instance: dg.DagsterInstance) -> None:
 
 
 def test_the_newest_materialisations_stay(instance: dg.DagsterInstance) -> None:
-    """A run stays while a table, or a live partition, was last materialised in it."""
-    rare, first, second = (
-        run(instance, transfers),
-        run(instance, raw, partition="p0"),
-        run(instance, raw, partition="p1"),
-    )
+    """A run stays while a table was last materialised in it; the newest one has all live partitions."""
+    live = {RANGE_START_TAG: "p0", RANGE_END_TAG: "p1"}
+    old = run(instance, raw, **live)
+    rare, last_read = run(instance, transfers), run(instance, raw, **live)
     outdated, newest = run(instance, accounts), run(instance, accounts)
+    assert delete_old_runs(instance, ASSETS, SENSOR, keep_s=0) == 2
+    assert {rare, last_read, newest} == kept_runs(instance)
+    assert not {old, outdated} & kept_runs(instance)
+    assert instance.get_materialized_partitions(raw.key) == {"p0", "p1"}
+
+
+def test_runs_that_the_sensor_looks_at_stay(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A short retention neither repeats full checks early nor forgets failures in a row."""
+    monkeypatch.setattr("cdc_platform.old_runs.NEWEST", 2)
+    own = {PIPELINE_TAG: ASSETS.pipeline}
+    full = run(instance, accounts, **own, **{FULL_CHECKS_TAG: "true"})
+    old, *newest = (run(instance, accounts, **own) for _ in range(3))
     assert delete_old_runs(instance, ASSETS, SENSOR, keep_s=0) == 1
-    assert {rare, first, second, newest} == kept_runs(instance)
-    instance.delete_dynamic_partition(str(PARTITIONS.name), "p0")
+    assert {full, *newest} == kept_runs(instance)
+    assert old not in kept_runs(instance)
+
+
+def test_a_run_of_many_cycles_is_deleted(instance: dg.DagsterInstance, home: Path) -> None:
+    """SQLite takes 250,000 values in a statement, and a run may have more materialisations."""
+    old, new = run(instance, accounts), run(instance, accounts)
+    with closing(sqlite3.connect(next(home.rglob("index.db")))) as index:
+        index.execute(
+            "INSERT INTO event_logs (run_id, event, dagster_event_type) "
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 250001) "
+            "SELECT ?, '', 'ASSET_MATERIALIZATION' FROM n",
+            (old,),
+        )
+        index.commit()
     assert delete_old_runs(instance, ASSETS, SENSOR, keep_s=0) == 1
-    assert {rare, second, newest} == kept_runs(instance)
-    assert outdated not in kept_runs(instance)
+    assert {new} == kept_runs(instance)
+
+
+def test_an_error_does_not_stop_the_pipeline(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Logs may be in a bucket whose objects this process must not delete."""
+    runs = {run(instance, accounts), run(instance, accounts)}
+
+    def refuse(**_: object) -> None:
+        message = "AccessDenied"
+        raise OSError(message)
+
+    monkeypatch.setattr(instance.compute_log_manager, "delete_logs", refuse)
+    assert delete_old_runs(instance, ASSETS, SENSOR, keep_s=0) == 0
+    assert runs == kept_runs(instance)
+    assert "AccessDenied" in caplog.text
+
+
+def test_dagster_plus_deletes_runs_itself(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its storage is behind an API, which refuses to delete runs."""
+    runs = {run(instance, accounts), run(instance, accounts)}
+    monkeypatch.setattr(type(instance), "event_log_storage", property(lambda _: object()))
+    assert delete_old_runs(instance, ASSETS, SENSOR, keep_s=0) == 0
+    monkeypatch.undo()
+    assert runs == kept_runs(instance)
 
 
 def test_runs_of_others_stay(instance: dg.DagsterInstance) -> None:
     """Runs that people or another sensor started are not the platform's to delete."""
-    others = {run(instance, accounts, sensor="another_sensor"), run(instance, accounts, sensor="")}
+    others = {run(instance, accounts, **{SENSOR_NAME_TAG: name}) for name in ("another_sensor", "")}
     newest = run(instance, accounts)
     assert delete_old_runs(instance, ASSETS, SENSOR, keep_s=0) == 0
     assert {*others, newest} == kept_runs(instance)

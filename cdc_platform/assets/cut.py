@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 import dagster as dg
 from pydantic import Field
@@ -14,7 +13,7 @@ from cdc_platform.assets.data_versions import DataVersions, cut_version
 from cdc_platform.assets.events import LoggedStates, cycle_events, merge_event
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.assets.table_columns import own_schema
-from cdc_platform.checks.freshness import REPORT_EVERY_S, Freshness, freshness_results, results_of
+from cdc_platform.checks.freshness import Freshness, freshness_results, report_interval_s, results_of
 from cdc_platform.claims import has_waiting_run
 from cdc_platform.errors import CheckFailed
 from cdc_platform.lake.catalog.lake import CUT
@@ -28,9 +27,6 @@ from cdc_platform.pipeline.reading.trace import trace_lineage
 from cdc_platform.resources import PipelineRun, find_run
 from cdc_platform.sensors import Running
 from cdc_platform.visible import visible_text
-
-RESULTS_A_REPORT: Final = 100
-"""With more tables, the interval between reports grows in proportion: Dagster keeps each result."""
 
 
 class CutConfig(dg.Config):
@@ -103,15 +99,13 @@ def _merge_newcomers(
 class _FreshnessReports:
     """Freshness that a run has reported: it is reported when a result changes, or else at an interval."""
 
-    tables: int
     results: str = ""
     reported_at: float = field(default_factory=time.monotonic)
 
     def choose(self, evaluations: Sequence[dg.AssetCheckEvaluation]) -> Sequence[dg.AssetCheckEvaluation]:
         """Return the results of all tables if a report is due, or else none."""
         results, now = results_of(evaluations), time.monotonic()
-        every_s = REPORT_EVERY_S * max(1.0, self.tables / RESULTS_A_REPORT)
-        if results == self.results and now - self.reported_at < every_s:
+        if results == self.results and now - self.reported_at < report_interval_s(len(evaluations)):
             return ()
         self.results, self.reported_at = results, now
         return evaluations
@@ -135,7 +129,7 @@ def _follow(
         check_listener=lambda *result: evaluations.extend(evaluate(assets, *result)),
     )
     versions, logged = DataVersions(assets, context.instance), LoggedStates()
-    reports = _FreshnessReports(len(assets.all_tables))
+    reports = _FreshnessReports()
     try:
         for outcome in outcomes:
             yield from evaluations

@@ -30,6 +30,8 @@ from cdc_platform.visible import visible_text
 LOOK_EVERY_S: Final = 30
 REPORT_EVERY_S: Final = 600.0
 """Results that stay the same are reported this often; others at once."""
+RESULTS_A_REPORT: Final = 100
+"""With more tables, the interval grows in proportion: Dagster keeps each result."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ def build_freshness_sensor(
         minimum_interval_seconds=LOOK_EVERY_S,
         default_status=default_status(running),
         description=f"Reports the check `{FRESH}` of each table of `{settings.name}`: at once when a result "
-        f"changes, else every {REPORT_EVERY_S:.0f} s. It starts no runs.",
+        f"changes, else every {report_interval_s(len(assets.all_tables)):.0f} s. It starts no runs.",
     )
     def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         is_running = bool(unfinished_runs(context.instance, settings.name))
@@ -126,13 +128,19 @@ def report(
         freshness = Freshness(None, 0.0, memory.news_since_micros, reason)
     evaluations = list(freshness_results(assets, running, freshness))
     results = results_of(evaluations)
-    is_due = results != memory.results or now_micros / 1e6 - memory.reported_s >= REPORT_EVERY_S
+    since_s = now_micros / 1e6 - memory.reported_s
+    is_due = results != memory.results or since_s >= report_interval_s(len(evaluations))
     is_due &= not (before.is_running and all(evaluation.passed for evaluation in evaluations))
     reported_s = now_micros / 1e6 if is_due else memory.reported_s
     after = _SensorCursor(results, reported_s, freshness.news_since_micros)
     return dg.SensorResult(
         asset_events=evaluations if is_due else [], cursor=msgspec.json.encode(after).decode()
     )
+
+
+def report_interval_s(tables: int) -> float:
+    """Return the seconds between two reports of results that stay the same."""
+    return REPORT_EVERY_S * max(1.0, tables / RESULTS_A_REPORT)
 
 
 def results_of(evaluations: Iterable[dg.AssetCheckEvaluation]) -> str:

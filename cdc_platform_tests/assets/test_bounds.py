@@ -6,10 +6,10 @@ from typing import Final
 import dagster as dg
 import pytest
 
-from cdc_platform.assets.cut import RESULTS_A_REPORT, _FreshnessReports
+from cdc_platform.assets.cut import _FreshnessReports
 from cdc_platform.assets.events import MOST_PARTITIONS, STATES_EVERY_S, LoggedStates
 from cdc_platform.assets.layers import PipelineAssets
-from cdc_platform.checks.freshness import REPORT_EVERY_S
+from cdc_platform.checks.freshness import REPORT_EVERY_S, RESULTS_A_REPORT
 from cdc_platform.lake.state.cuts import Cut
 from cdc_platform.metadata import SHOWN_TABLES, describe_cut
 from cdc_platform.model.stream.lineage import Lineage, Partition, PartitionState
@@ -101,9 +101,9 @@ def test_freshness_is_reported_when_it_changes_or_at_an_interval(
     due_s = REPORT_EVERY_S * factor
     moments = iter((0.0, 1.0, 2.0, 3.0, due_s + 1, due_s + 2))
     monkeypatch.setattr(time, "monotonic", lambda: next(moments))
-    reports, key = _FreshnessReports(tables), ASSETS.table("accounts")
+    reports, key = _FreshnessReports(), ASSETS.table("accounts")
     results = (True, True, False, False, False)
-    passed = [[dg.AssetCheckEvaluation(key, "fresh", passed=passed)] for passed in results]
-    assert [len(reports.choose(evaluations)) for evaluations in passed] == [1, 0, 1, 0, 0]
+    passed = [[dg.AssetCheckEvaluation(key, "fresh", passed=passed)] * tables for passed in results]
+    assert [len(reports.choose(evaluations)) for evaluations in passed] == [tables, 0, tables, 0, 0]
     monkeypatch.setattr(time, "monotonic", lambda: due_s + 2)
-    assert len(reports.choose(passed[-1])) == 1
+    assert len(reports.choose(passed[-1])) == tables

@@ -86,7 +86,7 @@ def read_notes(event_id: str, metadata: str | None) -> Mapping[str, Any]:
     """Return the source's metadata of an event from its raw record.
 
     Raises:
-        LakeDamaged: the metadata are not JSON object.
+        LakeDamaged: the metadata are not a JSON object.
     """
     return read_stored(_notes, metadata or "{}", RAW, f"the event {event_id}")
 

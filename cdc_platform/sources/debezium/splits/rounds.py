@@ -148,12 +148,14 @@ def joined_outcome(outcomes: Sequence[SplitOutcome], state: str | None) -> Split
 
 
 def _sharing(outcomes: Sequence[SplitOutcome]) -> tuple[int, int] | None:
-    """Return the places of the first and the last split that share transactions."""
+    """Return the places of the first and the last split that share transactions.
+
+    Equal digests of different names cost no more than a merge of their splits. Within one split they are
+    nothing shared: it would be merged with itself for ever.
+    """
     names = np.concatenate([np.frombuffer(outcome.names, np.uint64) for outcome in outcomes])
-    places = np.repeat(np.arange(len(outcomes)), [len(outcome.names) for outcome in outcomes])
     order = np.argsort(names, kind="stable")
-    same = np.flatnonzero(names[order][1:] == names[order][:-1])
-    if not len(same):
-        return None
+    places = np.repeat(np.arange(len(outcomes)), [len(outcome.names) for outcome in outcomes])[order]
     # Equal names are in the order of their splits.
-    return int(places[order][same].min()), int(places[order][same + 1].max())
+    same = np.flatnonzero((names[order][1:] == names[order][:-1]) & (places[1:] != places[:-1]))
+    return (int(places[same].min()), int(places[same + 1].max())) if len(same) else None

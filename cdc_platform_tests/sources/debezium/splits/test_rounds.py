@@ -88,6 +88,22 @@ def test_captures_come_to_the_same(capture: str, *, has_transaction_metadata: bo
     assert sum(counts) > len(counts)
 
 
+@pytest.mark.parametrize("has_transaction_metadata", [True, False])
+def test_names_with_one_digest(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, has_transaction_metadata: bool
+) -> None:
+    """Transactions whose names have the same digest are read, if in fewer splits."""
+    stream = settings_for(
+        truth_of("keys"), input=FilesInput(str(tmp_path)), has_transaction_topic=has_transaction_metadata
+    )
+    lines = capture_lines("keys")
+    expected = read(stream, tmp_path, lines, [], len(lines))
+    monkeypatch.setattr("cdc_platform.sources.debezium.splits.split_reader._digest", lambda _: bytes(8))
+    with counted_rounds() as counts:
+        assert expected == read(stream, tmp_path, lines, [], 3)
+    assert len(counts) < 5
+
+
 @st.composite
 def streams(draw: st.DrawFn) -> list[str]:
     """Return what a connector sends of a few transactions, some of them twice."""

@@ -5,20 +5,24 @@ A lag above the bound is such a check, too: `fresh` of each table, with `runs.fr
 
 import json
 import os
+import time
+from datetime import UTC, datetime
 from urllib.request import Request, urlopen
 
 import dagster as dg
 
 WEBHOOK_VARIABLE = "ALERT_WEBHOOK"
-EVALUATION = dg.DagsterEventType.ASSET_CHECK_EVALUATION
-MOST_EVENTS = 500
+OVERLAP_S = 60.0
+"""Results that are read again: one may be stored a little after a newer one."""
+DAY_S = 86_400.0
+"""Most of the past that is read, and the longest run whose results are found in Dagster's default storage."""
 
 
 def post(text: str) -> None:
     """Send a message, as Slack, Teams and Mattermost take it.
 
     Raises:
-        OSError: the webhook did not take it; the sensor tries again at its next evaluation.
+        OSError: the webhook did not take it.
     """
     body = json.dumps({"text": text}).encode()
     address = os.environ[WEBHOOK_VARIABLE]
@@ -30,29 +34,48 @@ def post(text: str) -> None:
 @dg.sensor(minimum_interval_seconds=30, default_status=dg.DefaultSensorStatus.RUNNING)
 def failed_checks(context: dg.SensorEvaluationContext) -> dg.SkipReason:
     """Post when a check of any code location begins to fail, with errors only, and when it holds again."""
+    now_s = time.time()
     if context.cursor is None:
         # What failed before anyone listened is on the pages of the checks.
-        newest = context.instance.get_event_records(dg.EventRecordsFilter(EVALUATION), limit=1)
-        _remember(context, newest[0].storage_id if newest else 0, set())
+        _remember(context, now_s, now_s, set())
         return dg.SkipReason("Listening from now on.")
     seen = json.loads(context.cursor)
-    failing, since = set(seen["failing"]), seen["since"]
-    results = dg.EventRecordsFilter(EVALUATION, after_cursor=since)
-    records = context.instance.get_event_records(results, limit=MOST_EVENTS, ascending=True)
-    for record in records:
-        evaluation = record.event_log_entry.dagster_event.asset_check_evaluation_data
-        name = f"{evaluation.asset_key.to_user_string()}: {evaluation.check_name}"
+    failing, begun_s = set(seen["failing"]), seen["begun"]
+    results = _newest_results(context.instance, max(begun_s, seen["since"] - OVERLAP_S, now_s - DAY_S))
+    for name, evaluation in results.items():
         is_failing = not evaluation.passed and evaluation.severity is dg.AssetCheckSeverity.ERROR
-        if is_failing != (name in failing):
+        if is_failing == (name in failing):
+            continue
+        try:
             post(f"{name} {'fails' if is_failing else 'holds again'}. {evaluation.description or ''}")
+        except OSError as error:
+            # Dagster forgets the cursor of an evaluation that raises, so messages would be sent twice.
+            _remember(context, begun_s, seen["since"], failing)
+            return dg.SkipReason(f"The webhook did not take a message, which is sent again: {error}")
         (failing.add if is_failing else failing.discard)(name)
-        # Message by message, so that one that the webhook did not take is sent again, and no other.
-        _remember(context, record.storage_id, failing)
-    return dg.SkipReason(f"{len(records)} new results, {len(failing)} checks fail.")
+    _remember(context, begun_s, now_s, failing)
+    return dg.SkipReason(f"{len(results)} new results, {len(failing)} checks fail.")
 
 
-def _remember(context: dg.SensorEvaluationContext, since: int, failing: set[str]) -> None:
-    context.update_cursor(json.dumps({"since": since, "failing": sorted(failing)}))
+def _newest_results(instance: dg.DagsterInstance, since_s: float) -> dict[str, dg.AssetCheckEvaluation]:
+    """Return the newest result of each check that has one since then.
+
+    Positions in the event log are no cursor here: Dagster's default storage has one log for each run.
+    """
+    runs_since = dg.RunShardedEventsCursor(0, datetime.fromtimestamp(since_s - DAY_S, UTC))
+    wanted = dg.EventRecordsFilter(
+        dg.DagsterEventType.ASSET_CHECK_EVALUATION, after_cursor=runs_since, after_timestamp=since_s
+    )
+    entries = [record.event_log_entry for record in instance.get_event_records(wanted)]
+    newest = {}
+    for entry in sorted(entries, key=lambda entry: entry.timestamp):
+        evaluation = entry.dagster_event.asset_check_evaluation_data
+        newest[f"{evaluation.asset_key.to_user_string()}: {evaluation.check_name}"] = evaluation
+    return newest
+
+
+def _remember(context: dg.SensorEvaluationContext, begun_s: float, since_s: float, failing: set[str]) -> None:
+    context.update_cursor(json.dumps({"begun": begun_s, "since": since_s, "failing": sorted(failing)}))
 
 
 @dg.run_failure_sensor(default_status=dg.DefaultSensorStatus.RUNNING, monitor_all_code_locations=True)
