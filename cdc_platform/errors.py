@@ -204,7 +204,7 @@ class CheckFailed(OrderError):
         texts = "; ".join(f"`{name}`: {summary}" for name, summary in findings.items())
         super().__init__(
             f"The log fails its checks, so no more of it is published: {texts}. Readers keep the newest "
-            "cut. `cdc-platform check DEFS.yaml` checks the whole log; report its output. If you leave the "
+            "cut. `cdc-platform check DEFS` checks the whole log; report its output. If you leave the "
             "setting `check_every_s` empty, cycles continue unchecked."
         )
 

@@ -39,7 +39,7 @@ WAITING: Final = "Time that events wait to be read (s)"
 """The lag that the freshness check of an event source uses."""
 STATUS_PAGE: Final = "Status page"
 DASHBOARD_URL: Final = "CDC_PLATFORM_DASHBOARD_URL"
-"""Environment variable with the address of `cdc-platform dashboard`, for the link on a cut's page."""
+"""Environment variable with the address of `cdc-platform dashboard`, for the link on each asset's page."""
 
 SHOWN_PARTITIONS: Final = 200
 """Most partitions in the table of the lineage, which shows the newest ones."""
@@ -67,10 +67,10 @@ def _visible(value: Any) -> Any:
     return value
 
 
-def status_page(pipeline: str) -> dg.UrlMetadataValue | None:
-    """Return the link to a pipeline on the status page, None if `CDC_PLATFORM_DASHBOARD_URL` is not set."""
+def link_status_page(pipeline: str) -> Metadata:
+    """Return the link to a pipeline on the status page, if `CDC_PLATFORM_DASHBOARD_URL` is set."""
     address = os.environ.get(DASHBOARD_URL)
-    return dg.MetadataValue.url(f"{address.rstrip('/')}/#{pipeline}") if address else None
+    return {STATUS_PAGE: dg.MetadataValue.url(f"{address.rstrip('/')}/#{pipeline}")} if address else {}
 
 
 def seconds_between(earlier_micros: int, later_micros: int) -> float:

@@ -113,7 +113,7 @@ class PublishedTables:
         if not before:
             raise CutNotFound(
                 f"No cut lies at or before this moment: {to_rfc3339(moment_micros)}. Choose a later one; "
-                "`cdc-platform cuts DEFS.yaml --all` lists the positions."
+                "`cdc-platform cuts DEFS --all` lists the positions."
             )
         readable = [state for state in before if state.is_readable]
         return (readable or before)[-1].cut

@@ -1,5 +1,6 @@
 """DuckDB's views of a cut: their names, and how DuckDB reaches the files in an object store."""
 
+import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -199,3 +200,19 @@ def test_duckdb_has_tables_under_the_names_of_the_source(tmp_path: Path) -> None
     for number, name in enumerate(names):
         assert [(number,)] == connection.sql(f'SELECT id FROM "{name}"').fetchall()
     assert connection.sql("SELECT id FROM shop.orders").fetchall() == [(0,)]
+
+
+def test_a_table_may_be_larger_than_memory(tmp_path: Path) -> None:
+    """A query of a table of 240 MB takes less than half of that."""
+    lake = Lake(LakeSettings(str(tmp_path)), "bank")
+    schema = pa.schema([("id", pa.int64()), ("note", pa.string())])
+    table = lake.catalog.create_table("bank.accounts", schema)
+    for first in range(0, 240_000, 40_000):
+        texts = [os.urandom(500).hex() for _ in range(40_000)]
+        table.append(pa.table({"id": range(first, first + 40_000), "note": texts}, schema))
+    snapshot = head(table)
+    assert snapshot is not None
+    connection = TablesAtCut(lake, Cut(1, START, 1, {"accounts": snapshot.snapshot_id}, START)).duckdb()
+    connection.execute("SET memory_limit = '110MB'; SET threads = 1; SET max_temp_directory_size = '0B'")
+    query = "SELECT count(*), sum(id), sum(length(note)), count(DISTINCT left(note, 2)) FROM accounts"
+    assert connection.sql(query).fetchall() == [(240_000, 28_799_880_000, 240_000_000, 256)]

@@ -2,9 +2,12 @@
 
 import ast
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
+
+import pytest
 
 from cdc_platform_tests.repository_files import PACKAGE, ROOT, text_files
 
@@ -22,6 +25,8 @@ ONE_NOUN: Final = frozenset(
 )
 """Files of the package that are longer, but still one noun."""
 LINES_PER_FUNCTION: Final = 60
+BYTES_PER_FILE: Final = 200_000
+"""Every clone has each file for good, so packages, logs and lakes stay out; the largest picture has less."""
 
 
 def code_files() -> list[Path]:
@@ -62,6 +67,16 @@ def test_functions_fit_a_screen() -> None:
         if (lines := (node.end_lineno or node.lineno) - node.lineno + 1) > LINES_PER_FUNCTION
     ]
     assert not too_long, "\n".join(too_long)
+
+
+def test_no_large_file_is_part_of_the_repository() -> None:
+    """A file that somebody has left in the folder is not committed with the others."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a clone")
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
+    paths = [ROOT / name for name in listed.stdout.split("\0") if name]
+    sizes = {path.relative_to(ROOT).as_posix(): path.stat().st_size for path in paths if path.is_file()}
+    assert {name: size for name, size in sizes.items() if size > BYTES_PER_FILE} == {}
 
 
 def test_no_file_names_a_machine() -> None:

@@ -1,11 +1,15 @@
 """Metadata in the UI and the log show names and values of the source, and no terminal obeys them."""
 
+from pathlib import Path
+
 import dagster as dg
 import pytest
 
+from cdc_platform.components.loading import load_declared
 from cdc_platform.errors import CdcError, RecordUnreadable, SettingError, SourceError
-from cdc_platform.metadata import DASHBOARD_URL, status_page, visible
+from cdc_platform.metadata import DASHBOARD_URL, visible
 from cdc_platform_tests.control_characters import NASTY, SHOWN
+from cdc_platform_tests.yaml_files import bank_attributes, write_defs
 
 
 @pytest.mark.parametrize("kind", [CdcError, RecordUnreadable, SourceError])
@@ -28,11 +32,20 @@ def test_metadata_holds_no_controls() -> None:
     assert metadata["table"].schema == table.schema
 
 
-def test_a_cut_links_to_the_status_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the environment names the status page, a pipeline's link leads to its part of it."""
-    monkeypatch.delenv(DASHBOARD_URL, raising=False)
-    assert status_page("bank") is None
-    monkeypatch.setenv(DASHBOARD_URL, "http://127.0.0.1:3030/")
-    link = status_page("bank")
-    assert link is not None
-    assert link.url == "http://127.0.0.1:3030/#bank"
+@pytest.mark.parametrize("address", ["http://127.0.0.1:3030/", None])
+def test_every_asset_links_to_the_status_page(
+    address: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the environment names the status page, each asset leads to its pipeline's part of it."""
+    if address is None:
+        monkeypatch.delenv(DASHBOARD_URL, raising=False)
+    else:
+        monkeypatch.setenv(DASHBOARD_URL, address)
+    pipeline = load_declared([write_defs(tmp_path, bank_attributes())])["bank"]
+    graph = pipeline.definitions().resolve_asset_graph()
+    links = {
+        key.to_user_string(): graph.get(key).metadata.get("Status page") for key in graph.get_all_asset_keys()
+    }
+    link = None if address is None else dg.MetadataValue.url(f"{address}#bank")
+    assert links == dict.fromkeys(links, link)
+    assert {"bank/accounts", "bank__cdc/source", "bank__cdc/cut"} <= links.keys()

@@ -49,7 +49,6 @@ def build_cut(assets: PipelineAssets, running: Running) -> dg.AssetsDefinition:
             **{
                 metadata.COLUMN_SCHEMA: own_schema(CUT, CUTS),
                 metadata.TABLE_NAME: f"lake.{assets.pipeline}__cdc.{CUT}",
-                metadata.STATUS_PAGE: metadata.status_page(assets.pipeline),
             },
         ),
         description="The newest consistent point: a source position, and the snapshot of every table.\n\n"

@@ -8,7 +8,7 @@ import dagster as dg
 
 from cdc_platform.assets.table_columns import own_schema
 from cdc_platform.lake.catalog.lake import COPIED, LINEAGE, LOG, RAW, own_tables
-from cdc_platform.metadata import COLUMN_SCHEMA, TABLE_NAME
+from cdc_platform.metadata import COLUMN_SCHEMA, TABLE_NAME, link_status_page
 from cdc_platform.model.base.names import PLATFORM_GROUP, lake_table_name
 from cdc_platform.model.schema.table_options import history_name
 from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM, SourceCapabilities
@@ -138,7 +138,7 @@ class PipelineAssets:
 
     def arguments(self, key: dg.AssetKey, kinds: set[str], **metadata: object) -> AssetArguments:
         """Return the common arguments of an asset, without metadata entries that are None."""
-        named = {TABLE_NAME: ".".join(["lake", *key.path]), **metadata}
+        named = {TABLE_NAME: ".".join(["lake", *key.path]), **link_status_page(self.pipeline), **metadata}
         return {
             "key": key,
             "deps": self.inputs(key),

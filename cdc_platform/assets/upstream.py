@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import dagster as dg
 
 from cdc_platform.assets.layers import PipelineAssets
+from cdc_platform.metadata import link_status_page
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ def build_source(assets: PipelineAssets, title: str, kinds: Collection[str]) -> 
         group_name=assets.group(assets.source),
         kinds={"source", *kinds},
         owners=list(assets.owners),
+        metadata=link_status_page(assets.pipeline),
         description=f"The source of the pipeline `{assets.pipeline}`: {title}.",
     )
 

@@ -71,7 +71,7 @@ def test_pipelines_that_have_never_run_are_all_named(tmp_path: Path, command: st
     "command",
     [
         *("explain DEFS accounts 1", "quarantine show DEFS a", "quarantine replay DEFS"),
-        *("cuts DEFS --pin 1", "cuts DEFS --unpin 1", "spark-server DEFS"),
+        *("cuts DEFS --pin 1", "cuts DEFS --unpin 1", "spark-server DEFS", "query DEFS SQL"),
     ],
 )
 def test_what_is_about_one_pipeline_needs_its_name(tmp_path: Path, command: str) -> None:

@@ -2,13 +2,16 @@
 
 from pathlib import Path
 
+import dagster as dg
 import pytest
 
 from cdc_platform.components.building import find_histories
+from cdc_platform.components.loading import load_declared
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
+from cdc_platform_tests.yaml_files import bank_attributes, write_defs
 
 
 @pytest.mark.parametrize(
@@ -28,3 +31,16 @@ def test_a_history_is_an_asset_unless_a_table_has_its_place(
         "shop", DatastreamSettings(str(tmp_path)), LakeSettings(str(tmp_path)), table_options=options
     )
     assert expected == find_histories(settings, tables)
+
+
+def test_a_file_may_have_a_schedule_instead_of_sensors(tmp_path: Path) -> None:
+    """`runs` of the YAML makes Dagster's schedule, which is on, and leaves the sensors off."""
+    runs = {"schedule": "0 6 * * *", "sensor": False}
+    defs = load_declared([write_defs(tmp_path, bank_attributes(runs=runs))])["bank"].definitions()
+    schedule = defs.resolve_schedule_def("bank_sync_schedule")
+    assert (schedule.cron_schedule, schedule.job_name) == ("0 6 * * *", "bank_sync")
+    assert schedule.default_status is dg.DefaultScheduleStatus.RUNNING
+    statuses = {
+        sensor.name: defs.resolve_sensor_def(sensor.name).default_status for sensor in defs.sensors or []
+    }
+    assert set(statuses.values()) == {dg.DefaultSensorStatus.STOPPED}

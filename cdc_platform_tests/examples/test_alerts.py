@@ -102,6 +102,27 @@ def messages(*what: str) -> list[str]:
     return [f"shop/orders: fresh {text}. 400 s behind" for text in what]
 
 
+def test_an_alert_for_a_run_that_fails(webhook: list[str]) -> None:
+    """The webhook hears which run failed, of which job."""
+
+    @dg.op
+    def breaks() -> None:
+        raise ValueError("no such table")
+
+    @dg.job
+    def shop_sync() -> None:
+        breaks()
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        run = shop_sync.execute_in_process(instance=instance, raise_on_error=False)
+        context = dg.build_run_status_sensor_context(
+            "failed_runs", run.get_run_failure_event(), instance, run.dagster_run
+        )
+        import_module("on_top.defs.alerts").failed_runs(context.for_run_failure())
+    (message,) = webhook
+    assert message.startswith(f"Run {run.run_id[:8]} of shop_sync failed. ")
+
+
 def _report(
     instance: dg.DagsterInstance,
     *,

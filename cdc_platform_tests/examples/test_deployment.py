@@ -14,7 +14,9 @@ import pytest
 import yaml
 from dagster import DagsterInstance
 
+from cdc_platform.commands.servers.dashboard import DAGSTER_URL, PORT
 from cdc_platform.components.loading import load_settings
+from cdc_platform.metadata import DASHBOARD_URL
 from cdc_platform.spark.session.config import spark_config
 from cdc_platform_tests.servers.object_store import is_installed, object_store
 from cdc_platform_tests.servers.postgresql import SUPERUSER, Cluster
@@ -78,8 +80,23 @@ def test_the_compose_file_names_what_there_is(compose: dict[str, Any]) -> None:
 def test_containers_have_the_variables_of_the_pipeline(compose: dict[str, Any]) -> None:
     """Each container that loads the pipeline gets the variables that its file takes values from."""
     names = set(IN_TEMPLATE.findall(PIPELINE.read_text(encoding="utf-8")))
-    for name in ("code", "spark", "webserver", "daemon", "bucket"):
+    for name in ("code", "spark", "webserver", "dashboard", "daemon", "bucket"):
         assert names <= compose["services"][name]["environment"].keys()
+
+
+def test_only_this_machine_reaches_the_pages(compose: dict[str, Any]) -> None:
+    """Neither UI has a login, so both are published on loopback, where the other one links to them."""
+    services = compose["services"]
+    published = {name: service["ports"] for name, service in services.items() if "ports" in service}
+    assert published == {
+        "webserver": ["127.0.0.1:3000:3000"],
+        "dashboard": [f"127.0.0.1:{PORT}:{PORT}"],
+    }
+    linked = services["dashboard"]["environment"]
+    assert (linked[DAGSTER_URL], linked[DASHBOARD_URL]) == (
+        "http://127.0.0.1:3000",
+        f"http://127.0.0.1:{PORT}",
+    )
 
 
 def test_the_pipeline_loads_and_the_image_has_its_packages(monkeypatch: pytest.MonkeyPatch) -> None:

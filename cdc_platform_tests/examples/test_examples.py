@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 ROOT: Final = Path(__file__).parents[2]
 EXAMPLES: Final = ROOT / "examples"
 ON_TOP: Final = EXAMPLES / "on_top"
+WORKFLOW: Final = ON_TOP / ".github" / "workflows" / "on_top.yml"
 OMIT, VETO, ENRICH = "article_omit", "article_veto", "article_enrich"
 
 
@@ -269,9 +270,13 @@ def on_top(examples: dict[str, Synced], tmp_path: Path) -> Callable[..., None]:
 
 @pytest.mark.integration
 def test_a_project_on_top(examples: dict[str, Synced], on_top: Callable[..., None], tmp_path: Path) -> None:
-    """Definitions of one's own load, and reports in Python and SQL read all tables at one cut."""
-    on_top("dg", "check", "defs")
-    on_top("dg", "launch", "--job", "reports")
+    """What its CI runs succeeds: definitions load, and the reports read all tables at one cut."""
+    steps = yaml.safe_load(WORKFLOW.read_text(encoding="utf-8"))["jobs"]["test"]["steps"]
+    commands = [step["run"].split() for step in steps if "run" in step]
+    assert [command[0] for command in commands] == ["pip", "dg", "cdc-platform", "cdc-platform", "dg"]
+    for command in commands:
+        if command[0] == "dg":  # the others need an environment and a Spark of their own
+            on_top(*command)
     rows = pl.read_parquet(tmp_path / "reports" / "spending.parquet").rows()
     assert rows == [
         (1, "Ada", 1, Decimal("49.90")),
@@ -284,6 +289,13 @@ def test_a_project_on_top(examples: dict[str, Synced], on_top: Callable[..., Non
         (run_of_reports,) = instance.get_runs()
     cut = open_tables(examples["datastream"].defs).at().cut
     assert run_of_reports.tags["cdc_platform/cut/shop"] == str(cut.cut)
+
+
+def test_the_workflow_of_the_project_on_top_is_one() -> None:
+    """GitHub's schema accepts the file."""
+    command = ("check-jsonschema", "--builtin-schema", "vendor.github-workflows", str(WORKFLOW))
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.integration

@@ -73,6 +73,6 @@ def require_readable(state: CutState) -> CutState:
         return state
     raise CutNotFound(
         f"Cut {state.cut.cut} can no longer be read, because snapshots of these tables have expired: "
-        f"{', '.join(state.expired)}. Choose a newer one; `cdc-platform cuts DEFS.yaml` lists them, "
+        f"{', '.join(state.expired)}. Choose a newer one; `cdc-platform cuts DEFS` lists them, "
         "and --pin N keeps a cut."
     )

@@ -162,7 +162,7 @@ def find_cut(lake: Lake, number: int) -> Cut:
     """
     cuts = _scan(lake.system_table(CUT), f"cut = {number}")
     if not cuts:
-        raise CutNotFound(f"No cut has this number: {number}. `cdc-platform cuts DEFS.yaml` lists them.")
+        raise CutNotFound(f"No cut has this number: {number}. `cdc-platform cuts DEFS` lists them.")
     return cuts[0]
 
 

@@ -93,7 +93,7 @@ def load_table(pipeline: Pipeline, table: str) -> Table:
     if stored is None:
         raise TableNotFound(
             f"Table `{table}` is not in the lake of pipeline `{pipeline.name}`. A cycle creates it: run "
-            "`cdc-platform sync DEFS.yaml`, or materialise the table in Dagster."
+            "`cdc-platform sync DEFS`, or materialise the table in Dagster."
         )
     return stored
 
