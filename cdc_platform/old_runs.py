@@ -14,7 +14,7 @@ from dagster._core.storage.tags import SENSOR_NAME_TAG
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.partitions import change_stream_partitions
 
-MOST_AT_ONCE: Final = 20
+MAX_AT_ONCE: Final = 20
 """Most runs deleted by one evaluation of a sensor, which has 60 s."""
 FINISHED: Final = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 
@@ -33,9 +33,9 @@ def delete_old_runs(instance: dg.DagsterInstance, assets: PipelineAssets, sensor
     if not instance.get_run_ids(old, limit=1):
         return 0
     needed = set(_newest_runs(instance, assets, ended_before))
-    oldest = instance.get_run_records(old, limit=len(needed) + MOST_AT_ONCE, ascending=True)
+    oldest = instance.get_run_records(old, limit=len(needed) + MAX_AT_ONCE, ascending=True)
     run_ids = [record.dagster_run.run_id for record in oldest]
-    chosen = [run_id for run_id in run_ids if run_id not in needed][:MOST_AT_ONCE]
+    chosen = [run_id for run_id in run_ids if run_id not in needed][:MAX_AT_ONCE]
     _delete_check_results(instance, chosen)
     for run_id in chosen:
         _delete_run(instance, run_id)

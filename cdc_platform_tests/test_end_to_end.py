@@ -150,7 +150,7 @@ def change_bank(bank: BankSettings, number: int) -> None:
 def catch_up(pipeline: Pipeline, spark: "SparkSession") -> None:
     """Run cycles until all copies are complete, and all that is committed now is published."""
     target_micros = pipeline.source.clock_micros() - 1
-    for outcome in follow_source(pipeline, spark, lambda: True, most_failures=1):
+    for outcome in follow_source(pipeline, spark, lambda: True, max_failures=1):
         is_there = outcome.cut is not None and outcome.cut.position_micros >= target_micros
         if is_there and not outcome.copy.is_pending:
             return

@@ -26,7 +26,7 @@ from cdc_platform.pipeline.on_demand.status import read_status
 CYCLES: Final = 10
 CHANGED: Final = 3
 FEW: Final = 10
-MOST_GROWTH: Final = 1.3
+MAX_GROWTH: Final = 1.3
 ONE_TABLE: Final = "t"
 
 
@@ -49,7 +49,7 @@ def run_tables(bench: Bench) -> None:
                 loaded.cycle(f"{kind}, {count} tables: cycle {number}", rows)
         last = [bench.note(f"{kind}, {count} tables: cycle {CYCLES}") for count in counts]
         bench.report.note(
-            f"{kind}, {counts[1]} / {counts[0]} tables", last[1] / last[0], "x", at_most=MOST_GROWTH
+            f"{kind}, {counts[1]} / {counts[0]} tables", last[1] / last[0], "x", at_most=MAX_GROWTH
         )
         for count, loaded in pipelines.items():
             _restart(bench, f"{kind}, {count} tables", loaded)
@@ -87,7 +87,7 @@ def run_partitions(bench: Bench) -> None:
         last.append(bench.note(f"{what}: cycle {CYCLES}"))
         loaded.verify()
         _show(bench, what, loaded)
-    bench.report.note("many / few ended partitions", last[1] / last[0], "x", at_most=MOST_GROWTH)
+    bench.report.note("many / few ended partitions", last[1] / last[0], "x", at_most=MAX_GROWTH)
     _follow_keys(bench, bench.scaled(10_000))
 
 

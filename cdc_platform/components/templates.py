@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from cdc_platform.components.strict_yaml import MOST_INTEGER, Names
+from cdc_platform.components.strict_yaml import MAX_INTEGER, Names
 from cdc_platform.errors import SettingError
 
 _QUOTED: Final = r"""(?:'[^'\\]*'|"[^"\\]*")"""
@@ -43,7 +43,7 @@ def check_integers(value: object) -> None:
         SettingError: the value contains one; the error names its key.
     """
     for names, leaf in _leaves(value, ()):
-        if isinstance(leaf, int) and not -MOST_INTEGER <= leaf <= MOST_INTEGER:
+        if isinstance(leaf, int) and not -MAX_INTEGER <= leaf <= MAX_INTEGER:
             raise SettingError(".".join(names), "is an integer of more than 64 bits; use a smaller one")
 
 

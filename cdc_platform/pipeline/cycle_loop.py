@@ -70,7 +70,7 @@ def follow_source(
     spark: SparkSession,
     wants_more: Callable[[], bool],
     error_listener: ErrorListener | None = None,
-    most_failures: int | None = None,
+    max_failures: int | None = None,
     check_listener: CheckListener | None = None,
 ) -> Iterator[CycleOutcome]:
     """Yield the outcome of each cycle, until no more is wanted; rests after a cycle that found no change.
@@ -85,7 +85,7 @@ def follow_source(
         error_listener: receives errors that may pass by themselves, after which the cycle is tried again, and
             the failure of an initial copy, which does not stop the other tables; without it every error ends
             the cycles.
-        most_failures: so many tries of a cycle may fail, and so many cycles in a row may leave the watermark
+        max_failures: so many tries of a cycle may fail, and so many cycles in a row may leave the watermark
             where it is since a partition cannot be read; None means any number.
         check_listener: receives the results of the checks that are made on the way.
 
@@ -93,7 +93,7 @@ def follow_source(
         CheckFailed: the log has failed a check; nothing more of it is published.
         CdcError: a cycle failed, and trying again would not help, was not asked for, or did not help.
     """
-    failures, is_first, has_failed = _Failures(error_listener, most_failures), True, True
+    failures, is_first, has_failed = _Failures(error_listener, max_failures), True, True
     checks: CheckRunner | None = None
     while wants_more():
         try:

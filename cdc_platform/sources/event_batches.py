@@ -16,7 +16,7 @@ from cdc_platform.model.stream.files import SourceFile, identity_in_file
 from cdc_platform.model.stream.read_windows import ReadWindow, WindowReport
 from cdc_platform.model.stream.records import ModType, RecordKind, ValueCaptureType
 from cdc_platform.sources.event_columns import ChangeRow, to_batches
-from cdc_platform.sources.sound_rows import MOST_TEXT_CHARACTERS, escaped, safe_text
+from cdc_platform.sources.sound_rows import MAX_TEXT_CHARACTERS, escaped, safe_text
 
 BATCH_ROWS: Final = 8_192
 BATCH_CHARACTERS: Final = 16_000_000
@@ -243,7 +243,7 @@ def _of_fault(fault: FaultyEvent, window: ReadWindow, file: SourceFile) -> Chang
         position=fault.position,
         metadata=fault.metadata,
         fault=safe_text(fault.reason),
-        text=safe_text(fault.text, MOST_TEXT_CHARACTERS),
+        text=safe_text(fault.text, MAX_TEXT_CHARACTERS),
     )
 
 

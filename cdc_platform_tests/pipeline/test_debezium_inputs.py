@@ -21,7 +21,7 @@ from cdc_platform.sources.debezium.kafka.kafka_client import KafkaClient
 from cdc_platform.sources.debezium.kafka.topic_ranges import TopicPartition
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
 from cdc_platform_tests.programs import free_port
-from cdc_platform_tests.servers.kafka import MOST_MEMBERS, Broker, Group
+from cdc_platform_tests.servers.kafka import MAX_MEMBERS, Broker, Group
 from cdc_platform_tests.sources.debezium.captures_read import truth_of
 from cdc_platform_tests.support.cycles import failed_checks, sync
 from cdc_platform_tests.support.debezium.pipelines import append, assert_equal, lines_of, make_pipeline, texts
@@ -107,7 +107,7 @@ class TopicInlet:
     def end(self) -> None:
         """Let the other consumers go; they have had partitions again and again."""
         self.others.stop()
-        assert self.others.rebalances > MOST_MEMBERS
+        assert self.others.rebalances > MAX_MEMBERS
 
 
 @pytest.fixture(params=["files", "topics"])

@@ -29,9 +29,9 @@ from cdc_platform.spark.log.ordered_rows import by_table, ids_of, lack_values, l
 from cdc_platform.spark.log.unresolved import LACKS_VALUES
 from cdc_platform.spark.session.session_settings import changed_settings
 
-MOST_ROWS: Final = 500_000
+MAX_ROWS: Final = 500_000
 """Up to this many rows to complete, every task gets all keys, so that no table is shuffled."""
-_MOST_KEY_BYTES: Final = 64 * 1024 * 1024
+_MAX_KEY_BYTES: Final = 64 * 1024 * 1024
 """The same limit for the bytes of their keys."""
 
 
@@ -55,7 +55,7 @@ def complete_changes(
     ordered: DataFrame,
     cycle: int,
     cache: ExitStack,
-    most_rows: int = MOST_ROWS,
+    max_rows: int = MAX_ROWS,
 ) -> DataFrame:
     """Return ordered changes with the values that the source omitted, as far as they are known.
 
@@ -65,7 +65,7 @@ def complete_changes(
         ordered: the result of `order_events`, persisted.
         cycle: cycle of the log before these changes, which the tables must have reached.
         cache: closes when the changes are no longer needed.
-        most_rows: up to this many rows, every task gets the keys; for more, the tables are shuffled.
+        max_rows: up to this many rows, every task gets the keys; for more, the tables are shuffled.
 
     Raises:
         CommitConflict: another run worked on the tables at the same time.
@@ -77,7 +77,7 @@ def complete_changes(
     # For other changes, quarantined ones did not happen.
     sound, unsound = ordered.where(f"NOT {UNSOUND}"), ordered.where(UNSOUND)
     lookup = Lookup(pipeline, spark, cycle, lacking.columns)
-    is_few = lacking.changes <= most_rows and lacking.key_bytes <= _MOST_KEY_BYTES
+    is_few = lacking.changes <= max_rows and lacking.key_bytes <= _MAX_KEY_BYTES
     has_replays = _has_replays(pipeline, cycle)
     completion = DistributedCompletion(
         lookup, partial(cache_frame, cache), sound, lacking.truncates, is_few=is_few, has_replays=has_replays

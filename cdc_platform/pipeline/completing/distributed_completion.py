@@ -31,7 +31,7 @@ from cdc_platform.spark.frames.some_rows import IS_TRUNCATE, ROW_ID, ids_frame, 
 from cdc_platform.spark.log.ordered_rows import lack_values
 from cdc_platform.spark.log.unresolved import LACKS_VALUES
 
-MOST_STORED_BYTES: Final = 64 * 1024**2
+MAX_STORED_BYTES: Final = 64 * 1024**2
 """Most bytes of stored values that this process gets; each row may have an equal share of them."""
 _IS_LACKING: Final = f"({LACKS_VALUES} AND table_name IS NOT NULL AND keys IS NOT NULL)"
 _IS_LOST: Final = f"previous_keys IS NOT NULL AND {LACKS_VALUES}"
@@ -86,7 +86,7 @@ class DistributedCompletion:
         """
         chains = self._key_chains(asked)
         ids = asked | chains.names.keys()
-        lines = self._lines(ids_frame(self.lookup.spark, ids), chains, MOST_STORED_BYTES // len(ids))
+        lines = self._lines(ids_frame(self.lookup.spark, ids), chains, MAX_STORED_BYTES // len(ids))
         # Few rows need no shuffle and no Python workers, which would take longer.
         in_order = lines.toArrow().sort_by([(name, "ascending") for name in LINE_ORDER])
         is_cut = pc.and_(pc.equal(in_order["change_kind"], STORED), pc.is_null(in_order["new_values"]))
@@ -133,16 +133,16 @@ class DistributedCompletion:
         valid_since = self.lookup.valid_since if chains.logged else {}
         return ChainCompleter(tuple(self.changes.columns), self.truncates, valid_since)
 
-    def _lines(self, ids: DataFrame, chains: "_KeyChains", most_row_bytes: int | None = None) -> DataFrame:
+    def _lines(self, ids: DataFrame, chains: "_KeyChains", max_row_bytes: int | None = None) -> DataFrame:
         """Return the lines of rows: their changes, and their lines from the tables and the log.
 
-        Stored values of a row are NULL if they have more than `most_row_bytes`.
+        Stored values of a row are NULL if they have more than `max_row_bytes`.
         """
         rest = ", ".join(name for name in self.changes.columns if name not in CHANGE_COLUMNS)
         changes = self.changes.where(f"NOT {IS_TRUNCATE}").join(ids, list(ROW_ID), "left_semi")
         lines = changes.selectExpr("*", f"if({LACKS_VALUES}, struct({rest}), NULL) AS {REST}")
         chains_frame = key_chains_frame(self.lookup.spark, chains.names, chains.logged)
-        for stored in self._stored_lines(ids, chains, most_row_bytes):
+        for stored in self._stored_lines(ids, chains, max_row_bytes):
             lines = lines.unionByName(stored, allowMissingColumns=True)
         lines = lines.join(chains_frame, list(ROW_ID), "left").selectExpr(
             f"coalesce({KEY_CHAIN}, keys) AS {KEY_CHAIN}",
@@ -156,7 +156,7 @@ class DistributedCompletion:
         return lines
 
     def _stored_lines(
-        self, ids: DataFrame, chains: "_KeyChains", most_row_bytes: int | None
+        self, ids: DataFrame, chains: "_KeyChains", max_row_bytes: int | None
     ) -> list[DataFrame]:
         """Return the lines of rows from the tables, except rows that are followed from the log."""
         if chains.logged:
@@ -166,8 +166,8 @@ class DistributedCompletion:
         stored = self.lookup.stored(ids)
         if stored is None:
             return []
-        if most_row_bytes is not None:
-            is_small = F.octet_length("new_values") <= most_row_bytes
+        if max_row_bytes is not None:
+            is_small = F.octet_length("new_values") <= max_row_bytes
             stored = stored.withColumn("new_values", F.when(is_small, F.col("new_values")))
         if not self.lookup.may_be_unknown:
             return [stored]

@@ -197,5 +197,5 @@ def run_builds(pipeline: Pipeline, spark: SparkSession, builds: Sequence[Build])
         )
 
 
-def _is_small(build: Build, most_rows: int) -> bool:
-    return build.span.changes <= SINGLE_TASK_CHANGES and has_at_most(build.base, most_rows)
+def _is_small(build: Build, max_rows: int) -> bool:
+    return build.span.changes <= SINGLE_TASK_CHANGES and has_at_most(build.base, max_rows)

@@ -24,7 +24,7 @@ from cdc_platform.lake.commits.commits import (
 from cdc_platform.lake.commits.writes import append_cycle, commit_cycle, replace_cycle
 from cdc_platform.pipeline.ordering.log_window import Window
 from cdc_platform.pipeline.ordering.strategy import OrderingStrategy
-from cdc_platform.pipeline.reading.local_read import MOST_BYTES
+from cdc_platform.pipeline.reading.local_read import MAX_BYTES
 from cdc_platform.spark.frames.table_frames import cache_frame
 from cdc_platform.spark.log.order import LogStats, sound_changes, unsound_records
 from cdc_platform.spark.log.ordered_rows import deletion_marker_rows, sound_rows
@@ -50,7 +50,7 @@ def _fits_locally(window: Window) -> bool:
     if window.late:
         return False
     record_bytes = bytes_since(window.raw, window.mark.position_micros)
-    return record_bytes is not None and record_bytes <= MOST_BYTES
+    return record_bytes is not None and record_bytes <= MAX_BYTES
 
 
 def _commit_by_tasks(strategy: OrderingStrategy, in_order: DataFrame, window: Window) -> LogStats:

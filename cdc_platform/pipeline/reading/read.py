@@ -218,7 +218,7 @@ def _commit_plan(
         return True
     with pipeline.progress.step("read by Spark") as reading, pipeline.source.reading():
         reading.note = f"{len(plan.windows):,} partitions"
-        tasks = most_tasks(pipeline, spark, step.before, plan)
+        tasks = max_tasks(pipeline, spark, step.before, plan)
         frame = pipeline.source.read(spark, step.committed, plan, tasks)
         if replayed is not None:
             frame = frame.unionByName(spark.createDataFrame(replayed))
@@ -226,7 +226,7 @@ def _commit_plan(
     return False
 
 
-def most_tasks(pipeline: Pipeline, spark: SparkSession, before: int, plan: ReadPlan) -> int:
+def max_tasks(pipeline: Pipeline, spark: SparkSession, before: int, plan: ReadPlan) -> int:
     """Return the most tasks in which Spark reads a plan.
 
     Args:

@@ -170,15 +170,15 @@ class DatastreamSource(ArrivalTimeSource, SparkSource):
 
         return DatastreamDataSource
 
-    def spark_options(self, cycle: int, plan: ReadPlan, most_tasks: int) -> dict[str, str]:
-        """Return the Spark options that read the files of a plan in at most `most_tasks` tasks."""
+    def spark_options(self, cycle: int, plan: ReadPlan, max_tasks: int) -> dict[str, str]:
+        """Return the Spark options that read the files of a plan in at most `max_tasks` tasks."""
         from cdc_platform.sources.datastream import reader
 
         return {
             reader.SETTINGS_OPTION: self.settings.to_options(),
             reader.CYCLE_OPTION: str(cycle),
             reader.PLAN_OPTION: reader.plan_to_json(plan),
-            reader.TASKS_OPTION: str(most_tasks),
+            reader.TASKS_OPTION: str(max_tasks),
         }
 
     def read_here(self, cycle: int, plan: ReadPlan) -> "Generator[pa.RecordBatch, None, None]":

@@ -105,7 +105,7 @@ def test_a_low_terminal_shows_what_matters_first() -> None:
     """The tables of a watched pipeline come above its partitions, of which only some are named."""
     keys = tuple(f"partition-{number}" for number in range(12))
     status = replace(STATUS, live_partitions=keys)
-    lines = [line.strip() for line in as_text(describe_statuses([status], most_partitions=5)).splitlines()]
+    lines = [line.strip() for line in as_text(describe_statuses([status], max_partitions=5)).splitlines()]
     names = [line.split()[0] if line else "" for line in lines]
     assert names[:8] == ["pipeline", "watermark", "lag", "cut", "quarantine", "", "table", "accounts"]
     assert lines[-6:] == [*keys[:5], "and 7 more"]

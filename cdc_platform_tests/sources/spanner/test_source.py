@@ -51,7 +51,7 @@ def test_long_and_many_windows_are_for_spark(windows: int, seconds: int) -> None
     """Nothing is asked of Spanner before it is clear who reads."""
     source = SpannerSource(SpannerSettings("project", "instance", "database", "stream"))
     plan = ReadPlan(tuple(ReadWindow(f"token {number}", 0, seconds * SECOND) for number in range(windows)))
-    assert source.read_locally(1, plan, most_s=15) is None
+    assert source.read_locally(1, plan, max_s=15) is None
 
 
 def test_start_may_be_set(source: SpannerSource) -> None:

@@ -91,12 +91,12 @@ class TopicsReading:
         """Decoder of splits of the messages."""
         return TopicSplitDecoder(self._context, self._state, self.ranges)
 
-    def most_splits(self, most_tasks: int) -> int:
+    def max_splits(self, max_tasks: int) -> int:
         """Return the number of splits that are worth decoding in separate tasks."""
         # In a flattened stream, a tombstone belongs to the delete before it.
         is_flattened = bool(self._start.flat_deletes)
         messages = sum(item.end_exclusive - item.start for item in self.ranges)
-        return 1 if is_flattened else max(1, min(most_tasks, messages // LEAST_SPLIT_MESSAGES))
+        return 1 if is_flattened else max(1, min(max_tasks, messages // LEAST_SPLIT_MESSAGES))
 
     def router(self, splits: int) -> MessageRouter:
         """Return the router of messages to splits; a snapshot that replaces tables is one transaction."""

@@ -11,7 +11,7 @@ from cdc_platform.sources.debezium.rows.joined_states import joined_state
 from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.splits.outcome import FreeRow, SplitOutcome, combined_outcome
 
-MOST_ROUNDS: Final = 4
+MAX_ROUNDS: Final = 4
 """Most rounds of parallel decoding; each decodes the splits again that depend on the previous round."""
 Split = TypeVar("Split")
 Rows = TypeVar("Rows")
@@ -76,7 +76,7 @@ class SplitRounds(Generic[Split, Rows]):
         for rounds in count(1):
             if not pending:
                 return
-            if rounds > MOST_ROUNDS:
+            if rounds > MAX_ROUNDS:
                 pending = [self._merge(pending)]
             text = self._entries[-1].state.to_json() if self._entries else self._state
             decoded = self._decode(pending, text)

@@ -11,7 +11,7 @@ import dagster as dg
 
 WEBHOOK_VARIABLE = "ALERT_WEBHOOK"
 EVALUATION = dg.DagsterEventType.ASSET_CHECK_EVALUATION
-MOST_EVENTS = 500
+MAX_EVENTS = 500
 
 
 def post(text: str) -> None:
@@ -38,7 +38,7 @@ def failed_checks(context: dg.SensorEvaluationContext) -> dg.SkipReason:
     seen = json.loads(context.cursor)
     failing, since = set(seen["failing"]), seen["since"]
     results = dg.EventRecordsFilter(EVALUATION, after_cursor=since)
-    records = context.instance.get_event_records(results, limit=MOST_EVENTS, ascending=True)
+    records = context.instance.get_event_records(results, limit=MAX_EVENTS, ascending=True)
     for record in records:
         evaluation = record.event_log_entry.dagster_event.asset_check_evaluation_data
         name = f"{evaluation.asset_key.to_user_string()}: {evaluation.check_name}"
