@@ -162,9 +162,9 @@ def _why_lost(record: dg.RunRecord) -> str | None:
     return None
 
 
-def failures_in_a_row(instance: dg.DagsterInstance, pipeline: str, most: int) -> tuple[int, float]:
+def failures_in_a_row(instance: dg.DagsterInstance, pipeline: str, limit: int) -> tuple[int, float]:
     """Return the number of newest runs that failed on their own, and the end of the last of them."""
-    records = instance.get_run_records(dg.RunsFilter(tags={PIPELINE_TAG: pipeline}), limit=most)
+    records = instance.get_run_records(dg.RunsFilter(tags={PIPELINE_TAG: pipeline}), limit=limit)
     count = 0
     for record in records:
         run = record.dagster_run

@@ -15,7 +15,7 @@ from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.partitions import change_stream_partitions
 
 MAX_AT_ONCE: Final = 20
-"""Most runs deleted by one evaluation of a sensor, which has 60 s."""
+"""Maximum number of runs deleted by one evaluation of a sensor, which has 60 s."""
 FINISHED: Final = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 
 

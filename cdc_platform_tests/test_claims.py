@@ -167,9 +167,9 @@ def test_failures_in_a_row_are_counted(instance: dg.DagsterInstance) -> None:
     """Only the newest runs count, up to the last that did not fail."""
     for status in ("FAILURE", "SUCCESS", "FAILURE", "FAILURE"):
         make_run(instance, dg.DagsterRunStatus[status])
-    assert failures_in_a_row(instance, "bank", most=5)[0] == 2
-    assert failures_in_a_row(instance, "bank", most=1)[0] == 1
-    assert failures_in_a_row(instance, "shop", most=5) == (0, 0.0)
+    assert failures_in_a_row(instance, "bank", limit=5)[0] == 2
+    assert failures_in_a_row(instance, "bank", limit=1)[0] == 1
+    assert failures_in_a_row(instance, "shop", limit=5) == (0, 0.0)
 
 
 def test_a_killed_process_is_no_failure_of_the_run(instance: dg.DagsterInstance) -> None:
@@ -179,4 +179,4 @@ def test_a_killed_process_is_no_failure_of_the_run(instance: dg.DagsterInstance)
     run = instance.get_run_by_id(run_id)
     assert run is not None
     assert run.tags[LOST_TAG] == "true"
-    assert failures_in_a_row(instance, "bank", most=5) == (0, 0.0)
+    assert failures_in_a_row(instance, "bank", limit=5) == (0, 0.0)

@@ -21,7 +21,7 @@ from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.publishing.maintain import MaintenanceOutcome
 
 MAX_PARTITIONS: Final = 200
-"""Most partitions with a materialisation per cycle; if there are more, they take turns."""
+"""Maximum number of partitions with a materialisation per cycle; if there are more, they take turns."""
 STATES_EVERY_S: Final = 60.0
 """Interval between materialisations that report a state which has not changed."""
 

@@ -9,9 +9,9 @@ import yaml
 from cdc_platform.errors import SettingError
 
 MAX_NODES: Final = 100_000
-"""Most values of a document; a value counts once for each reference to it."""
+"""Maximum number of values of a document; a value counts once for each reference to it."""
 _MAX_CHARACTERS: Final = 1_000
-"""Most characters of a number in base 60."""
+"""Maximum number of characters of a number in base 60."""
 MAX_INTEGER: Final = 2**63 - 1
 _TAG: Final = "tag:yaml.org,2002:"
 _STR, _MERGE, _TIMESTAMP = f"{_TAG}str", f"{_TAG}merge", f"{_TAG}timestamp"

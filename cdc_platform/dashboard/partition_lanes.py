@@ -9,7 +9,7 @@ from cdc_platform.model.base.names import ROOT_TOKEN
 from cdc_platform.model.stream.lineage import Lineage, Partition
 
 SHOWN: Final = 120
-"""Most partitions in the chart: the newest ones, and always the one that holds the watermark."""
+"""Maximum number of partitions in the chart: the newest, and always the one that holds the watermark."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from cdc_platform.lake.catalog.lake import READ, Lake
 from cdc_platform.model.stream.unread import UNREAD
 
 SHOWN: Final = 12
-"""Most lanes in the chart: those with the newest reads."""
+"""Maximum number of lanes in the chart: those with the newest reads."""
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ class _Failures:
     """Tries of a cycle that failed, or cycles that moved nothing, one after the other."""
 
     listener: ErrorListener | None
-    most: int | None
+    limit: int | None
     count: int = 0
     position_micros: int | None = None
 
@@ -43,7 +43,7 @@ class _Failures:
         if self.listener is None or not error.retryable:
             raise error
         self.count += 1
-        if self.count == self.most:
+        if self.count == self.limit:
             raise error
         self.listener(error)
 
@@ -57,7 +57,7 @@ class _Failures:
         obstacle = next(iter(outcome.read.failures), None) if is_kept_back else None
         self.count = 0 if obstacle is None else self.count + 1
         self.position_micros = outcome.order.watermark_micros
-        if obstacle is not None and self.count == self.most:
+        if obstacle is not None and self.count == self.limit:
             raise obstacle
         if outcome.copy.failure is not None:
             if self.listener is None:

@@ -45,7 +45,7 @@ _DATA_FIELDS: Final = {
     "is_system_transaction": BOOL,
 }
 _MAX_SESSIONS: Final = 100
-"""Most sessions per request; like Spanner, the simulator may return fewer than requested."""
+"""Maximum number of sessions per request; like Spanner, the simulator may return fewer than requested."""
 _PARTITIONS: Final = 10
 _ROWS_PER_PARTITION: Final = 1000
 """Small tables are not divided into partitions."""

@@ -10,9 +10,9 @@ import pyarrow as pa
 Row = TypeVar("Row")
 
 MAX_CHARACTERS: Final = 1_000
-"""Most characters of a reason or a name that is kept unchanged."""
+"""Maximum number of characters of a reason or a name that is kept unchanged."""
 MAX_TEXT_CHARACTERS: Final = 1_000_000
-"""Most characters of the text of an unusable event."""
+"""Maximum number of characters of the text of an unusable event."""
 NOT_UNICODE: Final = "has a text that is not Unicode (half of a surrogate pair)"
 _LABELS: Final = {"record_sequence": "the identity of the event"}
 _INT64: Final = range(-(2**63), 2**63)

@@ -41,7 +41,7 @@ TOPICS: Final = ("cdc.transaction", "cdc.message", ACCOUNTS, ENTRIES)
 @pytest.fixture(autouse=True)
 def _small_splits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let Spark's tasks share even few messages."""
-    monkeypatch.setattr(topics_reader, "LEAST_SPLIT_MESSAGES", 1)
+    monkeypatch.setattr(topics_reader, "MIN_SPLIT_MESSAGES", 1)
 
 
 class Inlet(Protocol):

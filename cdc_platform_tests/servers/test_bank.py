@@ -19,7 +19,7 @@ from cdc_platform_tests.servers.bank import (
 
 pytestmark = pytest.mark.integration
 
-LEAST_RATE = 10.0
+MIN_RATE = 10.0
 """Transactions a second that even a machine with much else to do writes."""
 
 
@@ -46,9 +46,9 @@ def test_rate_is_kept(emulator: str) -> None:
     bank = make_bank(emulator, "quick-bank").bank
 
     fast = write_transfers(bank, seconds=2.0)
-    slow = write_transfers(bank, seconds=2.0, rate=LEAST_RATE / 2)
+    slow = write_transfers(bank, seconds=2.0, rate=MIN_RATE / 2)
 
-    assert fast.transactions / fast.seconds > LEAST_RATE
+    assert fast.transactions / fast.seconds > MIN_RATE
     assert slow.transactions <= 11
 
 

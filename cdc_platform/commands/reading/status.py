@@ -217,13 +217,13 @@ def _rows(
     return position, _partition_rows(status, max_partitions), cut_rows, notes
 
 
-def _partition_rows(status: "Status", most: int | None) -> list[Row]:
+def _partition_rows(status: "Status", max_partitions: int | None) -> list[Row]:
     live = status.live_partitions
-    left_out = len(live) - len(live[:most])
+    left_out = len(live) - len(live[:max_partitions])
     counts = f"{len(live)} live, {len(status.waiting_partitions)} waiting, "
     return [
         ("partitions", f"{counts}{status.finished_partitions} finished"),
-        *(("", key) for key in live[:most]),
+        *(("", key) for key in live[:max_partitions]),
         *([("", f"and {left_out} more")] if left_out else []),
         *(("", (stuck.describe(), "yellow")) for stuck in status.stuck_partitions),
     ]

@@ -19,7 +19,7 @@ from cdc_platform.lake.catalog.files import read_metadata_file
 from cdc_platform.lake.local_writer.metadata import Version3Metadata
 
 TABLES_MAX: Final = 4096
-"""Most cached tables; beyond that, the oldest entry is dropped."""
+"""Maximum number of cached tables; beyond that, the oldest entry is dropped."""
 SHARED: Final = (
     *("snapshots", "snapshot_log", "metadata_log"),
     *("schemas", "partition_specs", "sort_orders"),

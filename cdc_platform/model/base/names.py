@@ -53,12 +53,12 @@ KEY_PREFIX: Final = "__key_"
 """Prefix of the columns of a key in frames that also have the table's own columns."""
 
 MAX_COLUMN_CHARACTERS: Final = 255
-"""Most characters of a column's name: the limit of catalogs and engines such as Glue and Snowflake. No known
-source has more than 128. Spark cannot read JSON with a name of more than 50,000 characters."""
+"""Maximum number of characters of a column's name: the limit of catalogs such as Glue and engines such as
+Snowflake. No known source has more than 128; Spark reads JSON with names of up to 50,000 characters."""
 MAX_COLUMNS: Final = 4_096
-"""Most columns of an event: no known source has more in a row, and each new column costs 30 ms."""
+"""Maximum number of columns of an event: no known source has more, and each new one costs 30 ms."""
 MAX_TABLE_CHARACTERS: Final = 1_000
-"""Most characters of a table's name at the source, with parts of up to 128; the lake's name is shorter."""
+"""Maximum number of characters of a table's name at the source; the lake's name is shorter."""
 
 _MAX_CHARACTERS: Final = 200
 _SHOWN_CHARACTERS: Final = 40
@@ -143,9 +143,9 @@ def _is_long(name: str) -> bool:
     return len(name) > MAX_COLUMN_CHARACTERS
 
 
-def _long(what: str, name: str, most: int) -> str:
+def _long(what: str, name: str, limit: int) -> str:
     return (
-        f"The name of a {what} has {len(name)} characters, but the limit is {most}: "
+        f"The name of a {what} has {len(name)} characters, but the limit is {limit}: "
         f"`{name[:_SHOWN_CHARACTERS]}...`. Shorten it at the source, or leave the {what} out there"
     )
 

@@ -10,7 +10,7 @@ _NO_NUMBER: Final = re.compile(r"[+-]?(?:nan|inf(?:inity)?)", re.ASCII | re.IGNO
 _HEX: Final = re.compile(r"(?:[0-9A-Fa-f]{2})*", re.ASCII)
 _MAX_SHOWN: Final = 100
 _MAX_DIGITS: Final = 150_000
-"""Most digits of a number, which is PostgreSQL's limit; an exponent can require more than the memory."""
+"""Maximum number of digits: PostgreSQL's limit; an exponent can require more than the memory."""
 
 
 def position_number(text: str) -> int:

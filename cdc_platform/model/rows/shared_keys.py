@@ -78,7 +78,7 @@ def _parted(uses: Iterable[KeyUse]) -> Iterator[tuple[str, str]]:
 
 
 _MAX_ROWS: Final = 100
-"""Most rows of a key at once that are compared with a change; only faulty streams have more."""
+"""Maximum number of rows of a key at once that are compared with a change; only faulty streams have more."""
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from cdc_platform.model.base.cached_values import cached_value
 
 ARRAY: Final = "ARRAY"
 MAX_DIMENSIONS: Final = 6
-"""Most dimensions of an array, which is PostgreSQL's limit; other sources have one."""
+"""Maximum number of dimensions of an array, which is PostgreSQL's limit; other sources have one."""
 PRIMARY_KEY: Final = "primary key"
 """Comment that marks the key columns of a table of the lake."""
 

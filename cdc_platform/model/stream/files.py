@@ -9,7 +9,7 @@ from typing import Final
 from cdc_platform.model.stream.unread import GONE, FailedRead, failed_reads, unread_path
 
 MAX_FILES: Final = 10_000
-"""Most files of one cycle; a backlog takes several cycles, so that an interruption costs little."""
+"""Maximum number of files per cycle; a backlog takes several, so that an interruption costs little."""
 MAX_BYTES: Final = 2 * 1024**3
 READ_AGAIN: Final = ""
 """Version, in a read progress, of a file that must be read once more; no file has this version."""
@@ -94,8 +94,8 @@ def choose_files(
     Args:
         listed: all files of the source.
         read_progress: versions of the files that were read, and failed reads, by path.
-        max_files: most files to choose.
-        max_bytes: most bytes to choose; the choice has at least one file.
+        max_files: maximum number of files to choose.
+        max_bytes: maximum bytes to choose; the choice has at least one file.
         clock_micros: the time, which decides when a pause is over; None ends all pauses.
     """
     unread = [file for file in listed if read_progress.get(file.path) != file.version]

@@ -8,7 +8,7 @@ from cdc_platform.model.stream.lineage import ChildAnnouncement, Lineage, Partit
 from cdc_platform.model.stream.read_windows import ReadWindow
 
 MAX_FOLLOWED: Final = 1_000
-"""Most children that one read follows; the next read takes the rest."""
+"""Maximum number of children that one read follows; the next read takes the rest."""
 
 
 @dataclass(frozen=True)

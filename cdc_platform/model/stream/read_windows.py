@@ -37,7 +37,7 @@ class ReadRequest:
 
     Args:
         clock_micros: the source's own clock.
-        max_window_s: most seconds of source time that the cycle may cover.
+        max_window_s: maximum seconds of source time that the cycle may cover.
         keys: partition keys to read; all live partitions when None.
         end_limit_micros: latest time to read.
         has_replay: whether a replay of quarantined records waits; then there must be a cycle.

@@ -32,7 +32,7 @@ from cdc_platform.spark.log.ordered_rows import lack_values
 from cdc_platform.spark.log.unresolved import LACKS_VALUES
 
 MAX_STORED_BYTES: Final = 64 * 1024**2
-"""Most bytes of stored values that this process gets; each row may have an equal share of them."""
+"""Maximum bytes of stored values that this process gets; each row may have an equal share of them."""
 _IS_LACKING: Final = f"({LACKS_VALUES} AND table_name IS NOT NULL AND keys IS NOT NULL)"
 _IS_LOST: Final = f"previous_keys IS NOT NULL AND {LACKS_VALUES}"
 

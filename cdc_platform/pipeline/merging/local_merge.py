@@ -32,13 +32,13 @@ from cdc_platform.pipeline.versions.log_span import LogSpan
 from cdc_platform.spark.tables.net_changes import ACTION, APPEND, REMOVE, UPDATE, NetChangeStats
 
 MAX_FILES: Final = 1_000
-"""Most data files of a table for a local merge, which reads all their entries in one process."""
+"""Maximum number of data files of a table for a local merge, which reads all their entries in one process."""
 MAX_ROWS: Final = 20_000_000
-"""Most rows that a local merge searches for the keys of net changes."""
+"""Maximum number of rows that a local merge searches for the keys of net changes."""
 MAX_READ_BYTES: Final = 64 * 1024**2
-"""Most bytes of the columns that a local merge reads."""
+"""Maximum bytes of the columns that a local merge reads."""
 MAX_LOOKUPS: Final = 20_000_000
-"""Most net changes' keys times files: a local merge indexes the keys for each file again."""
+"""Maximum product of net changes' keys and files: a local merge indexes the keys for each file again."""
 TAKEN_NAMES: Final = frozenset({"__filename", "__fragment_index", "__batch_index", "__last_in_fragment"})
 """Columns that Arrow adds to the columns of files."""
 

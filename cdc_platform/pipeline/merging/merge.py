@@ -49,9 +49,9 @@ from cdc_platform.pipeline.versions.log_span import LogSpan, applied_cycle, pend
 from cdc_platform.spark.tables.truncates import has_truncate
 
 SMALL_TABLE_ROWS: Final = 500_000
-"""Most rows of a table that is scanned without generated code if the changes are few, too."""
+"""Maximum number of rows of a table that is scanned without generated code if the changes are few, too."""
 ONE_TASK_TABLE_ROWS: Final = 50_000
-"""Most rows of a table that one task merges if the changes are few, too."""
+"""Maximum number of rows of a table that one task merges if the changes are few, too."""
 
 
 def merge_table(pipeline: Pipeline, spark: SparkSession, table: str) -> MergeOutcome:

@@ -108,7 +108,7 @@ class Source(Protocol):
         Args:
             cycle: number of the cycle.
             plan: the windows to read.
-            max_s: most seconds of source time that the plan may cover, for sources whose plans cover any.
+            max_s: maximum seconds of source time that the plan may cover, for sources whose plans cover any.
         """
         ...
 

@@ -25,7 +25,7 @@ GLANCED_SNAPSHOTS: Final = 60
 all snapshots of a table some twenty times in each commit."""
 
 MAX_EXPIRED: Final = 2000
-"""Most snapshots of one table that expire at once; the others expire the next time."""
+"""Maximum number of snapshots of one table that expire at once; the others expire the next time."""
 
 
 def expire_merged(

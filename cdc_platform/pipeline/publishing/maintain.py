@@ -71,7 +71,7 @@ class MaintenanceOutcome:
 NOTHING_MAINTAINED: Final = MaintenanceOutcome()
 
 MAX_LOOKED_AT: Final = 50
-"""Most further tables, besides those that a cycle changed, that maintenance examines after it, in turn."""
+"""Maximum number of unchanged tables that maintenance examines after a cycle, in turn."""
 
 
 @dataclass(frozen=True)

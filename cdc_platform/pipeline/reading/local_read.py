@@ -15,7 +15,7 @@ from cdc_platform.model.stream.read_windows import ReadPlan
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 
 MAX_BYTES: Final = 16 * 1024**2
-"""Most bytes of a cycle that this process holds, independent of the Spark cluster."""
+"""Maximum bytes of a cycle that this process holds, independent of the Spark cluster."""
 MAX_RECORDS: Final = 20_000
 """Records of a cycle above which this process does not try to read the next one."""
 

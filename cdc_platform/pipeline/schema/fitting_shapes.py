@@ -9,7 +9,7 @@ from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.schema.key_shapes import Shape
 
 MAX_FITTING: Final = 200
-"""Most such shapes; each is a condition of one query, and the values of all further shapes are checked."""
+"""Maximum number of such shapes, each a condition of one query; the values of further shapes are checked."""
 
 
 def fitting_shapes(pipeline: Pipeline, shapes: Iterable[Shape]) -> list[Shape]:

@@ -30,7 +30,7 @@ _AS_MICROS: Final = re.compile(r"micros|epoch", re.IGNORECASE)
 _FROM_TABLE: Final = re.compile(r"\bFROM\s+(?!CURRENT_TIMESTAMP|now\b|\()", re.IGNORECASE)
 _WRITE: Final = re.compile(r"\s*(?:INSERT|UPDATE|DELETE|CREATE|ALTER|DROP)\b", re.IGNORECASE)
 MAX_CHARACTERS: Final = 30_000
-"""Most characters of a query's text, which is split by regular expressions; long lists are parameters."""
+"""Maximum number of characters of a query, which regular expressions split; long lists are parameters."""
 
 
 @dataclass(frozen=True)

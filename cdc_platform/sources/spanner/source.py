@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 MAX_WINDOW_S: Final = 1200.0
 """Length of a window of a stream with mutable key ranges, whose queries may reach over half an hour."""
 LOCAL_WINDOWS: Final = 64
-"""Most windows that this process reads itself, a few at a time; Spark's tasks read more of them faster."""
+"""Maximum number of windows that this process reads itself; Spark's tasks read more of them faster."""
 
 
 class SpannerSource(SparkSource):

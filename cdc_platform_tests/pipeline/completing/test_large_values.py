@@ -71,8 +71,8 @@ def test_large_stored_values_do_not_reach_the_driver(
     sent = DriverBytes(spark)
     with sent.count():
         order_changes(pipeline, spark)
-    least, most = (LETTERS / 2, 2 * LETTERS) if updated == 1 else (0, MAX_BYTES + ROWS * UPDATE_BYTES)
-    assert least <= sent.counted <= most
+    lowest, highest = (LETTERS / 2, 2 * LETTERS) if updated == 1 else (0, MAX_BYTES + ROWS * UPDATE_BYTES)
+    assert lowest <= sent.counted <= highest
     rows = found_rows(sync(pipeline, spark), TABLE)
     expected = [(key, int(key < updated), large(key)) for key in range(ROWS)]
     assert expected == [(found["id"], found["n"], found["big"]) for found in rows]

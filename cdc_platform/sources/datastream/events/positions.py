@@ -35,7 +35,7 @@ _MOMENT: Final = f"%0{COMMIT_DIGITS}d"
 _NO_LOCATION: Final = (0, 0, 0)
 _U32: Final = 1 << 32
 _MAX_DIGITS: Final = 64
-"""Most digits of a number, including leading zeros."""
+"""Maximum number of digits of a number, including leading zeros."""
 _U64: Final = 1 << 64
 
 

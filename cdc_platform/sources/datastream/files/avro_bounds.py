@@ -12,7 +12,7 @@ ARRAY_RECORD: Final = ("nestedArray", "elementValue")
 _SIZES: Final = ("precision", "scale")
 _NULLS: Final[Sequence[Schema]] = ("null", {"type": "null"})
 _MAX_EMPTY: Final = 10
-"""Most values of a record that take no byte: bare nulls, which no source of Datastream has."""
+"""Maximum number of values of a record that take no byte: bare nulls, which no source of Datastream has."""
 
 
 def check_extent(schema: Schema, bounds: Bounds) -> None:

@@ -12,7 +12,7 @@ from cdc_platform.sources.datastream.values.columns import RowBatch
 from cdc_platform.sources.text_files import FileDamaged
 
 MAX_AHEAD_BYTES: Final = 1 << 24
-"""Most bytes of a file's text in memory at once; parsed, they take several times as much memory."""
+"""Maximum bytes of a file's text in memory at once; parsed, they take several times as much memory."""
 
 
 class LineBlock:

@@ -95,7 +95,7 @@ def read_blocks(stream: BinaryIO, header: Header, max_bytes: int) -> Iterator[Av
     Args:
         stream: the file, after its header.
         header: its header.
-        max_bytes: most bytes of a decompressed block; a larger block counts as damage.
+        max_bytes: maximum bytes of a decompressed block; a larger block counts as damage.
     """
     while (count := _read_long(stream)) is not None:
         size = _read_long(stream)
@@ -157,7 +157,7 @@ class Stored:
 
     Args:
         schema: the schema parsed by Avro's library.
-        max_values: most values of a record.
+        max_values: maximum number of values of a record.
         empty_in_items: values without bytes in each value of an array or a map.
     """
 
@@ -167,8 +167,8 @@ class Stored:
 
     def stream(self, data: bytes) -> BytesIO:
         """Return a stream for reading records, which counts reads if records may have too many values."""
-        most = self.max_values // (1 + self.empty_in_items)
-        return BytesIO(data) if len(data) <= most else _CountedReads(data, most, self.max_values)
+        max_reads = self.max_values // (1 + self.empty_in_items)
+        return BytesIO(data) if len(data) <= max_reads else _CountedReads(data, max_reads, self.max_values)
 
 
 class _CountedReads(BytesIO):

@@ -30,7 +30,7 @@ _KEY_TYPES: Final = frozenset({str, int, type(None)})
 _NO_KEYS: Final = frozenset({object})
 MICROS_PER_MILLI: Final = 1000
 _MAX_BITS: Final = 128
-"""Most bits of a number of milliseconds that a message can show; the range of years is checked later."""
+"""Maximum bits of a number of milliseconds that a message can show; the range of years is checked later."""
 
 
 @dataclass(frozen=True)

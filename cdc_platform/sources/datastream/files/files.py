@@ -17,7 +17,7 @@ SUFFIXES: Final = (".avro", ".json", ".jsonl", ".json.gz", ".jsonl.gz")
 """Suffixes of files with events."""
 _MAX_SPACES: Final = 1_000
 _MAX_BYTES: Final = 64 * 1024**2
-"""Most bytes before the first object in a file of JSON lines."""
+"""Maximum bytes before the first object in a file of JSON lines."""
 _OBJECT: Final = re.compile(rb"^[^\S\n]*\{", re.MULTILINE)
 """The start of a line with an object."""
 

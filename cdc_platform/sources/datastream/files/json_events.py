@@ -57,7 +57,7 @@ _typed: Final = msgspec.json.Decoder(JsonEvent, float_hook=JsonNumber).decode
 _written: Final = msgspec.json.Decoder(_WrittenEvent).decode
 _items: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _MAX_LEVELS: Final = 100
-"""Most levels of nesting in metadata, which are serialised again as a whole."""
+"""Maximum number of levels of nesting in metadata, which are serialised again as a whole."""
 _BEGIN_VALUES: Final = (b",", b"[", b"{")
 _TEXT: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 """Matches a whole string from its opening quote, so that no byte is examined twice."""
@@ -78,12 +78,12 @@ def parsed_lines(lines: Sequence[bytes], max_values: int) -> Sequence[Parsed]:
     ]
 
 
-def has_more_values(line: bytes, most: int) -> bool:
+def has_more_values(line: bytes, limit: int) -> bool:
     """Return whether a line of JSON may have more values than a bound, without parsing it."""
-    if len(line) <= most or sum(map(line.count, _BEGIN_VALUES)) < most:
+    if len(line) <= limit or sum(map(line.count, _BEGIN_VALUES)) < limit:
         return False
     bare = _TEXT.sub(b"", line)
-    return sum(map(bare.count, _BEGIN_VALUES)) >= most
+    return sum(map(bare.count, _BEGIN_VALUES)) >= limit
 
 
 def _may_be_deep(line: bytes) -> bool:

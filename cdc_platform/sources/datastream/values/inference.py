@@ -102,11 +102,11 @@ class Inference:
 
         No row has both: names in one row are two columns of the source.
         """
-        most: dict[str, str] = {}
+        commonest: dict[str, str] = {}
         for name, _ in self._rows.most_common():
-            most.setdefault(case_key(name), name)
+            commonest.setdefault(case_key(name), name)
         return {
-            name: most[key]
+            name: commonest[key]
             for name in self._types
-            if most[key := case_key(name)] != name and key not in self._together
+            if commonest[key := case_key(name)] != name and key not in self._together
         }

@@ -33,7 +33,7 @@ MAX_BYTES: Final = 256 * 1024**2
 """Of the text that one cycle reads, unless a transaction is longer."""
 MAX_LINES: Final = 500_000
 """The same of lines, each of which takes a kilobyte or more of a task's memory, however short it is."""
-LEAST_SPLIT_BYTES: Final = 1024**2
+MIN_SPLIT_BYTES: Final = 1024**2
 """Of a split: a task takes longer to begin than to decode less."""
 MAX_SPLIT_BYTES: Final = 16 * 1024**2
 """The same, of which a task holds a few times as much in memory."""
@@ -128,7 +128,7 @@ class FilesReading:
         # Each split of a gzip unpacks all that comes before it.
         is_packed = any(file.path.endswith(".gz") for file in self.files)
         share_bytes = MAX_BYTES if is_packed else min(unread_bytes, MAX_BYTES) // max_tasks
-        split_bytes = min(max(share_bytes, LEAST_SPLIT_BYTES), MAX_SPLIT_BYTES)
+        split_bytes = min(max(share_bytes, MIN_SPLIT_BYTES), MAX_SPLIT_BYTES)
         return FileSplitter(
             self._store,
             self.files,

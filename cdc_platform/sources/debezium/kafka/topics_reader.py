@@ -27,8 +27,8 @@ from cdc_platform.sources.debezium.wire.messages import RawMessage
 from cdc_platform.sources.event_batches import EventBatches
 from cdc_platform.sources.workers import prepare_worker
 
-LEAST_SPLIT_MESSAGES: Final = 2_000
-"""Fewest messages per split: a task takes longer to start than to decode fewer."""
+MIN_SPLIT_MESSAGES: Final = 2_000
+"""Minimum number of messages per split: a task takes longer to start than to decode fewer."""
 Rows = TypeVar("Rows")
 
 
@@ -96,7 +96,7 @@ class TopicsReading:
         # In a flattened stream, a tombstone belongs to the delete before it.
         is_flattened = bool(self._start.flat_deletes)
         messages = sum(item.end_exclusive - item.start for item in self.ranges)
-        return 1 if is_flattened else max(1, min(max_tasks, messages // LEAST_SPLIT_MESSAGES))
+        return 1 if is_flattened else max(1, min(max_tasks, messages // MIN_SPLIT_MESSAGES))
 
     def router(self, splits: int) -> MessageRouter:
         """Return the router of messages to splits; a snapshot that replaces tables is one transaction."""

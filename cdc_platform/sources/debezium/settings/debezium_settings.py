@@ -195,7 +195,7 @@ class DebeziumSettings:
 
     @property
     def most_unpacked_bytes(self) -> int:
-        """Most bytes of text in a gzip file."""
+        """Maximum bytes of text in a gzip file."""
         return self.input.most_unpacked_bytes if isinstance(self.input, FilesInput) else MAX_UNPACKED_BYTES
 
     @property

@@ -12,7 +12,7 @@ from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.splits.outcome import FreeRow, SplitOutcome, combined_outcome
 
 MAX_ROUNDS: Final = 4
-"""Most rounds of parallel decoding; each decodes the splits again that depend on the previous round."""
+"""Maximum number of rounds of parallel decoding; each decodes again what depends on the previous round."""
 Split = TypeVar("Split")
 Rows = TypeVar("Rows")
 Rows_co = TypeVar("Rows_co", covariant=True)

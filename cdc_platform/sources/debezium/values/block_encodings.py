@@ -19,7 +19,7 @@ from cdc_platform.sources.debezium.values.encodings import (
 from cdc_platform.sources.debezium.values.postgres_types import STRING_ARRAY, TEXT, PostgresType
 
 _MAX_BITS: Final = 83_886_080
-"""Most bits that PostgreSQL's `bit(n)` can declare."""
+"""Maximum bits that PostgreSQL's `bit(n)` can declare."""
 _SOURCE_TYPE: Final = "__debezium.source.column.type"
 _SOURCE_LENGTH: Final = "__debezium.source.column.length"
 _SOURCE_SCALE: Final = "__debezium.source.column.scale"

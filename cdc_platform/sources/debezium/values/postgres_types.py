@@ -35,7 +35,7 @@ _ALIASES: Final = {
 }
 _SIZES: Final = re.compile(r"\(\s*(-?\d+)\s*(?:,\s*(-?\d+)\s*)?\)")
 _MAX_CHARACTERS: Final = 1_000
-"""Most characters of a type with its schema; PostgreSQL allows 63 per name."""
+"""Maximum number of characters of a type with its schema; PostgreSQL allows 63 per name."""
 _AS_TEXT: Final = " as text"
 _SPACES: Final = re.compile(r"\s+")
 _ARRAY: Final = re.compile(r"(.*?)\s*(?:\[\d*\])+", re.DOTALL)

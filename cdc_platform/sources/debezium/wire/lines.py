@@ -15,10 +15,10 @@ from cdc_platform.sources.text_files import (
 )
 
 MAX_UNPACKED_BYTES: Final = 1024**3
-"""Most bytes of text in a gzip file, which each cycle that reads it unpacks from its beginning."""
+"""Maximum bytes of text in a gzip file, which each cycle that reads it unpacks from its beginning."""
 
 MAX_LINE_BYTES: Final = 128 * 1024**2
-"""Most bytes of a line; decoding takes several times as much memory."""
+"""Maximum bytes of a line; decoding takes several times as much memory."""
 _SHOWN_BYTES: Final = 100_000
 
 
@@ -155,7 +155,7 @@ def _joined(parts: list[bytes], length: int) -> bytes:
     if length <= MAX_LINE_BYTES:
         return text
     return (
-        text[:_SHOWN_BYTES] + f"... (the line has {length} bytes, and the most are {MAX_LINE_BYTES})".encode()
+        text[:_SHOWN_BYTES] + f"... (the line has {length} bytes, and the limit is {MAX_LINE_BYTES})".encode()
     )
 
 

@@ -180,7 +180,7 @@ def test_a_line_beyond_the_bound_is_one_fault(tmp_path: Path, monkeypatch: pytes
     (fault,) = faults_of(cycles)
     assert "The line cannot be read as a message" in fault
     texts = [row["event"]["text"] for row in cycles.log if row["event"]["fault"]]
-    assert "bytes, and the most are 2000)" in texts[0]
+    assert "bytes, and the limit is 2000)" in texts[0]
     cycles.log = [row for row in cycles.log if row["event"]["fault"] is None]
     assert keys_of(cycles) == [1, 3]
 
