@@ -135,7 +135,7 @@ def _first(files: Iterable[SourceFile], max_files: int, max_bytes: int) -> list[
     return chosen
 
 
-def find_settled(listed: Iterable[SourceFile], read_progress: Mapping[str, str]) -> dict[str, str]:
+def resolved_failures(listed: Iterable[SourceFile], read_progress: Mapping[str, str]) -> dict[str, str]:
     """Return the files whose failed reads no longer matter, each with its version in the read progress.
 
     Such a file is gone, or has the version again that was read before.

@@ -57,7 +57,7 @@ def _commit_by_tasks(strategy: OrderingStrategy, in_order: DataFrame, window: Wi
     """Complete, write and commit any number of changes in Spark's tasks."""
     lake, step = strategy.pipeline.lake, window.step
     with ExitStack() as cache:
-        ordered, counts = strategy.settle(cache_frame(cache, in_order), window, cache)
+        ordered, counts = strategy.finalise(cache_frame(cache, in_order), window, cache)
         stats = _checked(counts, window.mark)
         if stats.quarantined:
             unsound = unsound_records(ordered, window.cycle)
@@ -77,10 +77,10 @@ def _commit_locally(strategy: OrderingStrategy, in_order: DataFrame, window: Win
 
     None if it becomes large once it is completed; nothing was committed.
     """
-    settled = strategy.settle_few(in_order.toArrow(), window)
-    if settled is None:
+    finalised = strategy.finalise_few(in_order.toArrow(), window)
+    if finalised is None:
         return None
-    rows, counts = settled
+    rows, counts = finalised
     stats = _checked(counts, window.mark)
     _set_aside(strategy, in_order.sparkSession, rows, window, stats)
     changes = sound_rows(rows, window.cycle, window.log.schema().as_arrow())

@@ -15,7 +15,7 @@ from cdc_platform.model.stream.files import (
     SourceFile,
     choose_files,
     files_to_json,
-    find_settled,
+    resolved_failures,
 )
 from cdc_platform.model.stream.lineage import Lineage, live
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest
@@ -116,15 +116,15 @@ class DatastreamSource(ArrivalTimeSource, SparkSource):
         is_root_read = any(window.token == ROOT_TOKEN for window in windows)
         fresh = sorted({file.folder for file in listed} - lineage.partitions.keys()) if is_root_read else []
         is_unread = any(partition.running_cycle is None for partition in lineage.partitions.values())
-        settled = find_settled(listed, read) if is_root_read else {}
-        if not (choice.files or fresh or settled or is_unread or request.has_replay):
+        resolved = resolved_failures(listed, read) if is_root_read else {}
+        if not (choice.files or fresh or resolved or is_unread or request.has_replay):
             return ReadPlan(())
         chosen = choice.files if windows else ()
         offers = offered_schemas(listed_files, chosen)
         inputs = {
             "files": files_to_json(chosen),
             "announced": fresh,
-            "settled": settled,
+            "settled": resolved,
             "schemas": {key: files_to_json(files) for key, files in offers.items()},
         }
         return ReadPlan(windows, json.dumps(inputs))

@@ -13,7 +13,7 @@ from cdc_platform.model.stream.files import (
     deal_files,
     files_from_json,
     files_to_json,
-    find_settled,
+    resolved_failures,
 )
 from cdc_platform.model.stream.unread import FIRST_PAUSE_S, GONE, FailedRead, unread_path
 
@@ -86,12 +86,14 @@ def test_a_large_file_that_could_not_be_read_leaves_room() -> None:
     assert (good[0], bad) == choice.files
 
 
-def test_failed_reads_are_settled() -> None:
+def test_failed_reads_are_resolved() -> None:
     """A file that is gone, or is what had been read before, is to be read no more."""
     gone, restored, bad = made(1), made(2), made(3)
     read_progress = failed(gone, restored, bad) | {restored.path: restored.version}
-    assert {gone.path: GONE, restored.path: restored.version} == find_settled([restored, bad], read_progress)
-    assert find_settled([bad], {}) == {}
+    assert {gone.path: GONE, restored.path: restored.version} == resolved_failures(
+        [restored, bad], read_progress
+    )
+    assert resolved_failures([bad], {}) == {}
 
 
 @given(st.lists(st.integers(0, 10**9), max_size=40, unique=True), st.integers(1, 8))

@@ -126,7 +126,7 @@ class RowDecoder:
             position=event.message.position,
         )
 
-    def settle(self, unpaired: Unpaired) -> SourceEvent:
+    def finalise(self, unpaired: Unpaired) -> SourceEvent:
         """Return the change of an inserted row with the present knowledge of its old key.
 
         Raises:

@@ -31,7 +31,7 @@ from cdc_platform.sources.debezium.splits.outcome import (
     SplitOutcome,
 )
 from cdc_platform.sources.debezium.transactions.collector import Collector
-from cdc_platform.sources.debezium.transactions.finalise import settled
+from cdc_platform.sources.debezium.transactions.finalise import altered_events
 from cdc_platform.sources.event_batches import EventBatches, FileCounts, Released
 from cdc_platform.sources.sound_rows import escaped
 
@@ -91,7 +91,7 @@ class SplitReader:
     def blocks(self, split: int = 0) -> Iterator[pa.RecordBatch]:
         """Yield the rows of all messages, as `SPLIT_BLOCKS`; the last block has the outcome."""
         batches, marks = EventBatches(self._context.cycle), list[tuple[str, str | None]]()
-        for placed in self._settled():
+        for placed in self._final_events():
             batches.add_whole(placed.released, self._context.window, self._files[placed.origin])
             marks.append((escaped(placed.name), placed.order))
             self._count(placed)
@@ -108,12 +108,12 @@ class SplitReader:
             yield _block({SPLIT: split, ROWS: to_octets(batch)})
         marks.clear()
 
-    def _settled(self) -> Iterator[_Placed]:
+    def _final_events(self) -> Iterator[_Placed]:
         """Yield the events that become rows, with changes completed by later messages of the split."""
         placed = list(
             self._by_transaction() if self.settings.has_transaction_metadata else self._one_by_one()
         )
-        others = settled([item.released.event for item in placed], self.decoder.rows)
+        others = altered_events([item.released.event for item in placed], self.decoder.rows)
         if not others:
             yield from placed
             return
