@@ -181,7 +181,7 @@ class DatastreamSource(ArrivalTimeSource, SparkSource):
             reader.TASKS_OPTION: str(max_tasks),
         }
 
-    def read_here(self, cycle: int, plan: ReadPlan) -> "Generator[pa.RecordBatch, None, None]":
+    def read_in_process(self, cycle: int, plan: ReadPlan) -> "Generator[pa.RecordBatch, None, None]":
         """Yield the raw records of the files of a plan, read by this process."""
         from cdc_platform.sources.loading import read_with
 

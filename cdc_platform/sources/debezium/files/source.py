@@ -216,7 +216,7 @@ class DebeziumSource(ArrivalTimeSource):
                     raise
                 raise as_source_error(*failed.groups()) from error
 
-    def read_here(self, cycle: int, plan: ReadPlan) -> "Generator[pa.RecordBatch, None, None]":
+    def read_in_process(self, cycle: int, plan: ReadPlan) -> "Generator[pa.RecordBatch, None, None]":
         """Yield the raw records of the files of a plan, read by this process."""
         from cdc_platform.sources.debezium.files.reader import FilesReading
 
