@@ -28,7 +28,7 @@ _NEW_ROW: Final = ValueCaptureType.NEW_ROW.value
 _NEW_VALUES: Final = ValueCaptureType.NEW_VALUES.value
 
 
-class Released(msgspec.Struct, frozen=True, gc=False):
+class TransactionEvent(msgspec.Struct, frozen=True, gc=False):
     """An event and its transaction's number of events; ``fault`` is the reason to keep it out of the log."""
 
     event: SourceEvent | FaultyEvent
@@ -73,7 +73,7 @@ class EventBatches:
             else _of_fault(event, window, file)
         )
 
-    def add_whole(self, event: Released, window: ReadWindow, file: SourceFile) -> None:
+    def add_whole(self, event: TransactionEvent, window: ReadWindow, file: SourceFile) -> None:
         """Add an event of a whole transaction, or of one that can never become whole, with its fault."""
         if isinstance(event.event, SourceEvent):
             self._add(_of_event(event.event, window, file, event))
@@ -181,7 +181,7 @@ class EventBatches:
 
 
 def _of_event(
-    event: SourceEvent, window: ReadWindow, file: SourceFile, whole: Released | None = None
+    event: SourceEvent, window: ReadWindow, file: SourceFile, whole: TransactionEvent | None = None
 ) -> ChangeRow:
     # Unpacks by position: access by name would take as long as all the rest.
     (

@@ -23,7 +23,7 @@ from cdc_platform.sources.debezium.splits.rounds import DecodedSplits, SplitRoun
 from cdc_platform.sources.debezium.splits.spark_reading import decoded_by_tasks, raw_records
 from cdc_platform.sources.debezium.splits.split_reader import SplitContext
 from cdc_platform.sources.debezium.transactions.progress import FileProgress, PassedUntil
-from cdc_platform.sources.debezium.transactions.transaction_buffer import Opening, TransactionBuffer
+from cdc_platform.sources.debezium.transactions.transaction_buffer import Admission, TransactionBuffer
 from cdc_platform.sources.event_batches import EventBatches
 from cdc_platform.sources.file_store import FileStore
 
@@ -78,7 +78,7 @@ class FilesReading:
 
     def locally(self) -> Generator[pa.RecordBatch, None, None]:
         """Yield the raw records of as much as a cycle reads, decoded by this process."""
-        rows = self._read(self._decode_here, 1)
+        rows = self._read(self._decode_locally, 1)
         for batches in rows.splits:
             yield from rows.release(batches)
         yield from rows.reports
@@ -108,17 +108,17 @@ class FilesReading:
         while taken := list(_up_to(splits, enough)):
             rounds.take(taken)
             outcome = rounds.outcome()
-            opening = outcome.opened(self._buffer, has_metadata=self._settings.has_transaction_metadata)
-            if opening.limit is not None:
-                outcome, opening = outcome.without_waiting(opening, rounds.free_rows())
-            if self._advances(opening):
+            admission = outcome.admission(self._buffer, has_metadata=self._settings.has_transaction_metadata)
+            if admission.limit is not None:
+                outcome, admission = outcome.without_waiting(admission, rounds.free_rows())
+            if self._advances(admission):
                 break
             enough = _GROWTH - 1
-        reading = self._reading(outcome, opening, splitter.failed)
-        reports = report_batches(reading, outcome, opening, EventBatches(self._context.cycle), self._window)
-        return CycleRows(list(rounds.blocks()), Release(opening), list(reports))
+        reading = self._reading(outcome, admission, splitter.failed)
+        reports = report_batches(reading, outcome, admission, EventBatches(self._context.cycle), self._window)
+        return CycleRows(list(rounds.blocks()), Release(admission), list(reports))
 
-    def _decode_here(self, splits: Sequence[FileSplit], state: str | None) -> LocalSplits:
+    def _decode_locally(self, splits: Sequence[FileSplit], state: str | None) -> LocalSplits:
         decoder = FileSplitDecoder(self._context, state, splits)
         blocks = [batch for number in range(len(splits)) for batch in decoder.blocks(number)]
         return LocalSplits(pa.Table.from_batches(blocks, SPLIT_BLOCKS))
@@ -138,17 +138,17 @@ class FilesReading:
             self._settings.most_unpacked_bytes,
         )
 
-    def _advances(self, opening: Opening) -> bool:
+    def _advances(self, admission: Admission) -> bool:
         """Return whether the next cycle begins behind where this one has begun."""
         if not self.files:
             return True
         first = self.files[0].path
-        resume = opening.resume.get(first)
+        resume = admission.resume.get(first)
         return resume is None or resume > self._begun[first]
 
-    def _reading(self, outcome: SplitOutcome, opening: Opening, failed: dict[str, str]) -> Reading:
+    def _reading(self, outcome: SplitOutcome, admission: Admission, failed: dict[str, str]) -> Reading:
         files = {file.path: file for file in self.files}
-        advances = self._advances(opening)
+        advances = self._advances(admission)
         # Else the next cycle begins where the file cannot be read, and says so.
         reported = {
             path: error
@@ -156,7 +156,7 @@ class FilesReading:
             if not (path in outcome.lines and outcome.lines[path].ends and advances)
         }
         progress = {
-            path: _progress(lines, files[path], opening.resume.get(path), is_cut=path in failed).to_text()
+            path: _progress(lines, files[path], admission.resume.get(path), is_cut=path in failed).to_text()
             for path, lines in outcome.lines.items()
             if path not in reported
         }

@@ -138,13 +138,13 @@ def joined_outcome(outcomes: Sequence[SplitOutcome], state: str | None) -> Split
     # Any of them may have come before any other.
     if any(joined_state(before, start, end) is None for before, end in permutations(ends, 2)):
         return None
-    known = ends[0]
+    combined = ends[0]
     for end in ends[1:]:
-        joined = joined_state(known, start, end)
+        joined = joined_state(combined, start, end)
         if joined is None:
             return None
-        known = joined
-    return replace(combined_outcome(outcomes), state=known.to_json())
+        combined = joined
+    return replace(combined_outcome(outcomes), state=combined.to_json())
 
 
 def _sharing(outcomes: Sequence[SplitOutcome]) -> tuple[int, int] | None:

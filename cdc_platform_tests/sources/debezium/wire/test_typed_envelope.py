@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from cdc_platform.model.stream.events import FaultyEvent
 from cdc_platform.sources.debezium.wire import messages, schema_blocks
 from cdc_platform.sources.debezium.wire.contents import read_content
-from cdc_platform.sources.debezium.wire.message_contents import DataEvent, Unreadable
+from cdc_platform.sources.debezium.wire.message_contents import DataEvent, MessageUnusable
 from cdc_platform.sources.debezium.wire.messages import RawMessage, parse_line, parse_raw
 from cdc_platform.sources.debezium.wire.schema_blocks import payload_of
 from cdc_platform.sources.debezium.wire.typed_envelope import TypedEnvelope
@@ -30,7 +30,7 @@ def _outcome(message: messages.Message | FaultyEvent) -> Envelope:
         return message.reason
     try:
         content: Envelope = read_content(message)
-    except Unreadable as error:
+    except MessageUnusable as error:
         content = str(error)
     except Exception as error:  # noqa: BLE001  whatever it is, both ways raise it
         content = repr(error)
