@@ -178,13 +178,13 @@ def test_a_compacted_topic_and_one_whose_messages_were_deleted(
     assert texts(truth.rows, truth) == texts(rows_of(pipeline, "public.accounts"), truth)
 
 
-@pytest.mark.parametrize(("turn", "said"), [(0, "no message came; .* failed"), (1, "Timeout")])
+@pytest.mark.parametrize(("turn", "message"), [(0, "no message came; .* failed"), (1, "Timeout")])
 def test_brokers_that_go_away_within_a_cycle_are_named(
     kafka_spark: "SparkSession",
     session_lake: LakeSettings,
     monkeypatch: pytest.MonkeyPatch,
     turn: int,
-    said: str,
+    message: str,
 ) -> None:
     """A broker's failure is an error of the source in either way of reading, and the cycle is tried again."""
     soon = {"kafka.default.api.timeout.ms": "1000", "kafka.request.timeout.ms": "500"}
@@ -193,7 +193,7 @@ def test_brokers_that_go_away_within_a_cycle_are_named(
     monkeypatch.setattr(KafkaClient, "partitions", lambda _client: partitions)
     monkeypatch.setattr(KafkaClient, "beginnings", lambda _client, _most: iter(()))
     pipeline = reading_by_turns(make_pipeline(session_lake, place, CAPTURE), turn)
-    with pytest.raises(SourceUnreachable, match=f"{place.bootstrap_servers}: {said}") as raised:
+    with pytest.raises(SourceUnreachable, match=f"{place.bootstrap_servers}: {message}") as raised:
         run_cycle(pipeline, kafka_spark)
     assert len(str(raised.value)) < 1000
 

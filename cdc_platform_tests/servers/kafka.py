@@ -101,9 +101,9 @@ class Broker:
             )
         give_up_at = time.monotonic() + STARTED_WITHIN_S
         while not _answers(self.port):
-            said = (self.folder / "log").read_text(errors="replace")[-2000:]
-            assert self.process.poll() is None, f"Kafka has ended:\n{said}"
-            assert time.monotonic() < give_up_at, f"Kafka does not answer:\n{said}"
+            output = (self.folder / "log").read_text(errors="replace")[-2000:]
+            assert self.process.poll() is None, f"Kafka has ended:\n{output}"
+            assert time.monotonic() < give_up_at, f"Kafka does not answer:\n{output}"
             time.sleep(0.1)
 
     def stop(self) -> None:

@@ -76,8 +76,8 @@ def test_program_writes_until_it_is_stopped(emulator: str) -> None:
         while count_of_transfers(database) == 0 and time.monotonic() < give_up_at_s:
             time.sleep(0.1)
         program.send_signal(signal.SIGTERM)
-        said, _ = program.communicate(timeout=120)
-        written = json.loads(said)["transactions"]
+        output, _ = program.communicate(timeout=120)
+        written = json.loads(output)["transactions"]
 
         assert program.returncode == 0
         assert count_of_transfers(database) == written > 0

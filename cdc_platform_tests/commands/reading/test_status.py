@@ -135,10 +135,10 @@ def test_watching_continues_after_an_error(tmp_path: Path) -> None:
         catalog.write_bytes(b"garbage " * 1000)
         program.wait_for("cannot be read: ", WITHIN_S)
         catalog.write_bytes(sound)
-        program.wait_for("quarantine", WITHIN_S, times=program.said().count("quarantine") + 1)
+        program.wait_for("quarantine", WITHIN_S, times=program.output().count("quarantine") + 1)
         program.process.send_signal(signal.SIGINT)
-        assert program.ends_with(WITHIN_S) == 0, program.said()
-    assert "Traceback" not in program.said()
+        assert program.ends_with(WITHIN_S) == 0, program.output()
+    assert "Traceback" not in program.output()
 
 
 def test_a_pipeline_is_watched_from_its_first_cycle_on(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_a_pipeline_is_watched_from_its_first_cycle_on(tmp_path: Path) -> None:
         begin(defs, "shop")
         program.wait_for("shop, no cycle yet", WITHIN_S)
         program.process.send_signal(signal.SIGTERM)
-        assert program.ends_with(WITHIN_S) == 0, program.said()
+        assert program.ends_with(WITHIN_S) == 0, program.output()
 
 
 def test_watching_continues_until_it_is_interrupted(tmp_path: Path) -> None:
@@ -159,6 +159,6 @@ def test_watching_continues_until_it_is_interrupted(tmp_path: Path) -> None:
     with start(tmp_path / "log", COMMAND_LINE, "status", defs, "--watch", "--every", "0.1") as program:
         program.wait_for("quarantine", WITHIN_S)
         program.process.send_signal(signal.SIGINT)
-        assert program.ends_with(WITHIN_S) == 0, program.said()
-    first, second, *_ = program.said().splitlines()
+        assert program.ends_with(WITHIN_S) == 0, program.output()
+    first, second, *_ = program.output().splitlines()
     assert (first.endswith("Z"), second) == (True, "pipeline    bank, no cycle yet")

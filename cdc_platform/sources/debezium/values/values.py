@@ -223,7 +223,7 @@ def _decimal_text(value: Any, *, is_text: bool) -> str:
     if number.is_finite():
         return plain_digits(number)
     if not is_text:
-        refuse(f"is {value}, which a decimal of the lake cannot be. Declare the column as `numeric`, a text")
+        refuse(f"is {value}, which no decimal of the lake can hold. Declare the column as `numeric`, a text")
     return "NaN" if number.is_nan() else str(number)
 
 

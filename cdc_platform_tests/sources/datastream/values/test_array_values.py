@@ -67,10 +67,12 @@ def test_an_element_is_read_as_a_column(
     native: NativeReader, kind: Kind, declared: str | None, value: Any
 ) -> None:
     """An array of one element has the value of a column of its type, or is refused for the same reason."""
-    said, expected = outcome(FieldType(kind), declared, native, value)
+    result, expected = outcome(FieldType(kind), declared, native, value)
     array = FieldType(Kind.ARRAY, element=FieldType(kind))
     as_array = None if declared is None else f"ARRAY<{declared}>"
-    assert (said, [expected] if said == "value" else expected) == outcome(array, as_array, native, [value])
+    assert (result, [expected] if result == "value" else expected) == outcome(
+        array, as_array, native, [value]
+    )
 
 
 @pytest.mark.parametrize(
@@ -102,8 +104,8 @@ def test_documents_in_arrays_are_kept(found: Kind | None, declared: str | None, 
 def test_a_number_that_is_declared_json_is_a_number(kind: Kind, value: int) -> None:
     """Neither its size nor the type in the schema makes a text of it."""
     sent = str(value) if kind is Kind.NUMBER else value
-    said, read = outcome(FieldType(kind), "JSON", json_reader, sent)
-    if said == "refused":
+    result, read = outcome(FieldType(kind), "JSON", json_reader, sent)
+    if result == "refused":
         assert (kind, value) == (Kind.LONG, 2**70)
     else:
         assert str(value) == read
