@@ -126,8 +126,8 @@ def run_columns(bench: Bench) -> None:
     for kind in bench.options.sources:
         wide, grown = f"{kind}, {columns} columns", f"{kind}, {columns} columns at once"
         # Types of columns that come up later are declared beforehand, and read from the others.
-        known = names if kind == "debezium" else names[:FEW]
-        loaded = bench.open(kind, f"columns_{kind}", {ONE_TABLE: names, "grown": known})
+        initial = names if kind == "debezium" else names[:FEW]
+        loaded = bench.open(kind, f"columns_{kind}", {ONE_TABLE: names, "grown": initial})
         for number in range(CYCLES):
             rows = [Row(ONE_TABLE, number, dict.fromkeys(names, f"{number}"), is_new=True)]
             loaded.cycle(f"{wide}: cycle {number + 1}", rows)

@@ -9,7 +9,7 @@ from cdc_platform.errors import SettingError
 
 _QUOTED: Final = r"""(?:'[^'\\]*'|"[^"\\]*")"""
 _TEMPLATE: Final = re.compile(
-    rf"(?P<known>\{{\{{\s*env(?:\.(?!__)[A-Za-z_]\w*|\(\s*{_QUOTED}\s*(?:,\s*{_QUOTED}\s*)?\))\s*\}}\}})"
+    rf"(?P<variable>\{{\{{\s*env(?:\.(?!__)[A-Za-z_]\w*|\(\s*{_QUOTED}\s*(?:,\s*{_QUOTED}\s*)?\))\s*\}}\}})"
     r"|\{[{%#](?:[^{}]{0,60}[%#}]?\})?",
     re.ASCII,
 )
@@ -28,7 +28,7 @@ def check_templates(value: object, names: Names = ()) -> None:
     """
     for keys, text in texts_of(value, names):
         for match in _TEMPLATE.finditer(text):
-            if match["known"] is None:
+            if match["variable"] is None:
                 raise SettingError(
                     ".".join(keys),
                     f"contains the template {match[0]!r}, which is not evaluated; only environment variables "

@@ -44,7 +44,7 @@ class PartitionLanes:
     branches: tuple[Branch, ...]
     lanes: int
     span: TimeSpan
-    known: int
+    total: int
 
 
 def draw_partitions(lineage: Lineage) -> PartitionLanes:

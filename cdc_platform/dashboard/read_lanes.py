@@ -29,7 +29,7 @@ class ReadLanes:
     """The lanes with the newest reads, and the number of all lanes with reads in the span."""
 
     lanes: tuple[ReadLane, ...]
-    known: int
+    total: int
 
 
 def load_read_lanes(lake: Lake, history: CutHistory, span: TimeSpan) -> ReadLanes:

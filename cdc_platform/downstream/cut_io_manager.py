@@ -138,6 +138,6 @@ def _table_name(tables: TablesAtCut, key: dg.AssetKey) -> str:
     """Return the source's name of the table that an asset stands for."""
     names = {(tables.lake.pipeline, lake_table_name(name)): name for name in tables.names}
     if tuple(key.path) not in names:
-        known = ", ".join("/".join(path) for path in names)
-        raise TableNotFound(f"No table of the cut is the asset `{key.to_user_string()}`. It has: {known}")
+        assets = ", ".join("/".join(path) for path in names)
+        raise TableNotFound(f"No table of the cut is the asset `{key.to_user_string()}`. It has: {assets}")
     return names[tables.lake.pipeline, key.path[-1]]

@@ -18,9 +18,9 @@ from cdc_platform.commands.common import (
     LATE_AFTER_S,
     CommandOnDefs,
     FiniteRange,
-    as_known,
     error_text,
     examples,
+    expected_error,
     interruption,
     open_existing_of,
 )
@@ -133,7 +133,7 @@ def _read(pipeline: "Pipeline") -> "Status | UnreadableStatus":
     try:
         return read_status(pipeline)
     except Exception as error:
-        if as_known(error) is None:
+        if expected_error(error) is None:
             raise
         return UnreadableStatus(pipeline.name, error_text(error))
 

@@ -23,7 +23,7 @@ from cdc_platform.pipeline.merging.soft_delete import (
     report_rebuild,
 )
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.pipeline.schema.evolve import known_through
+from cdc_platform.pipeline.schema.evolve import history_through
 from cdc_platform.pipeline.schema.table_ddl import ensure_table
 from cdc_platform.pipeline.versions.attempts import run_attempts
 from cdc_platform.pipeline.versions.branch import (
@@ -146,7 +146,7 @@ def plan_build(
     Raises:
         CommitConflict: another run has extended the log meanwhile.
     """
-    history = known_through(pipeline, span.until_inclusive)
+    history = history_through(pipeline, span.until_inclusive)
     columns = history.tables.get(schema.name)
     begun = columns.begun_after(span.after_exclusive) if columns is not None else None
     if begun is not None and span.after_micros is not None and (begun.micros or 0) <= span.after_micros:

@@ -25,7 +25,7 @@ from cdc_platform.pipeline.reading.read_reports import (
     repeated_from,
     replayed_origins,
 )
-from cdc_platform.pipeline.schema.evolve import known_through
+from cdc_platform.pipeline.schema.evolve import history_through
 from cdc_platform.pipeline.schema.fitting_shapes import fitting_shapes
 from cdc_platform.pipeline.schema.key_shapes import Shape
 from cdc_platform.pipeline.schema.schema_policies import with_refusals
@@ -135,7 +135,7 @@ class Events:
         """Return records with faults for events that tables reject, and the shapes whose values fit."""
         shapes = window.content.shapes
         if not self.pipeline.capabilities.comes_in_order:
-            history = known_through(self.pipeline, window.mark.cycle)
+            history = history_through(self.pipeline, window.mark.cycle)
             records = with_refusals(self.pipeline, records, window.data_changes, history, shapes)
         # A former version may have read the records that are replayed unchanged.
         is_replay = has_texts(self.pipeline, window.reports)
