@@ -112,7 +112,7 @@ class DistributedCompletion:
 
     def _completed(self, ids: DataFrame, chains: "_KeyChains") -> DataFrame:
         """Return the completed changes of rows that lack values."""
-        completed = self._followed(ids, chains)
+        completed = self._complete_chains(ids, chains)
         # If the tables do not have a row under its former key, it may have left that key in an earlier cycle.
         lost = ids_in(completed.where(_IS_LOST)) - chains.logged if chains.names else ()
         if not lost:
@@ -120,9 +120,9 @@ class DistributedCompletion:
         names = _chains_with(lost, chains.names)
         lost_ids = ids_frame(self.lookup.spark, names)
         rest = completed.join(lost_ids, list(ROW_ID), "left_anti")
-        return rest.unionByName(self._followed(lost_ids, _KeyChains(names, frozenset(names))))
+        return rest.unionByName(self._complete_chains(lost_ids, _KeyChains(names, frozenset(names))))
 
-    def _followed(self, ids: DataFrame, chains: "_KeyChains") -> DataFrame:
+    def _complete_chains(self, ids: DataFrame, chains: "_KeyChains") -> DataFrame:
         """Return the changes of rows that lack values, completed from their key chains."""
         by_chain = self._lines(ids, chains).repartition("table_name", KEY_CHAIN)
         in_order = by_chain.sortWithinPartitions(*LINE_ORDER)

@@ -84,7 +84,7 @@ def test_status_starts_no_spark(tmp_path: Path) -> None:
 
 
 def test_a_pipeline_that_cannot_be_read_has_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What goes wrong after the lake was opened is said in its place, and the exit code is 1."""
+    """What goes wrong after the lake was opened is reported in its place, and the exit code is 1."""
 
     def conflict(*_args: object) -> None:
         raise CommitConflict("another run was first")

@@ -70,7 +70,7 @@ def test_it_serves_and_writes_the_truth(tmp_path: Path, preloaded: int) -> None:
 
 
 @pytest.mark.integration
-def test_a_taken_port_is_said(tmp_path: Path) -> None:
+def test_a_taken_port_is_reported(tmp_path: Path) -> None:
     """Two simulators never share a port."""
     with start(tmp_path / "one", COMMAND_LINE, "simulate") as program:
         program.wait_for("SPANNER_EMULATOR_HOST=", WITHIN_S)
@@ -130,7 +130,7 @@ def test_begin_of_a_history_that_is_there_is_refused(tmp_path: Path, option: str
         (("--faults", "typhoon"), "typhoon"),
     ],
 )
-def test_bad_options_are_said(options: tuple[str, str], problem: str) -> None:
+def test_bad_options_are_reported(options: tuple[str, str], problem: str) -> None:
     """An option that cannot be used is named with what it may be."""
     result = CliRunner().invoke(main, ["simulate", *options])
 
@@ -142,7 +142,7 @@ def test_bad_options_are_said(options: tuple[str, str], problem: str) -> None:
     ["--rate", "--age", "--partition-life", "--schema-changes-every", "--fault-probability", "--stall"],
 )
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf", "-1"])
-def test_numbers_without_meaning_are_said(option: str, value: str) -> None:
+def test_numbers_without_meaning_are_reported(option: str, value: str) -> None:
     """A value that is not a number is refused by the name of its option."""
     result = CliRunner().invoke(main, ["simulate", option, value])
 

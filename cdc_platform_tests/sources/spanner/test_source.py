@@ -136,7 +136,7 @@ def test_interrupted_read_of_a_table_continues(monkeypatch: pytest.MonkeyPatch) 
     assert actual["id"].to_pylist() == [0, 1, 2, 3, 4]
 
 
-def test_source_that_is_down_is_said_to_be(stream: BankStream) -> None:
+def test_source_that_is_down_is_reported(stream: BankStream) -> None:
     """A source without an answer raises after a bounded time; making its object never does."""
     source = SpannerSource(replace(stream.spanner, emulator_host="127.0.0.1:1", max_attempts=2))
 

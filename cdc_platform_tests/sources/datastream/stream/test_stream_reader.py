@@ -71,7 +71,7 @@ def test_each_state_is_read(server: DatastreamServer, name: str) -> None:
 
 
 @pytest.mark.parametrize("number", [0, NEW_NUMBER])
-def test_a_state_that_is_not_known_is_said_to_be_so(server: DatastreamServer, number: int) -> None:
+def test_a_state_that_is_not_known_is_reported(server: DatastreamServer, number: int) -> None:
     """Neither a missing state nor one of a later API is taken for another one."""
     server.hold(number)
     assert StreamState.UNKNOWN is read_stream(server.settings()).state
