@@ -47,9 +47,9 @@ class CommandOnDefs(click.Command):
         """Insert DEFS from the environment if one argument is missing."""
         place = os.environ.get(PLACE_VARIABLE)
         if place:
-            given, _, _ = self.make_parser(ctx).parse_args([*args])
+            params, _, _ = self.make_parser(ctx).parse_args([*args])
             last = [param.name for param in self.params if isinstance(param, click.Argument)][-1]
-            value = given.get(last or "")
+            value = params.get(last or "")
             if not isinstance(value, str | tuple) or not value:
                 args = [place, *args]
         return super().parse_args(ctx, args)

@@ -172,7 +172,7 @@ class SpannerSource(SparkSource):
         added = [
             token
             for token in self.client.fetch_placement_tokens()
-            if not any(known.startswith(token) for known in lineage.partitions)
+            if not any(partition.startswith(token) for partition in lineage.partitions)
         ]
         before_micros = watermark_micros(lineage) if added else None
         return tuple(

@@ -94,7 +94,7 @@ class Inference:
     def fields(self) -> Fields:
         """The columns in the order of their first appearance, without variants."""
         variants = self.variants
-        return tuple((name, found) for name, found in self._types.items() if name not in variants)
+        return tuple((name, column_type) for name, column_type in self._types.items() if name not in variants)
 
     @property
     def variants(self) -> Mapping[str, str]:

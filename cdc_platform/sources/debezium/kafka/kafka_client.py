@@ -216,8 +216,8 @@ class KafkaClient:
         client_properties = {**self._settings.client_properties(), **properties, "error_cb": self._remember}
         try:
             # Its own log goes to the error output; the platform's errors report what matters.
-            made = {"AdminClient": admin.AdminClient, "Consumer": confluent_kafka.Consumer}[kind]
-            return made(client_properties, logger=LOGGER)
+            client_type = {"AdminClient": admin.AdminClient, "Consumer": confluent_kafka.Consumer}[kind]
+            return client_type(client_properties, logger=LOGGER)
         except confluent_kafka.KafkaException as error:
             raise SettingError(
                 "input.kafka.client",

@@ -64,7 +64,7 @@ class SplitOutcome:
         counts: distinct rows of each transaction.
         truncates: transaction, table and ordering key of truncates.
         notes: logical messages of each transaction, with origins and positions; "" has all others.
-        taken: number of messages in the split.
+        messages: number of messages in the split.
         newest_micros: send time of the newest message.
         resume: positions of first halves that wait for their other half.
         state: final state of the decoder.
@@ -77,7 +77,7 @@ class SplitOutcome:
     counts: Counts
     truncates: Sequence[tuple[str, str, str]]
     notes: Mapping[str, Sequence[tuple[SourceMessage, str, int]]]
-    taken: int
+    messages: int
     newest_micros: int
     resume: Mapping[str, int]
     state: str
@@ -91,10 +91,10 @@ class SplitOutcome:
         state.use = self.use
         return state
 
-    def shift_places(self, taken: int) -> None:
+    def shift_places(self, messages: int) -> None:
         """Shift the places of this split by the number of messages in earlier splits."""
         for transaction in self.transactions.values():
-            transaction.shift_places(taken)
+            transaction.shift_places(messages)
 
     def to_bytes(self) -> bytes:
         """Return the octets for `from_bytes`, which are valid only within the cycle."""
@@ -150,7 +150,7 @@ def combined_outcome(outcomes: Sequence[SplitOutcome]) -> SplitOutcome:
         counts=counts,
         truncates=[truncate for outcome in outcomes for truncate in outcome.truncates],
         notes=notes,
-        taken=sum(outcome.taken for outcome in outcomes),
+        messages=sum(outcome.messages for outcome in outcomes),
         newest_micros=max(outcome.newest_micros for outcome in outcomes),
         resume=earliest(outcome.resume for outcome in outcomes),
         state=last.state,

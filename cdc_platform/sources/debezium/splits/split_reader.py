@@ -166,7 +166,7 @@ class SplitReader:
             counts={name: dict(by_origin) for name, by_origin in self._counts.items()},
             truncates=list(self._truncates()),
             notes=dict(collector.notes),
-            taken=collector.taken,
+            messages=collector.messages,
             newest_micros=collector.newest_micros,
             resume={half[1]: half[2]} if half is not None and is_kept else {},
             state=self.decoder.state.to_json(),
