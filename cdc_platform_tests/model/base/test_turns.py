@@ -13,4 +13,4 @@ def test_each_item_has_its_turn_once_in_a_round(number: int, limit: int, turn: i
     turns = max(1, -(-number // limit))
     chosen = [choose_by_turns(items, limit, turn + later) for later in range(turns)]
     assert limit >= max(map(len, chosen))
-    assert [*items] == sorted(item for one in chosen for item in one)
+    assert [*items] == sorted(item for part in chosen for item in part)

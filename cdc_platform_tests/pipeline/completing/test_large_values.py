@@ -75,5 +75,5 @@ def test_large_stored_values_do_not_reach_the_driver(
     assert lowest <= sent.counted <= highest
     rows = found_rows(sync(pipeline, spark), TABLE)
     expected = [(key, int(key < updated), large(key)) for key in range(ROWS)]
-    assert expected == [(found["id"], found["n"], found["big"]) for found in rows]
+    assert expected == [(row["id"], row["n"], row["big"]) for row in rows]
     assert failed_checks(pipeline, spark) == {}

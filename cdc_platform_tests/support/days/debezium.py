@@ -84,13 +84,13 @@ class SessionsDay(Sessions):
 
     def differences(self, pipeline: Pipeline) -> list[str]:
         """Compare all tables with the rows that transactions have left, with notes while there are any."""
-        found = super().differences(pipeline)
+        differences = super().differences(pipeline)
         if self._note is None:
-            return found
+            return differences
         rows = self._items.items()
         expected = Counter((*key, *row, self._notes[key].get(self._note)) for key, row in rows)
         stored = stored_rows(pipeline, ITEMS, ("id", "n", "big", self._note))
-        return [*found, *describe_difference(f"{ITEMS} with {self._note}", expected, stored)]
+        return [*differences, *describe_difference(f"{ITEMS} with {self._note}", expected, stored)]
 
     @property
     def _note(self) -> str | None:

@@ -46,10 +46,10 @@ DECLARED: Final = (
 )
 
 
-def outcome(found: FieldType, declared: str | None, native: NativeReader, value: Any) -> tuple[str, Any]:
+def outcome(field: FieldType, declared: str | None, native: NativeReader, value: Any) -> tuple[str, Any]:
     """Return what is read of a value, or why nothing is."""
     try:
-        reader = column_reader(found, None if declared is None else declared_type(declared), native)
+        reader = column_reader(field, None if declared is None else declared_type(declared), native)
         return "value", value if reader is None else reader(value)
     except (ValueError, TypeError) as error:
         return "refused", str(error)
@@ -76,7 +76,7 @@ def test_an_element_is_read_as_a_column(
 
 
 @pytest.mark.parametrize(
-    ("found", "declared", "expected"),
+    ("kind", "declared", "expected"),
     [
         (Kind.JSON, None, [DOCUMENT, "-0", "null", '"x"']),
         (Kind.JSON, "ARRAY<JSON>", [DOCUMENT, "-0", "null", '"x"']),
@@ -85,14 +85,14 @@ def test_an_element_is_read_as_a_column(
         (None, "ARRAY<STRING>", [DOCUMENT, "0", None, "x"]),
     ],
 )
-def test_documents_in_arrays_are_kept(found: Kind | None, declared: str | None, expected: list[Any]) -> None:
+def test_documents_in_arrays_are_kept(kind: Kind | None, declared: str | None, expected: list[Any]) -> None:
     """Duplicate members stay, and so does the sign of a zero of a JSON element."""
     event = json.dumps(MadeEvent("u", "users", "INSERT", 100, {"id": 1, "v": "@"}).to_json())
     line = event.replace('"@"', f'[{DOCUMENT}, -0, null, "x"]').encode()
     columns = {"users": {"v": declared}} if declared else {}
     settings = DatastreamSettings("x", table_name="{table}", columns=columns)
-    array = FieldType(Kind.ARRAY, element=FieldType(found or Kind.STRING))
-    fields = {"a1": (("id", FieldType(Kind.LONG)), ("v", array))} if found is not None else {}
+    array = FieldType(Kind.ARRAY, element=FieldType(kind or Kind.STRING))
+    fields = {"a1": (("id", FieldType(Kind.LONG)), ("v", array))} if kind is not None else {}
     (decoded,) = decode_file(settings, line, fields)
     assert isinstance(decoded, SourceEvent), decoded
     expected = [None if value == "null" else value for value in expected]

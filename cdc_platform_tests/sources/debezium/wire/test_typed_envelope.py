@@ -55,10 +55,10 @@ def _check_same(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
         for module, name in ((messages, "typed_line"), (schema_blocks, "typed_envelope")):
             patched.setattr(module, name, lambda _text: None)
         free = _outcomes(line)
-    for one, other in zip(free, typed, strict=True):
+    for plain, fast in zip(free, typed, strict=True):
         # A number that nothing can read is not read where nobody asks for it.
-        is_beyond = isinstance(one, str) and isinstance(other, DataEvent) and "It has a number" in one
-        assert is_beyond or one == other
+        is_beyond = isinstance(plain, str) and isinstance(fast, DataEvent) and "It has a number" in plain
+        assert is_beyond or plain == fast
 
 
 def test_captured_changes_are_parsed_by_their_types_and_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
