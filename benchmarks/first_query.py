@@ -130,11 +130,11 @@ class Newcomer:
 
             def wait_for(text: str) -> str:
                 give_up_at = time.monotonic() + WITHIN_S
-                while text not in (said := log.read_text(encoding="utf-8", errors="replace")):
+                while text not in (output := log.read_text(encoding="utf-8", errors="replace")):
                     is_waited_for = process.poll() is None and time.monotonic() < give_up_at
-                    must_equal(True, is_waited_for, f"{command}: {said}")
+                    must_equal(True, is_waited_for, f"{command}: {output}")
                     time.sleep(0.2)
-                return said
+                return output
 
             try:
                 wait_for(is_ready)

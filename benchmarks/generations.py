@@ -101,8 +101,8 @@ def measure_restart(options: Namespace, report: Report) -> None:
     defs.write_text(yaml.safe_dump(document), encoding="utf-8")
     command = [sys.executable, "-m", "cdc_platform.cli", "sync", str(defs), "--cycles", "1"]
     started_s = time.perf_counter()
-    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    report.note("restart to published cut", time.perf_counter() - started_s, "s", line=said.strip()[-300:])
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    report.note("restart to published cut", time.perf_counter() - started_s, "s", line=output.strip()[-300:])
 
 
 def main() -> None:

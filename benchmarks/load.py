@@ -1,7 +1,7 @@
 """Load: many tables, partitions or columns, long rows, one huge transaction, a large table; what each costs.
 
 Each case runs whole cycles to published cuts, compares all rows with what was sent, and reports the first
-cycle, the tenth, and the most memory of this process and of Spark. Processor seconds are those of both; wall
+cycle, the tenth, and the peak memory of this process and of Spark. Processor seconds are those of both; wall
 seconds depend on what else the machine does.
 """
 
@@ -45,8 +45,8 @@ def main() -> None:
             bench = Bench(options, report, spark, lake, Meter(spark, folder / "lake"))
             with bench.meter.watch_memory():
                 CASES[name](bench)
-            for process, most in bench.meter.peak_bytes.items():
-                report.note(f"{name}: most memory, {process}", most / 2**20, "MiB")
+            for process, peak in bench.meter.peak_bytes.items():
+                report.note(f"{name}: peak memory, {process}", peak / 2**20, "MiB")
 
 
 if __name__ == "__main__":

@@ -42,8 +42,8 @@ def run(arguments_: Sequence[str | Path]) -> list[Line]:
         assert process.stdout is not None
         lines += [Line(time.monotonic() - begun_s, text.rstrip()) for text in process.stdout]
     lines.append(Line(time.monotonic() - begun_s, "end"))
-    said = "\n".join(line.text for line in lines)
-    must_equal(0, process.returncode, f"{arguments_[0]}: {said}")
+    output = "\n".join(line.text for line in lines)
+    must_equal(0, process.returncode, f"{arguments_[0]}: {output}")
     return lines
 
 
@@ -56,9 +56,9 @@ def note_silence(report: Report, name: str, lines: Sequence[Line]) -> None:
 
 def first_cut_s(lines: Sequence[Line]) -> float:
     """Return the seconds from the start of Spark to the first cut, as the demo says them."""
-    said = [found[1] for line in lines if (found := FIRST_CUT.search(line.text))]
-    must_equal(1, len(said), "first cuts before the demo's end: try more --seconds")
-    return float(said[0])
+    first_cuts = [found[1] for line in lines if (found := FIRST_CUT.search(line.text))]
+    must_equal(1, len(first_cuts), "first cuts before the demo's end: try more --seconds")
+    return float(first_cuts[0])
 
 
 def write_defs(folder: Path, names: dict[str, object]) -> Path:

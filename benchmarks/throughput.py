@@ -69,7 +69,7 @@ DECODING: Final = "debezium-decoding"
 """Not a run to a cut: the part of it that Python's workers do, without Spark."""
 GOAL, LEAST = 20_000, 15_000
 """Changes a core second from source to published cut."""
-MOST_SERIAL: Final = 0.1
+MAX_SERIAL: Final = 0.1
 SPLIT_EVENTS: Final = 20_000
 ROUNDS_ALONE: Final = 5
 
@@ -264,7 +264,7 @@ def report_steps(report: Report, meter: Meter, changes: int) -> None:
     report.note("processor seconds of all steps", processor_s, "CPU s", **_rounded(total))
     report.note("changes a core second", changes / processor_s, "changes/s", goal=GOAL, least=LEAST)
     serial_s, task_s = sum(use.serial_s for use in uses), sum(use.task_s for use in uses)
-    report.note("serial share of the task seconds", serial_s / task_s, "", at_most=MOST_SERIAL)
+    report.note("serial share of the task seconds", serial_s / task_s, "", at_most=MAX_SERIAL)
     report.note("written", sum(use.written_bytes for use in uses) / 1e6, "MB")
     for kind, peak in meter.peak_bytes.items():
         report.note(f"peak memory: {kind}", peak / 1e6, "MB")

@@ -162,9 +162,9 @@ def _why_lost(record: dg.RunRecord) -> str | None:
     return None
 
 
-def newest_runs(instance: dg.DagsterInstance, pipeline: str, most: int) -> Sequence[dg.RunRecord]:
+def newest_runs(instance: dg.DagsterInstance, pipeline: str, limit: int) -> Sequence[dg.RunRecord]:
     """Return the newest runs of a pipeline."""
-    return instance.get_run_records(dg.RunsFilter(tags={PIPELINE_TAG: pipeline}), limit=most)
+    return instance.get_run_records(dg.RunsFilter(tags={PIPELINE_TAG: pipeline}), limit=limit)
 
 
 def newest_full_checks(instance: dg.DagsterInstance, pipeline: str) -> Sequence[dg.RunRecord]:
@@ -173,9 +173,9 @@ def newest_full_checks(instance: dg.DagsterInstance, pipeline: str) -> Sequence[
     return instance.get_run_records(dg.RunsFilter(tags=tags, statuses=[dg.DagsterRunStatus.SUCCESS]), limit=1)
 
 
-def failures_in_a_row(instance: dg.DagsterInstance, pipeline: str, most: int) -> tuple[int, float]:
+def failures_in_a_row(instance: dg.DagsterInstance, pipeline: str, limit: int) -> tuple[int, float]:
     """Return the number of newest runs that failed on their own, and the end of the last of them."""
-    records = newest_runs(instance, pipeline, most)
+    records = newest_runs(instance, pipeline, limit)
     count = 0
     for record in records:
         run = record.dagster_run

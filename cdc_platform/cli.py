@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import click
 
-from cdc_platform.commands.common import as_known
+from cdc_platform.commands.common import expected_error
 from cdc_platform.commands.operating.maintain import maintain
 from cdc_platform.commands.operating.quarantine import quarantine
 from cdc_platform.commands.operating.sync import sync
@@ -73,7 +73,7 @@ class Commands(click.Group):
         try:
             return super().invoke(ctx)
         except Exception as error:
-            described = as_known(error)
+            described = expected_error(error)
             if described is None:
                 raise
             print_text(f"{type(described).__name__}: {described}", "red", err=True)

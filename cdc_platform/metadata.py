@@ -42,11 +42,11 @@ DASHBOARD_URL: Final = "CDC_PLATFORM_DASHBOARD_URL"
 """Environment variable with the address of `cdc-platform dashboard`, for the link on each asset's page."""
 
 SHOWN_PARTITIONS: Final = 200
-"""Most partitions in the table of the lineage, which shows the newest ones."""
+"""Maximum number of partitions in the table of the lineage, which shows the newest ones."""
 DRAWN_PARTITIONS: Final = 60
-"""Most partitions in the picture of the lineage."""
+"""Maximum number of partitions in the picture of the lineage."""
 SHOWN_TABLES: Final = 200
-"""Most tables that a cut shows; the lake's table `cuts` has all of them."""
+"""Maximum number of tables that a cut shows; the lake's table `cuts` has all of them."""
 
 
 def visible(metadata: Metadata) -> Metadata:

@@ -23,9 +23,9 @@ from cdc_platform.claims import newest_full_checks, newest_runs
 
 LOGGER: Final = logging.getLogger(__name__)
 
-MOST_AT_ONCE: Final = 20
-"""Most runs deleted by one evaluation of a sensor."""
-MOST_S: Final = 15.0
+MAX_AT_ONCE: Final = 20
+"""Maximum number of runs deleted by one evaluation of a sensor."""
+MAX_S: Final = 15.0
 """Seconds after which it deletes no further run: an evaluation has 60 s, and requests a run as well."""
 NEWEST: Final = 10
 """Newest runs, which stay: the sensor counts failures in a row."""
@@ -47,7 +47,7 @@ def delete_old_runs(instance: dg.DagsterInstance, assets: PipelineAssets, sensor
     # Dagster+ has its own retention, and refuses to delete runs.
     if not isinstance(events, SqlEventLogStorage):
         return 0
-    deleted, end_s = 0, time.monotonic() + MOST_S
+    deleted, end_s = 0, time.monotonic() + MAX_S
     try:
         for run_id in _choose_runs(instance, assets, sensor, keep_s):
             if time.monotonic() > end_s:
@@ -74,9 +74,9 @@ def _choose_runs(
     }
     seen = (*newest_runs(instance, assets.pipeline, NEWEST), *newest_full_checks(instance, assets.pipeline))
     needed |= {record.dagster_run.run_id for record in seen}
-    oldest = instance.get_run_records(old, limit=len(needed) + MOST_AT_ONCE, ascending=True)
+    oldest = instance.get_run_records(old, limit=len(needed) + MAX_AT_ONCE, ascending=True)
     run_ids = [record.dagster_run.run_id for record in oldest]
-    return [run_id for run_id in run_ids if run_id not in needed][:MOST_AT_ONCE]
+    return [run_id for run_id in run_ids if run_id not in needed][:MAX_AT_ONCE]
 
 
 def _delete_run(

@@ -236,7 +236,7 @@ def find_wait_reason(instance: dg.DagsterInstance, pipeline: str) -> str | None:
     going_on = unfinished_runs(instance, pipeline)
     if going_on:
         return f"Run {going_on[0].dagster_run.run_id[:8]} of the pipeline has not ended."
-    failures, ended_at = failures_in_a_row(instance, pipeline, most=len(BACKOFF_S) - 1)
+    failures, ended_at = failures_in_a_row(instance, pipeline, limit=len(BACKOFF_S) - 1)
     wait_s = BACKOFF_S[failures] - (time.time() - ended_at)
     # Setting the clock back does not prolong the pause.
     if failures and 0 < wait_s <= BACKOFF_S[failures]:

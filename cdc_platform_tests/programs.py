@@ -28,25 +28,25 @@ BANK: Final = "cdc_platform_tests.servers.bank"
 
 @dataclass(frozen=True)
 class Program:
-    """A process that runs, and the file to which it writes all that it says."""
+    """A process that runs, and the file to which it writes its output."""
 
     process: "subprocess.Popen[bytes]"
     log: Path
 
-    def said(self) -> str:
-        """Return what it has said so far."""
+    def output(self) -> str:
+        """Return what it has written so far."""
         return self.log.read_text(encoding="utf-8", errors="replace")
 
     def wait_for(self, text: str, within_s: float, times: int = 1) -> None:
-        """Return when it has said something; fail when it ends before that, or takes too long."""
+        """Return when it has written a text; fail when it ends before that, or takes too long."""
         self.wait_for_match(re.escape(text), within_s, times)
 
     def wait_for_match(self, pattern: str, within_s: float, times: int = 1) -> None:
-        """Return when what it has said matches; fail when it ends before that, or takes too long."""
+        """Return when what it has written matches; fail when it ends before that, or takes too long."""
         give_up_at = time.monotonic() + within_s
-        while len(re.findall(pattern, self.said())) < times:
-            assert self.process.poll() is None, f"It ended without saying {pattern!r}:\n{self.said()}"
-            assert time.monotonic() < give_up_at, f"No {pattern!r} within {within_s} s:\n{self.said()}"
+        while len(re.findall(pattern, self.output())) < times:
+            assert self.process.poll() is None, f"It ended without writing {pattern!r}:\n{self.output()}"
+            assert time.monotonic() < give_up_at, f"No {pattern!r} within {within_s} s:\n{self.output()}"
             time.sleep(0.05)
 
     def ends_with(self, within_s: float) -> int:
@@ -54,7 +54,7 @@ class Program:
         try:
             return self.process.wait(within_s)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"It did not end within {within_s} s:\n{self.said()}") from None
+            raise AssertionError(f"It did not end within {within_s} s:\n{self.output()}") from None
 
     def kill_group(self) -> None:
         """Kill it and all that is in its process group, as `kill -9` does; twice is fine."""

@@ -40,10 +40,10 @@ TEXTS: Final = st.text(st.characters(exclude_categories=["Cs"], exclude_characte
 State = dict[tuple[str, Key], Row]
 
 
-def spark_cases(most: int) -> settings:
+def spark_cases(max_examples: int) -> settings:
     """Return the settings of a test whose cases are slow, being Spark's: the same few in every run."""
     return settings(
-        max_examples=most,
+        max_examples=max_examples,
         derandomize=True,
         deadline=None,
         phases=[Phase.explicit, Phase.generate],

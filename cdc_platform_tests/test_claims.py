@@ -130,12 +130,12 @@ def test_a_claim_waits_for_the_run_before(
     """A run that claims its turn second continues once the first has ended, and says what it waits for."""
     monkeypatch.setattr(claims, "WAIT_S", 0.01)
     first, second = make_run(shared_instance), make_run(shared_instance)
-    said: list[str] = []
-    claim_run(shared_instance, first, "bank", said.append)
-    waiting = threading.Thread(target=claim_run, args=(shared_instance, second, "bank", said.append))
+    messages: list[str] = []
+    claim_run(shared_instance, first, "bank", messages.append)
+    waiting = threading.Thread(target=claim_run, args=(shared_instance, second, "bank", messages.append))
     waiting.start()
     deadline = time.monotonic() + 60
-    while not said and time.monotonic() < deadline:
+    while not messages and time.monotonic() < deadline:
         time.sleep(0.01)
     assert has_waiting_run(shared_instance, first, "bank")
     run = shared_instance.get_run_by_id(first)
@@ -143,7 +143,7 @@ def test_a_claim_waits_for_the_run_before(
     shared_instance.report_run_failed(run)
     waiting.join(60)
     assert not waiting.is_alive()
-    assert [f"Waiting for run {first} of pipeline bank."] == said
+    assert [f"Waiting for run {first} of pipeline bank."] == messages
 
 
 def test_a_claim_does_not_wait_for_a_dead_run(instance: dg.DagsterInstance) -> None:
@@ -167,9 +167,9 @@ def test_failures_in_a_row_are_counted(instance: dg.DagsterInstance) -> None:
     """Only the newest runs count, up to the last that did not fail."""
     for status in ("FAILURE", "SUCCESS", "FAILURE", "FAILURE"):
         make_run(instance, dg.DagsterRunStatus[status])
-    assert failures_in_a_row(instance, "bank", most=5)[0] == 2
-    assert failures_in_a_row(instance, "bank", most=1)[0] == 1
-    assert failures_in_a_row(instance, "shop", most=5) == (0, 0.0)
+    assert failures_in_a_row(instance, "bank", limit=5)[0] == 2
+    assert failures_in_a_row(instance, "bank", limit=1)[0] == 1
+    assert failures_in_a_row(instance, "shop", limit=5) == (0, 0.0)
 
 
 def test_a_killed_process_is_no_failure_of_the_run(instance: dg.DagsterInstance) -> None:
@@ -179,4 +179,4 @@ def test_a_killed_process_is_no_failure_of_the_run(instance: dg.DagsterInstance)
     run = instance.get_run_by_id(run_id)
     assert run is not None
     assert run.tags[LOST_TAG] == "true"
-    assert failures_in_a_row(instance, "bank", most=5) == (0, 0.0)
+    assert failures_in_a_row(instance, "bank", limit=5) == (0, 0.0)

@@ -109,7 +109,7 @@ def writing_bank(declared: Declared) -> Iterator[Program]:
     pace = ("--rate", str(TRANSFERS_A_SECOND), "--seed", str(SEED))
     with start(declared.folder / "bank.log", BANK, *arguments, *pace) as writer:
         yield writer
-        assert writer.process.poll() is None, writer.said()
+        assert writer.process.poll() is None, writer.output()
 
 
 def kill_at_random(declared: Declared, chance: random.Random) -> None:
@@ -121,10 +121,10 @@ def kill_at_random(declared: Declared, chance: random.Random) -> None:
 def stop_at_random(declared: Declared, chance: random.Random) -> None:
     """Run the pipeline, and ask all its processes to end in one of its first cycles: all goes quietly."""
     with running_for_a_while(declared, chance) as program:
-        before = program.said()
+        before = program.output()
         os.killpg(program.process.pid, signal.SIGTERM)
         assert program.ends_with(WITHIN_S) in {0, 128 + signal.SIGTERM}
-        first, *others = program.said().removeprefix(before).splitlines()
+        first, *others = program.output().removeprefix(before).splitlines()
     assert first == "Stopping once the running work is done; a second signal stops at once."
     assert all(line.startswith(("cycle ", "Stopped")) for line in others), others
 
@@ -135,7 +135,7 @@ def running_for_a_while(declared: Declared, chance: random.Random) -> Iterator[P
     with declared.start("sync", "--continuous") as program:
         program.wait_for("Spark is ready", WITHIN_S)
         time.sleep(chance.uniform(0, LONGEST_LIFE_S))
-        assert program.process.poll() is None, program.said()
+        assert program.process.poll() is None, program.output()
         yield program
 
 
@@ -150,7 +150,7 @@ def change_bank(bank: BankSettings, number: int) -> None:
 def catch_up(pipeline: Pipeline, spark: "SparkSession") -> None:
     """Run cycles until all copies are complete, and all that is committed now is published."""
     target_micros = pipeline.source.clock_micros() - 1
-    for outcome in follow_source(pipeline, spark, lambda: True, most_failures=1):
+    for outcome in follow_source(pipeline, spark, lambda: True, max_failures=1):
         is_there = outcome.cut is not None and outcome.cut.position_micros >= target_micros
         if is_there and not outcome.copy.is_pending:
             return
@@ -168,10 +168,10 @@ def test_the_demo_proves_itself(tmp_path: Path) -> None:
     require_java()
     with running_demo(tmp_path, "--seconds", "6", "--rate", "40", "--no-ui") as demo:
         code = demo.ends_with(WITHIN_S)
-    said = demo.said()
-    assert code == 0, said
-    assert all(f"ok     {check.name} " in said for check in CHECKS)
-    assert "Sum of balances: 1,000,000 in Spanner" in said
+    output = demo.output()
+    assert code == 0, output
+    assert all(f"ok     {check.name} " in output for check in CHECKS)
+    assert "Sum of balances: 1,000,000 in Spanner" in output
 
 
 def test_killed_at_random_moments(spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path) -> None:

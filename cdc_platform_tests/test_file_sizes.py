@@ -42,7 +42,7 @@ def functions_of(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]
 
 
 def limit_of(path: Path) -> int:
-    """Return the most lines that a file may have."""
+    """Return the maximum number of lines that a file may have."""
     is_product = path.is_relative_to(ROOT / PACKAGE)
     is_long = is_product and path.relative_to(ROOT / PACKAGE).as_posix() in ONE_NOUN
     return LINES_PER_PRODUCT_FILE if is_product and not is_long else LINES_PER_FILE

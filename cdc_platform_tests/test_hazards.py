@@ -37,7 +37,7 @@ def named_in(path: Path) -> frozenset[str]:
 
 def test_every_hazard_has_a_row() -> None:
     """The tables leave no number out."""
-    expected = [(page, number) for page, most in TABLES.items() for number in range(1, most + 1)]
+    expected = [(page, number) for page, hazards in TABLES.items() for number in range(1, hazards + 1)]
     assert expected == list(ROWS)
 
 

@@ -27,7 +27,7 @@ from cdc_platform.simulator.wire.simulator_settings import (
 from cdc_platform.sources.spanner.client.chunks import RowAssembler
 from cdc_platform.sources.spanner.client.client import SpannerClient
 from cdc_platform.sources.spanner.client.query import change_stream_query
-from cdc_platform.sources.spanner.source import MOST_WINDOW_S, SpannerSource
+from cdc_platform.sources.spanner.source import MAX_WINDOW_S, SpannerSource
 from cdc_platform.sources.spanner.stream.window_reader import read_window
 from cdc_platform_tests.simulator.histories import ORIGIN, SECOND
 from cdc_platform_tests.simulator.in_process import Reading, churning, reading
@@ -161,7 +161,7 @@ def test_windows_of_a_late_reader_are_short(dialect: Dialect) -> None:
     source.__dict__["client"] = actual.client
     actual.database.now_micros = ORIGIN + 3 * 3600 * SECOND
     plan = source.plan(actual.lineage, ReadRequest(actual.database.now_micros), {})
-    assert [window.duration_s for window in plan.windows] == [MOST_WINDOW_S]
+    assert [window.duration_s for window in plan.windows] == [MAX_WINDOW_S]
     shorter = ReadRequest(actual.database.now_micros, max_window_s=60.0)
     assert [window.duration_s for window in source.plan(actual.lineage, shorter, {}).windows] == [60.0]
 
@@ -172,7 +172,7 @@ def test_a_partition_that_is_hours_behind_holds_no_other_back() -> None:
     actual.catch_up()
     skipped = next(token for token, partition in actual.lineage.partitions.items() if partition.is_live)
     while actual.database.now_micros < ORIGIN + 3 * 3600 * SECOND:
-        actual.database.now_micros += int(MOST_WINDOW_S * SECOND / 2)
+        actual.database.now_micros += int(MAX_WINDOW_S * SECOND / 2)
         actual.cycle(skipped=skipped)
     others = [
         partition

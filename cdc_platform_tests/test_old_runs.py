@@ -12,7 +12,7 @@ from dagster._core.storage.tags import SENSOR_NAME_TAG
 
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.claims import FULL_CHECKS_TAG, PIPELINE_TAG
-from cdc_platform.old_runs import MOST_AT_ONCE, delete_old_runs
+from cdc_platform.old_runs import MAX_AT_ONCE, delete_old_runs
 from cdc_platform.partitions import change_stream_partitions
 from cdc_platform.sensors import RANGE_END_TAG, RANGE_START_TAG
 
@@ -177,8 +177,8 @@ def test_many_old_runs_are_deleted_in_parts(
     instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An evaluation of the sensor deletes a bounded number of runs, the oldest first."""
-    monkeypatch.setattr("cdc_platform.old_runs.MOST_AT_ONCE", 2)
-    assert MOST_AT_ONCE > 2
+    monkeypatch.setattr("cdc_platform.old_runs.MAX_AT_ONCE", 2)
+    assert MAX_AT_ONCE > 2
     runs = [run(instance, accounts) for _ in range(4)]
     assert [delete_old_runs(instance, ASSETS, SENSOR, keep_s=0) for _ in range(3)] == [2, 1, 0]
     assert {runs[-1]} == kept_runs(instance)

@@ -53,11 +53,11 @@ def test_what_the_launcher_says_is_reported_once() -> None:
     with subprocess.Popen([sys.executable, "-c", SCRIPT], stdin=pipe, stderr=pipe, text=True) as script:
         assert script.stdin is not None
         assert script.stderr is not None
-        said = [script.stderr.readline() for _ in range(3)]
+        lines = [script.stderr.readline() for _ in range(3)]
         script.stdin.write("\n")
         script.stdin.close()
-        said += script.stderr.readlines()
-    assert said == ["reported downloading one.jar\n", "collected 1\n", "handed on\n"]
+        lines += script.stderr.readlines()
+    assert lines == ["reported downloading one.jar\n", "collected 1\n", "handed on\n"]
     assert script.returncode == 0
 
 

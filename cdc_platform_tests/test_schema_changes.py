@@ -169,7 +169,7 @@ def test_tables_follow_the_schema_and_equal_the_source(
 
 
 def check_partial(pipeline: Pipeline, spark: "SparkSession") -> None:
-    """A column that is not watched, or generated, is said to be missing; the others equal the source."""
+    """A column that is not watched, or generated, is reported as missing; the others equal the source."""
     summary = " ".join(find_exclusions(pipeline))
     assert "`partly`: columns that the change stream does not watch are not in the lake: b" in summary
     assert "no change stream sends them: doubled." in summary
@@ -182,7 +182,7 @@ def check_partial(pipeline: Pipeline, spark: "SparkSession") -> None:
 
 
 def check_watches(bank: BankSettings, pipeline: Pipeline, spark: "SparkSession") -> None:
-    """Columns and tables leave the stream and come back; what the tables lack for it is said."""
+    """Columns and tables leave the stream and come back; what the tables lack for it is reported."""
     summary: list[str] = []
     for steps in WATCHES:
         play(bank, steps)

@@ -72,7 +72,7 @@ def text_of(page: Any, address: str, expected: tuple[str, ...]) -> str:
 def address_of(demo: Program, what: str) -> str:
     """Return an address that the demo prints."""
     demo.wait_for(f"{what}: ", WITHIN_S)
-    match = re.search(rf"{what}: (http://\S+)", demo.said())
+    match = re.search(rf"{what}: (http://\S+)", demo.output())
     assert match is not None
     return match[1]
 
@@ -98,4 +98,4 @@ def test_the_demo_in_the_browser(page: Any, tmp_path: Path) -> None:
         assert [part for part in STATUS_PAGE if part not in text] == [], text
         assert page.get_attribute("footer a:last-child", "href") == address
         demo.process.send_signal(signal.SIGINT)
-        assert demo.ends_with(WITHIN_S) == 0, demo.said()
+        assert demo.ends_with(WITHIN_S) == 0, demo.output()

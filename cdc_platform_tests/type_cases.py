@@ -25,7 +25,7 @@ class TypeCase:
 MAX_INT64: Final = str(2**63 - 1)
 MIN_INT64: Final = str(-(2**63))
 BEYOND_DOUBLE: Final = str(2**53 + 1)
-LEAST_NUMERIC: Final = "-99999999999999999999999999999.999999999"
+MIN_NUMERIC: Final = "-99999999999999999999999999999.999999999"
 HUGE_NUMERIC: Final = "9" * 60 + "." + "123456789" * 4
 
 SAME: Final[Mapping[str, tuple[JsonValue, ...]]] = {
@@ -33,7 +33,7 @@ SAME: Final[Mapping[str, tuple[JsonValue, ...]]] = {
     "INT64": ("0", BEYOND_DOUBLE, MAX_INT64, MIN_INT64),
     "FLOAT32": (3.140000104904175, "NaN", "Infinity", "-Infinity", 3.4028234663852886e38, -0.0),
     "FLOAT64": (0.1, "NaN", "Infinity", "-Infinity", 5e-324, 1.7976931348623157e308, 3, -0.0),
-    "NUMERIC": ("1.5", LEAST_NUMERIC, "0.000000001", "7"),
+    "NUMERIC": ("1.5", MIN_NUMERIC, "0.000000001", "7"),
     "STRING": ("", "null", 'a"b\\cé\n😀', "2024-02-29"),
     "BYTES": ("", "AP8Q", "+/+/"),
     "DATE": ("2024-02-29", "0001-01-01", "1582-10-10", "9999-12-31"),

@@ -32,7 +32,7 @@ CUTS: Final = 12
 DEMO_WITHIN_S: Final = 1200.0
 ENDS_WITHIN_S: Final = 120.0
 SHOWN_WITHIN_MS: Final = 120_000
-SETTLED_MS: Final = 6000
+COMPLETE_MS: Final = 6000
 """Dagster's pages move while their parts arrive, and nothing says when the last one has."""
 
 
@@ -47,7 +47,7 @@ class Shot:
         expected: a text that the page shows once it is there.
         click: what is clicked then, as a selector of Playwright.
         is_dagster: whether it is a page of Dagster's UI, and not the status page.
-        settled_ms: how long what the click opens needs to be complete.
+        complete_ms: how long what the click opens needs to be complete.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Shot:
     expected: str
     click: str | None = None
     is_dagster: bool = True
-    settled_ms: int = SETTLED_MS
+    complete_ms: int = COMPLETE_MS
 
 
 SYSTEM: Final = "/assets/bank__cdc"
@@ -83,7 +83,7 @@ SHOTS: Final = (
         (1500, 900),
         "partition_token",
         "text=Show Markdown",
-        settled_ms=1500,  # the next materialisation closes it
+        complete_ms=1500,  # the next materialisation closes it
     ),
 )
 
@@ -154,10 +154,10 @@ def take(page: Any, pages: Pages, shot: Shot, folder: Path) -> Path:
     page.set_viewport_size({"width": width, "height": height})
     page.goto(f"{address}{shot.path}", wait_until="domcontentloaded")
     page.get_by_text(shot.expected).first.wait_for(timeout=SHOWN_WITHIN_MS)
-    page.wait_for_timeout(SETTLED_MS)
+    page.wait_for_timeout(COMPLETE_MS)
     if shot.click is not None:
         page.locator(shot.click).first.click(timeout=SHOWN_WITHIN_MS)
-    page.wait_for_timeout(shot.settled_ms)
+    page.wait_for_timeout(shot.complete_ms)
     file = folder / f"{shot.name}.png"
     page.screenshot(path=file)
     return file

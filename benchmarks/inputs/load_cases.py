@@ -26,7 +26,7 @@ from cdc_platform.pipeline.on_demand.status import read_status
 CYCLES: Final = 10
 CHANGED: Final = 3
 FEW: Final = 10
-MOST_GROWTH: Final = 1.3
+MAX_GROWTH: Final = 1.3
 ONE_TABLE: Final = "t"
 
 
@@ -49,7 +49,7 @@ def run_tables(bench: Bench) -> None:
                 loaded.cycle(f"{kind}, {count} tables: cycle {number}", rows)
         last = [bench.note(f"{kind}, {count} tables: cycle {CYCLES}") for count in counts]
         bench.report.note(
-            f"{kind}, {counts[1]} / {counts[0]} tables", last[1] / last[0], "x", at_most=MOST_GROWTH
+            f"{kind}, {counts[1]} / {counts[0]} tables", last[1] / last[0], "x", at_most=MAX_GROWTH
         )
         for count, loaded in pipelines.items():
             _restart(bench, f"{kind}, {count} tables", loaded)
@@ -87,7 +87,7 @@ def run_partitions(bench: Bench) -> None:
         last.append(bench.note(f"{what}: cycle {CYCLES}"))
         loaded.verify()
         _show(bench, what, loaded)
-    bench.report.note("many / few ended partitions", last[1] / last[0], "x", at_most=MOST_GROWTH)
+    bench.report.note("many / few ended partitions", last[1] / last[0], "x", at_most=MAX_GROWTH)
     _follow_keys(bench, bench.scaled(10_000))
 
 
@@ -126,8 +126,8 @@ def run_columns(bench: Bench) -> None:
     for kind in bench.options.sources:
         wide, grown = f"{kind}, {columns} columns", f"{kind}, {columns} columns at once"
         # Types of columns that come up later are declared beforehand, and read from the others.
-        known = names if kind == "debezium" else names[:FEW]
-        loaded = bench.open(kind, f"columns_{kind}", {ONE_TABLE: names, "grown": known})
+        initial = names if kind == "debezium" else names[:FEW]
+        loaded = bench.open(kind, f"columns_{kind}", {ONE_TABLE: names, "grown": initial})
         for number in range(CYCLES):
             rows = [Row(ONE_TABLE, number, dict.fromkeys(names, f"{number}"), is_new=True)]
             loaded.cycle(f"{wide}: cycle {number + 1}", rows)

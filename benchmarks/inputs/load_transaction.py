@@ -103,14 +103,14 @@ class TransactionSource(FakeSource):
 
     changes: int = 0
 
-    def read_locally(self, cycle: int, plan: ReadPlan, most_s: float) -> None:
+    def read_locally(self, cycle: int, plan: ReadPlan, max_s: float) -> None:
         """Leave all reading to Spark."""
 
     def spark_format(self) -> type[DataSource]:
         """Return the data source that makes the records."""
         return TransactionDataSource
 
-    def spark_options(self, cycle: int, plan: ReadPlan, most_tasks: int) -> dict[str, str]:  # noqa: ARG002
+    def spark_options(self, cycle: int, plan: ReadPlan, max_tasks: int) -> dict[str, str]:  # noqa: ARG002
         """Return the windows of a cycle."""
         windows = [(w.token, w.start_exclusive_micros, w.end_inclusive_micros) for w in plan.windows]
         return {"windows": json.dumps(windows), "cycle": str(cycle), "changes": str(self.changes)}

@@ -132,16 +132,16 @@ def judge(soaked: Soaked) -> list[Criterion]:
         *criterions,
         _ratio("heap", HEAP_GROWTH_MAX, _of_samples(soaked, _heap_mib), "MiB"),
         _ratio("seconds", SECONDS_GROWTH_MAX, _of_cycles(soaked, _whole_s, statistics.mean), "s a cycle"),
-        *(_flat(name, most, _of_footprints(soaked, count)) for name, (most, count) in FLAT.items()),
+        *(_flat(name, limit, _of_footprints(soaked, count)) for name, (limit, count) in FLAT.items()),
     ]
 
 
 def markdown(soaked: Iterable[Soaked]) -> str:
     """Return a table of the runs; two numbers are those of the second and of the last window."""
     heads = (
-        *("source", "cycles", "cache manager, most", "heap, MiB", "seconds a cycle"),
+        *("source", "cycles", "cache manager, maximum", "heap, MiB", "seconds a cycle"),
         *("processor seconds a cycle", "handles, Python and Java", "threads, Python and Java"),
-        *("temporary files", "files of the lake", "snapshots, most", "criteria"),
+        *("temporary files", "files of the lake", "snapshots, maximum", "criteria"),
     )
     lines = [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}"]
     return "\n".join([*lines, *(f"| {' | '.join(_row(item))} |" for item in soaked)])
@@ -180,16 +180,18 @@ def _none(name: str, soaked: Soaked, count: Callable[[Footprint], int]) -> Crite
     return Criterion(name, first is None, max(counts, default=0), summary)
 
 
-def _ratio(name: str, most: float, pair: Pair, unit: str) -> Criterion:
+def _ratio(name: str, limit: float, pair: Pair, unit: str) -> Criterion:
     early, late = pair
     ratio = late / early if early else math.inf
     summary = f"from {early:.2f} to {late:.2f} {unit}"
-    return Criterion(f"{name} at most {most} times", ratio <= most, ratio, summary)
+    return Criterion(f"{name} at most {limit} times", ratio <= limit, ratio, summary)
 
 
-def _flat(name: str, most: int, pair: Pair) -> Criterion:
+def _flat(name: str, limit: int, pair: Pair) -> Criterion:
     early, late = pair
-    return Criterion(f"at most {most} more {name}", late - early <= most, late - early, f"{early} to {late}")
+    return Criterion(
+        f"at most {limit} more {name}", late - early <= limit, late - early, f"{early} to {late}"
+    )
 
 
 def _of_footprints(soaked: Soaked, count: Callable[[Footprint], int]) -> Pair:

@@ -91,12 +91,12 @@ class Meter:
         self._jvm = int(jvm.java.lang.ProcessHandle.current().pid())
         gateway: Any = spark.sparkContext._gateway  # noqa: SLF001
         self._empty = gateway.new_array(jvm.double, 0)
-        self._median_and_most = gateway.new_array(jvm.double, 2)
-        self._median_and_most[0], self._median_and_most[1] = 0.5, 1.0
+        self._median_and_max = gateway.new_array(jvm.double, 2)
+        self._median_and_max[0], self._median_and_max[1] = 0.5, 1.0
 
     @contextmanager
     def watch_memory(self) -> Iterator[None]:
-        """Take note of the most memory that the kinds of processes hold until the end."""
+        """Record the peak memory that the kinds of processes hold until the end."""
         ended = Event()
 
         def watch() -> None:
@@ -163,7 +163,7 @@ class Meter:
                 )
 
     def _slowest(self, stage: int, attempt: int) -> float:
-        taken = self._status.taskSummary(stage, attempt, self._median_and_most)
+        taken = self._status.taskSummary(stage, attempt, self._median_and_max)
         if taken.isEmpty():
             return 1.0
         times = taken.get().executorRunTime()

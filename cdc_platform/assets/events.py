@@ -20,8 +20,8 @@ from cdc_platform.pipeline.merging.build import MergeOutcome
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.publishing.maintain import MaintenanceOutcome
 
-MOST_PARTITIONS: Final = 200
-"""Most partitions with a materialisation per cycle; if there are more, they take turns."""
+MAX_PARTITIONS: Final = 200
+"""Maximum number of partitions with a materialisation per cycle; if there are more, they take turns."""
 STATES_EVERY_S: Final = 60.0
 """Interval between materialisations that report a state which has not changed."""
 
@@ -57,7 +57,7 @@ class LoggedStates:
         self._windows.update((window.token, window.outcome) for window in changed)
         for token in self._windows.keys() - lineage.partitions.keys():
             del self._windows[token]
-        return choose_by_turns(windows if self.is_due else changed, MOST_PARTITIONS, self._turn)
+        return choose_by_turns(windows if self.is_due else changed, MAX_PARTITIONS, self._turn)
 
     def is_lineage_wanted(self, lineage: Lineage) -> bool:
         """Return whether the cycle logs the lineage: it is due, or a partition has another state."""

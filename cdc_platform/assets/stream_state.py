@@ -28,7 +28,7 @@ from cdc_platform.sources.datastream.stream.stream_state import (
 
 STREAM_ASSET: Final = "stream"
 SHOWN_OBJECTS: Final = 200
-"""Most objects that an observation shows; objects with errors come first."""
+"""Maximum number of objects that an observation shows; objects with errors come first."""
 SHOWN_ERRORS: Final = 50
 
 

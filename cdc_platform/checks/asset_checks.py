@@ -25,7 +25,7 @@ from cdc_platform.pipeline.checks.invariants import checks_of
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.resources import find_run
 
-MOST_EVALUATIONS: Final = 20
+MAX_EVALUATIONS: Final = 20
 """Number of evaluations among which the last one that passed is looked for."""
 
 
@@ -82,9 +82,7 @@ def _scope(
         return Scope(tables=frozenset(names))
     if not context.run.asset_selection or context.run.tags.get(FULL_CHECKS_TAG) == "true":
         return EVERYTHING
-    records = context.instance.event_log_storage.get_asset_check_execution_history(
-        key, limit=MOST_EVALUATIONS
-    )
+    records = context.instance.event_log_storage.get_asset_check_execution_history(key, limit=MAX_EVALUATIONS)
     # A warning is reported once; a failed check runs again on the same part.
     cycles = (_seen_cycle(record, must_pass=not check.is_warning) for record in records)
     cycle = next((number for number in cycles if number is not None), 0)

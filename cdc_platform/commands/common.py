@@ -47,9 +47,9 @@ class CommandOnDefs(click.Command):
         """Insert DEFS from the environment if one argument is missing."""
         place = os.environ.get(PLACE_VARIABLE)
         if place:
-            given, _, _ = self.make_parser(ctx).parse_args([*args])
+            params, _, _ = self.make_parser(ctx).parse_args([*args])
             last = [param.name for param in self.params if isinstance(param, click.Argument)][-1]
-            value = given.get(last or "")
+            value = params.get(last or "")
             if not isinstance(value, str | tuple) or not value:
                 args = [place, *args]
         return super().parse_args(ctx, args)
@@ -168,12 +168,12 @@ def write_file(option: str, path: Path, text: str) -> None:
         raise SettingError(option, f"names a file that cannot be written: {error}") from error
 
 
-def as_known(error: Exception) -> CdcError | None:
+def expected_error(error: Exception) -> CdcError | None:
     """Return an error whose message is all that a user needs; None for an error that needs its traceback."""
     return error if isinstance(error, CdcError) else find_full(error) or find_damage(error)
 
 
 def error_text(error: Exception) -> str:
     """Return the kind of an error and its message."""
-    described = as_known(error) or error
+    described = expected_error(error) or error
     return f"{type(described).__name__}: {described}"

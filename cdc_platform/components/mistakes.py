@@ -37,7 +37,7 @@ _EXPECTED: Final[Mapping[str, tuple[str, str]]] = {
 """The expected value for each of pydantic's kinds of errors, with an example."""
 _CHOICE: Final = "literal_error"
 SHOWN: Final = 80
-"""Most characters of a wrong value that a message shows."""
+"""Maximum number of characters of a wrong value that a message shows."""
 
 
 @dataclass(frozen=True)

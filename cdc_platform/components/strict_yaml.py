@@ -8,11 +8,11 @@ import yaml
 
 from cdc_platform.errors import SettingError
 
-MOST_NODES: Final = 100_000
-"""Most values of a document; a value counts once for each reference to it."""
-_MOST_CHARACTERS: Final = 1_000
-"""Most characters of a number in base 60."""
-MOST_INTEGER: Final = 2**63 - 1
+MAX_NODES: Final = 100_000
+"""Maximum number of values of a document; a value counts once for each reference to it."""
+_MAX_CHARACTERS: Final = 1_000
+"""Maximum number of characters of a number in base 60."""
+MAX_INTEGER: Final = 2**63 - 1
 _TAG: Final = "tag:yaml.org,2002:"
 _STR, _MERGE, _TIMESTAMP = f"{_TAG}str", f"{_TAG}merge", f"{_TAG}timestamp"
 _TAGS: Final[dict[type[yaml.Node], frozenset[str]]] = {
@@ -47,8 +47,8 @@ class _StrictLoader(yaml.SafeLoader):
         """Return a document, checked before its references and merge keys are followed."""
         node: yaml.Node | None = super().compose_document()
         if node is not None:
-            if _weigh(node, {}) > MOST_NODES:
-                problem = f"has more than {MOST_NODES:,} values once its references are followed"
+            if _weigh(node, {}) > MAX_NODES:
+                problem = f"has more than {MAX_NODES:,} values once its references are followed"
                 raise Unusable((), node, f"{problem}; write the values without references")
             self._check(node, (), set())
         return node
@@ -71,7 +71,7 @@ class _StrictLoader(yaml.SafeLoader):
 
     def _check_scalar(self, node: yaml.ScalarNode, names: Names) -> None:
         kind = node.tag.removeprefix(_TAG)
-        if node.tag != _STR and ":" in node.value and len(node.value) > _MOST_CHARACTERS:
+        if node.tag != _STR and ":" in node.value and len(node.value) > _MAX_CHARACTERS:
             # A number in base 60; converting it takes time quadratic in its length.
             raise Unusable(names, node, f"is not a value of YAML's type `{kind}`; put quotes around a text")
         try:
@@ -79,7 +79,7 @@ class _StrictLoader(yaml.SafeLoader):
         except (ValueError, ArithmeticError, LookupError, AttributeError, TypeError) as error:
             # PyYAML converts the text of a scalar without checking that it matches its tag.
             raise Unusable(names, node, f"is not a value of YAML's type `{kind}`; change it") from error
-        if isinstance(value, int) and not -MOST_INTEGER <= value <= MOST_INTEGER:
+        if isinstance(value, int) and not -MAX_INTEGER <= value <= MAX_INTEGER:
             raise Unusable(names, node, "is an integer of more than 64 bits; put quotes around a text")
 
 

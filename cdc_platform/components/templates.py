@@ -4,12 +4,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from cdc_platform.components.strict_yaml import MOST_INTEGER, Names
+from cdc_platform.components.strict_yaml import MAX_INTEGER, Names
 from cdc_platform.errors import SettingError
 
 _QUOTED: Final = r"""(?:'[^'\\]*'|"[^"\\]*")"""
 _TEMPLATE: Final = re.compile(
-    rf"(?P<known>\{{\{{\s*env(?:\.(?!__)[A-Za-z_]\w*|\(\s*{_QUOTED}\s*(?:,\s*{_QUOTED}\s*)?\))\s*\}}\}})"
+    rf"(?P<variable>\{{\{{\s*env(?:\.(?!__)[A-Za-z_]\w*|\(\s*{_QUOTED}\s*(?:,\s*{_QUOTED}\s*)?\))\s*\}}\}})"
     r"|\{[{%#](?:[^{}]{0,60}[%#}]?\})?",
     re.ASCII,
 )
@@ -28,7 +28,7 @@ def check_templates(value: object, names: Names = ()) -> None:
     """
     for keys, text in texts_of(value, names):
         for match in _TEMPLATE.finditer(text):
-            if match["known"] is None:
+            if match["variable"] is None:
                 raise SettingError(
                     ".".join(keys),
                     f"contains the template {match[0]!r}, which is not evaluated; only environment variables "
@@ -43,7 +43,7 @@ def check_integers(value: object) -> None:
         SettingError: the value contains one; the error names its key.
     """
     for names, leaf in _leaves(value, ()):
-        if isinstance(leaf, int) and not -MOST_INTEGER <= leaf <= MOST_INTEGER:
+        if isinstance(leaf, int) and not -MAX_INTEGER <= leaf <= MAX_INTEGER:
             raise SettingError(".".join(names), "is an integer of more than 64 bits; use a smaller one")
 
 

@@ -23,7 +23,7 @@ from cdc_platform.components.strict_yaml import lines_of
 from cdc_platform.errors import SettingError
 
 STAND_IN: Final = "value_of_a_missing_setting"
-MOST_TRIES: Final = 3
+MAX_TRIES: Final = 3
 """First a wrong value is removed, then replaced, then removed together with the settings that it must fit."""
 _NAMED: Final = re.compile(r"`([\w.]+)`")
 _LAKE: Final = re.compile("lake[.]")
@@ -91,10 +91,10 @@ def _judge_document(file: Path, document: Document, declared: dict[str, Document
     errors, repaired = _judge_once(file, document, declared), document
     by_setting = {_setting_of(error): error for error in errors}
     tried: Counter[str] = Counter()
-    while left := [error for error in errors if tried[_setting_of(error)] < MOST_TRIES]:
+    while left := [error for error in errors if tried[_setting_of(error)] < MAX_TRIES]:
         wrong = [_setting_of(error) for error in left]
         tried.update(wrong)
-        unfit = [setting for setting in wrong if tried[setting] == MOST_TRIES and setting in by_setting]
+        unfit = [setting for setting in wrong if tried[setting] == MAX_TRIES and setting in by_setting]
         partners = {named for setting in unfit for named in _NAMED.findall(by_setting[setting].problem)}
         repaired = _repair(repaired, wrong, partners, has_no_lake=any(map(_LAKE.match, unfit)))
         errors = _judge_once(file, repaired, declared)

@@ -72,8 +72,8 @@ def draw_chart(
         describe: returns the text of a value.
         find_top: returns the top of the axis for the highest value.
     """
-    known = values[~np.isnan(values)]
-    top = find_top(float(known.max(initial=0.0)))
+    finite = values[~np.isnan(values)]
+    top = find_top(float(finite.max(initial=0.0)))
     heights = values / top * HEIGHT
     runs = list(_runs(heights))
     return Chart(
@@ -84,7 +84,7 @@ def draw_chart(
         columns=tuple(_columns(values, heights, span, describe)),
         y_ticks=tuple(Tick(share, describe(top * share)) for share in TICKS),
         x_ticks=time_ticks(span),
-        is_empty=not len(known),
+        is_empty=not len(finite),
     )
 
 
@@ -159,7 +159,7 @@ class PartitionChart:
     height: int
     x_ticks: tuple[Tick, ...]
     shown: int
-    known: int
+    total: int
 
 
 def draw_partition_chart(lanes: PartitionLanes) -> PartitionChart:
@@ -175,7 +175,7 @@ def draw_partition_chart(lanes: PartitionLanes) -> PartitionChart:
         height=max(1, lanes.lanes) * _LANE,
         x_ticks=time_ticks(lanes.span),
         shown=len(lanes.bars),
-        known=lanes.known,
+        total=lanes.total,
     )
 
 

@@ -14,7 +14,7 @@ from cdc_platform.pipeline.on_demand.status import Status
 UNPOLLED_S: Final = 3.0 * POLLS_STORED_EVERY_S
 """An event source that has not been polled for longer is late: its pipeline is not running."""
 NAMED: Final = 3
-"""Most tables named in a reason."""
+"""Maximum number of tables named in a reason."""
 
 
 class State(StrEnum):

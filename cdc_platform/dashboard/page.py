@@ -123,7 +123,7 @@ def _draw(history: PipelineHistory, *, is_silence: bool) -> dict[str, Any]:
         "reads": [(lane, draw_reads(lane, history.span)) for lane in reads.lanes]
         if reads is not None
         else None,
-        "read_places": reads.known if reads is not None else 0,
+        "read_places": reads.total if reads is not None else 0,
     }
 
 

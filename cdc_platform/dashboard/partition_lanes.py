@@ -9,7 +9,7 @@ from cdc_platform.model.base.names import ROOT_TOKEN
 from cdc_platform.model.stream.lineage import Lineage, Partition
 
 SHOWN: Final = 120
-"""Most partitions in the chart: the newest ones, and always the one that holds the watermark."""
+"""Maximum number of partitions in the chart: the newest, and always the one that holds the watermark."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class PartitionLanes:
     branches: tuple[Branch, ...]
     lanes: int
     span: TimeSpan
-    known: int
+    total: int
 
 
 def draw_partitions(lineage: Lineage) -> PartitionLanes:

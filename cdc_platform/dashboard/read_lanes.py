@@ -12,7 +12,7 @@ from cdc_platform.lake.catalog.lake import READ, Lake
 from cdc_platform.model.stream.unread import UNREAD
 
 SHOWN: Final = 12
-"""Most lanes in the chart: those with the newest reads."""
+"""Maximum number of lanes in the chart: those with the newest reads."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class ReadLanes:
     """The lanes with the newest reads, and the number of all lanes with reads in the span."""
 
     lanes: tuple[ReadLane, ...]
-    known: int
+    total: int
 
 
 def load_read_lanes(lake: Lake, history: CutHistory, span: TimeSpan) -> ReadLanes:

@@ -105,14 +105,14 @@ def _cut_of_run(context: dg.InputContext, run_id: str, key: dg.AssetKey) -> int 
         for record in context.instance.get_records_for_run(run_id, of_type=kinds).records
     ]
     of_cut = [entry for entry in entries if entry.get_dagster_event().asset_key == key]
-    made = [entry.asset_materialization for entry in of_cut if entry.asset_materialization is not None]
-    if of_cut and not made:
+    events = [entry.asset_materialization for entry in of_cut if entry.asset_materialization is not None]
+    if of_cut and not events:
         raise CutNotFound(
             f"The run has not published its cut yet, so the input `{context.name}` would be older. Let its "
             f"asset wait: add `dg.AssetKey({[*key.path]})` to its `deps`."
         )
     # 0 says that there was nothing to publish.
-    return int(str(made[0].metadata[_CUT_NUMBER].value)) or None if made else None
+    return int(str(events[0].metadata[_CUT_NUMBER].value)) or None if events else None
 
 
 def _convert(tables: TablesAtCut, context: dg.InputContext) -> object:
@@ -138,6 +138,6 @@ def _table_name(tables: TablesAtCut, key: dg.AssetKey) -> str:
     """Return the source's name of the table that an asset stands for."""
     names = {(tables.lake.pipeline, lake_table_name(name)): name for name in tables.names}
     if tuple(key.path) not in names:
-        known = ", ".join("/".join(path) for path in names)
-        raise TableNotFound(f"No table of the cut is the asset `{key.to_user_string()}`. It has: {known}")
+        assets = ", ".join("/".join(path) for path in names)
+        raise TableNotFound(f"No table of the cut is the asset `{key.to_user_string()}`. It has: {assets}")
     return names[tables.lake.pipeline, key.path[-1]]

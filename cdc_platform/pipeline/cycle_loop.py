@@ -29,7 +29,7 @@ class _Failures:
     """Tries of a cycle that failed, or cycles that moved nothing, one after the other."""
 
     listener: ErrorListener | None
-    most: int | None
+    limit: int | None
     count: int = 0
     position_micros: int | None = None
 
@@ -43,7 +43,7 @@ class _Failures:
         if self.listener is None or not error.retryable:
             raise error
         self.count += 1
-        if self.count == self.most:
+        if self.count == self.limit:
             raise error
         self.listener(error)
 
@@ -57,7 +57,7 @@ class _Failures:
         obstacle = next(iter(outcome.read.failures), None) if is_kept_back else None
         self.count = 0 if obstacle is None else self.count + 1
         self.position_micros = outcome.order.watermark_micros
-        if obstacle is not None and self.count == self.most:
+        if obstacle is not None and self.count == self.limit:
             raise obstacle
         if outcome.copy.failure is not None:
             if self.listener is None:
@@ -70,7 +70,7 @@ def follow_source(
     spark: SparkSession,
     wants_more: Callable[[], bool],
     error_listener: ErrorListener | None = None,
-    most_failures: int | None = None,
+    max_failures: int | None = None,
     check_listener: CheckListener | None = None,
 ) -> Iterator[CycleOutcome]:
     """Yield the outcome of each cycle, until no more is wanted; rests after a cycle that found no change.
@@ -85,7 +85,7 @@ def follow_source(
         error_listener: receives errors that may pass by themselves, after which the cycle is tried again, and
             the failure of an initial copy, which does not stop the other tables; without it every error ends
             the cycles.
-        most_failures: so many tries of a cycle may fail, and so many cycles in a row may leave the watermark
+        max_failures: so many tries of a cycle may fail, and so many cycles in a row may leave the watermark
             where it is since a partition cannot be read; None means any number.
         check_listener: receives the results of the checks that are made on the way.
 
@@ -93,7 +93,7 @@ def follow_source(
         CheckFailed: the log has failed a check; nothing more of it is published.
         CdcError: a cycle failed, and trying again would not help, was not asked for, or did not help.
     """
-    failures, is_first, has_failed = _Failures(error_listener, most_failures), True, True
+    failures, is_first, has_failed = _Failures(error_listener, max_failures), True, True
     checks: CheckRunner | None = None
     while wants_more():
         try:

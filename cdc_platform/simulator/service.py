@@ -44,8 +44,8 @@ _DATA_FIELDS: Final = {
     "transaction_tag": STRING,
     "is_system_transaction": BOOL,
 }
-_MOST_SESSIONS: Final = 100
-"""Most sessions per request; like Spanner, the simulator may return fewer than requested."""
+_MAX_SESSIONS: Final = 100
+"""Maximum number of sessions per request; like Spanner, the simulator may return fewer than requested."""
 _PARTITIONS: Final = 10
 _ROWS_PER_PARTITION: Final = 1000
 """Small tables are not divided into partitions."""
@@ -84,7 +84,7 @@ class SpannerService:
 
         single = CreateSessionRequest.pb(CreateSessionRequest(database=request.database))
         response = BatchCreateSessionsResponse.pb(BatchCreateSessionsResponse())
-        wanted = min(request.session_count, _MOST_SESSIONS)
+        wanted = min(request.session_count, _MAX_SESSIONS)
         response.session.extend(self.create_session(single) for _ in range(wanted))
         return response
 

@@ -39,14 +39,14 @@ class ArrivalTimeSource(ABC):
         return column
 
     def read_locally(
-        self, cycle: int, plan: ReadPlan, most_s: float
+        self, cycle: int, plan: ReadPlan, max_s: float
     ) -> "Generator[pa.RecordBatch, None, None] | None":
         """Yield the raw records of the files of a plan; None if the files are large or many."""
-        is_small = bool(most_s) and are_few(files_from_json(json.loads(plan.inputs)["files"]))
-        return self.read_here(cycle, plan) if is_small else None
+        is_small = bool(max_s) and are_few(files_from_json(json.loads(plan.inputs)["files"]))
+        return self.read_in_process(cycle, plan) if is_small else None
 
     @abstractmethod
-    def read_here(self, cycle: int, plan: ReadPlan) -> "Generator[pa.RecordBatch, None, None]":
+    def read_in_process(self, cycle: int, plan: ReadPlan) -> "Generator[pa.RecordBatch, None, None]":
         """Yield the raw records of the files of a plan, read by this process."""
 
 

@@ -16,7 +16,7 @@ from cdc_platform.model.stream.files import SourceFile, identity_in_file
 from cdc_platform.model.stream.read_windows import ReadWindow, WindowReport
 from cdc_platform.model.stream.records import ModType, RecordKind, ValueCaptureType
 from cdc_platform.sources.event_columns import ChangeRow, to_batches
-from cdc_platform.sources.sound_rows import MOST_TEXT_CHARACTERS, escaped, safe_text
+from cdc_platform.sources.sound_rows import MAX_TEXT_CHARACTERS, escaped, safe_text
 
 BATCH_ROWS: Final = 8_192
 BATCH_CHARACTERS: Final = 16_000_000
@@ -28,7 +28,7 @@ _NEW_ROW: Final = ValueCaptureType.NEW_ROW.value
 _NEW_VALUES: Final = ValueCaptureType.NEW_VALUES.value
 
 
-class Released(msgspec.Struct, frozen=True, gc=False):
+class TransactionEvent(msgspec.Struct, frozen=True, gc=False):
     """An event and its transaction's number of events; ``fault`` is the reason to keep it out of the log."""
 
     event: SourceEvent | FaultyEvent
@@ -73,7 +73,7 @@ class EventBatches:
             else _of_fault(event, window, file)
         )
 
-    def add_whole(self, event: Released, window: ReadWindow, file: SourceFile) -> None:
+    def add_whole(self, event: TransactionEvent, window: ReadWindow, file: SourceFile) -> None:
         """Add an event of a whole transaction, or of one that can never become whole, with its fault."""
         if isinstance(event.event, SourceEvent):
             self._add(_of_event(event.event, window, file, event))
@@ -181,7 +181,7 @@ class EventBatches:
 
 
 def _of_event(
-    event: SourceEvent, window: ReadWindow, file: SourceFile, whole: Released | None = None
+    event: SourceEvent, window: ReadWindow, file: SourceFile, whole: TransactionEvent | None = None
 ) -> ChangeRow:
     # Unpacks by position: access by name would take as long as all the rest.
     (
@@ -243,7 +243,7 @@ def _of_fault(fault: FaultyEvent, window: ReadWindow, file: SourceFile) -> Chang
         position=fault.position,
         metadata=fault.metadata,
         fault=safe_text(fault.reason),
-        text=safe_text(fault.text, MOST_TEXT_CHARACTERS),
+        text=safe_text(fault.text, MAX_TEXT_CHARACTERS),
     )
 
 

@@ -12,7 +12,7 @@ from cdc_platform.model.base.schemas import EVENT, MOD, RAW_EVENT_RECORDS, TIMES
 from cdc_platform.model.base.timestamps import is_moment
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.sources.sound_rows import (
-    MOST_TEXT_CHARACTERS,
+    MAX_TEXT_CHARACTERS,
     safe_text,
     safe_value,
     sound_batches,
@@ -69,13 +69,13 @@ def _fault(row: ChangeRow, error: Exception) -> ChangeRow:
     if row.source_timestamp is not None and not is_moment(row.source_timestamp):
         place["source_timestamp"] = None
     if row.metadata is not None:
-        place["metadata"] = safe_text(row.metadata, MOST_TEXT_CHARACTERS)
+        place["metadata"] = safe_text(row.metadata, MAX_TEXT_CHARACTERS)
     values = {name: value for name, value in fields.items() if value is not None}
     text = row.text or json.dumps(values, default=str)
     return ChangeRow(
         **place,
         fault=safe_text(row.fault or unfit_reason(values, error)),
-        text=safe_text(text, MOST_TEXT_CHARACTERS),
+        text=safe_text(text, MAX_TEXT_CHARACTERS),
     )
 
 

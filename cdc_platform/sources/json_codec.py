@@ -15,7 +15,7 @@ _SLOW_SORTING_WRITER: Final = json.JSONEncoder(
 )
 _REFUSALS: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
 
-_MOST_DIGITS: Final = sys.get_int_max_str_digits()
+_MAX_DIGITS: Final = sys.get_int_max_str_digits()
 _MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 Parser = Callable[[str | bytes], Any]
@@ -51,7 +51,7 @@ def parser_of(number: Callable[[str], Any], constant: Callable[[str], Any]) -> P
             raise ValueError("It has a number with too large an exponent") from None
         except ValueError:
             # Python has one more limit: the number of digits that it converts.
-            raise ValueError(f"It has a number of more than {_MOST_DIGITS} digits") from None
+            raise ValueError(f"It has a number of more than {_MAX_DIGITS} digits") from None
 
     return parse
 

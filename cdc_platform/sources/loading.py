@@ -55,7 +55,7 @@ def load_with(spark: SparkSession, source: type[DataSource], options: Mapping[st
 
 def read_with(source: type[DataSource], options: Mapping[str, str]) -> Generator[pa.RecordBatch, None, None]:
     """Yield the batches of a data source for some options, task after task, in this process."""
-    made = source(dict(options))
-    reader = made.reader(cast("StructType", made.schema()))
+    data_source = source(dict(options))
+    reader = data_source.reader(cast("StructType", data_source.schema()))
     for partition in reader.partitions():
         yield from cast("Generator[pa.RecordBatch, None, None]", reader.read(partition))

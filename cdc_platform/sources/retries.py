@@ -8,7 +8,7 @@ from typing import Final
 
 from cdc_platform.errors import PartitionStuck, SourceError
 
-MOST_RESTARTS: Final = 1
+MAX_RESTARTS: Final = 1
 """Number of times that a read queries a silent partition again; the next cycle starts over."""
 
 
@@ -38,7 +38,7 @@ class Retries:
         """
         self.failures += 1
         self.silences += isinstance(error, PartitionStuck)
-        if not error.retryable or self.failures >= self.max_attempts or self.silences > MOST_RESTARTS:
+        if not error.retryable or self.failures >= self.max_attempts or self.silences > MAX_RESTARTS:
             raise error
         self.sleep(self._pause_s())
 

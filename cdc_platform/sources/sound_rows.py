@@ -9,10 +9,10 @@ import pyarrow as pa
 
 Row = TypeVar("Row")
 
-MOST_CHARACTERS: Final = 1_000
-"""Most characters of a reason or a name that is kept unchanged."""
-MOST_TEXT_CHARACTERS: Final = 1_000_000
-"""Most characters of the text of an unusable event."""
+MAX_CHARACTERS: Final = 1_000
+"""Maximum number of characters of a reason or a name that is kept unchanged."""
+MAX_TEXT_CHARACTERS: Final = 1_000_000
+"""Maximum number of characters of the text of an unusable event."""
 NOT_UNICODE: Final = "has a text that is not Unicode (half of a surrogate pair)"
 _LABELS: Final = {"record_sequence": "the identity of the event"}
 _INT64: Final = range(-(2**63), 2**63)
@@ -97,13 +97,13 @@ def is_unicode(text: str) -> bool:
     return True
 
 
-def safe_text(text: str, most_characters: int = MOST_CHARACTERS) -> str:
+def safe_text(text: str, max_characters: int = MAX_CHARACTERS) -> str:
     """Return an escaped text; a longer one is truncated and gets its digest."""
     safe = escaped(text)
-    if len(safe) <= most_characters:
+    if len(safe) <= max_characters:
         return safe
     digest = sha256(safe.encode()).hexdigest()
-    return f"{safe[:most_characters]}... ({len(text)} characters, sha256 {digest})"
+    return f"{safe[:max_characters]}... ({len(text)} characters, sha256 {digest})"
 
 
 def escaped(text: str) -> str:

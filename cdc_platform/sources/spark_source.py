@@ -19,14 +19,14 @@ class SparkSource(ABC):
         """Return the data source to register with a Spark session."""
 
     @abstractmethod
-    def spark_options(self, cycle: int, plan: ReadPlan, most_tasks: int) -> dict[str, str]:
-        """Return the Spark options that read a plan in at most `most_tasks` tasks."""
+    def spark_options(self, cycle: int, plan: ReadPlan, max_tasks: int) -> dict[str, str]:
+        """Return the Spark options that read a plan in at most `max_tasks` tasks."""
 
-    def read(self, spark: "SparkSession", cycle: int, plan: ReadPlan, most_tasks: int) -> "DataFrame":
-        """Return the raw records of a plan, read in at most `most_tasks` tasks."""
+    def read(self, spark: "SparkSession", cycle: int, plan: ReadPlan, max_tasks: int) -> "DataFrame":
+        """Return the raw records of a plan, read in at most `max_tasks` tasks."""
         from cdc_platform.sources.loading import load_with
 
-        return load_with(spark, self.spark_format(), self.spark_options(cycle, plan, most_tasks))
+        return load_with(spark, self.spark_format(), self.spark_options(cycle, plan, max_tasks))
 
     def reading(self) -> AbstractContextManager[None]:
         """Return a context that does nothing: tasks report their own errors."""

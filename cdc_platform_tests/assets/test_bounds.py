@@ -7,7 +7,7 @@ import dagster as dg
 import pytest
 
 from cdc_platform.assets.cut import _FreshnessReports
-from cdc_platform.assets.events import MOST_PARTITIONS, STATES_EVERY_S, LoggedStates
+from cdc_platform.assets.events import MAX_PARTITIONS, STATES_EVERY_S, LoggedStates
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.checks.freshness import REPORT_EVERY_S, RESULTS_A_REPORT
 from cdc_platform.lake.state.cuts import Cut
@@ -18,7 +18,7 @@ from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM
 
 START: Final = 1_800_000_000_000_000
 ASSETS: Final = PipelineAssets("bank", ("accounts",))
-TOKENS: Final = tuple(f"p{number:03}" for number in range(2 * MOST_PARTITIONS + 1))
+TOKENS: Final = tuple(f"p{number:03}" for number in range(2 * MAX_PARTITIONS + 1))
 
 
 def lineage_of(*tokens: str) -> Lineage:
@@ -45,15 +45,15 @@ def test_partitions_are_logged_by_turns() -> None:
     """Reports of many partitions contain some of them each, and in a few reports each of them once."""
     logged = LoggedStates(every_s=0.0)
     tokens = [logged_windows(logged, windows_of(TOKENS)) for _ in range(3)]
-    assert max(map(len, tokens)) <= MOST_PARTITIONS
+    assert max(map(len, tokens)) <= MAX_PARTITIONS
     assert sorted(TOKENS) == sorted(token for report in tokens for token in report)
 
 
 def test_few_partitions_are_logged_in_each_report() -> None:
     """As many as Dagster takes without growing are all there."""
     logged = LoggedStates(every_s=0.0)
-    windows = windows_of(TOKENS[:MOST_PARTITIONS])
-    assert [len(logged_windows(logged, windows)) for _ in range(2)] == [MOST_PARTITIONS] * 2
+    windows = windows_of(TOKENS[:MAX_PARTITIONS])
+    assert [len(logged_windows(logged, windows)) for _ in range(2)] == [MAX_PARTITIONS] * 2
 
 
 def test_a_partition_is_logged_when_its_outcome_changes_or_once_a_minute(

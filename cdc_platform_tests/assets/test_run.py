@@ -252,7 +252,7 @@ def unsynced(bench: Bench) -> dict[str, list[str]]:
     graph = bench.definitions.resolve_asset_graph()
     resolver = CachingStaleStatusResolver(bench.instance, graph, LoadingContextForTest(bench.instance))
     causes = {key.path[-1]: resolver.get_stale_causes(key) for key in bench.assets.all_keys}
-    return {name: [cause.reason for cause in found] for name, found in causes.items() if found}
+    return {name: [cause.reason for cause in stale] for name, stale in causes.items() if stale}
 
 
 def test_each_table_has_results_of_its_own(bench: Bench) -> None:

@@ -51,8 +51,8 @@ class Driver:
             program.wait_for("Spark is ready", WITHIN_S)
             assert set() == {name for name, value in self.variables.items() if value in command_lines()}
             code = program.ends_with(WITHIN_S)
-        assert code == 0, program.said()
-        return program.said()
+        assert code == 0, program.output()
+        return program.output()
 
     def status(self) -> str:
         """Return what the command says that needs no Spark."""
@@ -95,13 +95,13 @@ def test_a_pipeline_on_a_cluster(services: Services, tmp_path: Path) -> None:
         first = make_driver(tmp_path / "first", services, cluster, simulator)
         # One worker is enough to read what two have written, and sooner there.
         second = make_driver(tmp_path / "second", services, cluster, simulator, cores="1")
-        said = first.run("sync")
-        assert "copy accounts" in said
+        output = first.run("sync")
+        assert "copy accounts" in output
         assert {"defs.yaml", "sync.log"} == first.files()
-        said += all_text(first.folder)
+        output += all_text(first.folder)
         # Whatever the first machine knew is gone with it.
         shutil.rmtree(first.folder)
-        said += second.status() + second.run("check", "--junit", second.folder / "checks.xml")
+        output += second.status() + second.run("check", "--junit", second.folder / "checks.xml")
         (report,) = ET.parse(second.folder / "checks.xml").getroot()  # noqa: S314  our own file
         assert str(len(CHECKS)) == report.get("tests")
         assert {"defs.yaml", "check.log", "checks.xml"} == second.files()
@@ -115,7 +115,7 @@ def test_a_pipeline_on_a_cluster(services: Services, tmp_path: Path) -> None:
     assert "(redacted)" in all_text(second.folder / "events")
     text = all_text(cluster.folder)
     assert not [folder for folder in (first.folder, second.folder) if str(folder) in text]
-    assert set() == services.leaks_in("\n".join((said, text, all_text(second.folder), repr(settings))))
+    assert set() == services.leaks_in("\n".join((output, text, all_text(second.folder), repr(settings))))
 
 
 def make_driver(

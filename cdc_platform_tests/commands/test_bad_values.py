@@ -286,24 +286,24 @@ def test_bad_values_are_quarantined_and_all_else_is_published(
     name = f"bad_{sending.__name__}"
     with sending(events, request) as sent:
         defs = declare(sent, name, tmp_path, session_lake)
-        code, said, errors = run("sync", defs, "--until-caught-up")
-        assert code == 0, said + errors
+        code, output, errors = run("sync", defs, "--until-caught-up")
+        assert code == 0, output + errors
         count = len(sent.reasons)
-        assert f"quarantine {count} new, {count} open" in said
+        assert f"quarantine {count} new, {count} open" in output
         records = quarantined_in(defs)
         assert_quarantined(sent.reasons, records)
         listed = run("quarantine", "list", defs)[1]
         assert listed.count("  open ") == min(count, 50)
         assert_published(sent, defs)
 
-        code, said, errors = run("check", defs)
-        assert code == 0, said + errors
-        assert re.search(r"warn +quarantine_empty +records in quarantine: ", said)
-        assert ("warn   files_readable" in said, sent.unread in said) == (bool(sent.unread), True)
+        code, output, errors = run("check", defs)
+        assert code == 0, output + errors
+        assert re.search(r"warn +quarantine_empty +records in quarantine: ", output)
+        assert ("warn   files_readable" in output, sent.unread in output) == (bool(sent.unread), True)
 
         state = _state(sent, defs)
-        code, said, errors = run("sync", defs, "--until-caught-up")
-        assert code == 0, said + errors
+        code, output, errors = run("sync", defs, "--until-caught-up")
+        assert code == 0, output + errors
         assert records == quarantined_in(defs)
         assert_published(sent, defs)
         assert state == _state(sent, defs)

@@ -375,7 +375,7 @@ def test_a_pipeline_is_found_once(tmp_path: Path) -> None:
         (f"type: {TYPE}\n", True),
         (f"attributes: {{}}\ntype:   '{TYPE}'  # quoted\n", True),
         (f'{{"type": "{TYPE}", "attributes": {{}}}}', True),  # YAML may be written as JSON
-        (f"type: {TYPE}\nattributes: [", True),  # what is wrong with it is said when it is loaded
+        (f"type: {TYPE}\nattributes: [", True),  # loading it reports what is wrong
         (f"# type: {TYPE}\ntype: other.Component\n", False),
         (f"type: {TYPE}Of\n", True),  # what is misspelled is reported, not passed over
         ("type: cdc_platform.components.spaner.SpanerPipeline\n", True),

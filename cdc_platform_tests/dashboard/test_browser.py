@@ -87,7 +87,7 @@ def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
     log = tmp_path_factory.mktemp("log") / "dashboard.log"
     with programs.start(log, programs.COMMAND_LINE, *arguments, environment=environment) as program:
         program.wait_for("Status page: ", WITHIN_S)
-        match = re.search(r"Status page: (http://\S+)", program.said())
+        match = re.search(r"Status page: (http://\S+)", program.output())
         assert match is not None
         yield Dashboard(folder, match[1], program)
 

@@ -117,7 +117,7 @@ def test_a_child_continues_in_the_lane_of_its_parent() -> None:
     }
     assert [(branch.start_lane, branch.end_lane) for branch in drawn.branches] == [(0, 2), (2, 0)]
     assert [bar.partition.token for bar in drawn.bars if bar.holds_watermark] == ["f"]
-    assert (drawn.lanes, drawn.known) == (3, 6)
+    assert (drawn.lanes, drawn.total) == (3, 6)
 
 
 @pytest.mark.parametrize(("ends", "holders"), [((20, 20), []), ((20, 10), ["b"]), ((10, 10, 20), ["a", "b"])])
@@ -144,7 +144,7 @@ def test_of_many_partitions_the_newest_are_drawn() -> None:
     old = partition("old", ("",), 0, 1, ended=False)
     many = (partition(f"{number:04}", ("",), number, number + 1) for number in range(1, 1000))
     drawn = draw_partitions(lineage(old, *many))
-    assert (len(drawn.bars), drawn.known) == (SHOWN, 1000)
+    assert (len(drawn.bars), drawn.total) == (SHOWN, 1000)
     assert [bar.partition.token for bar in drawn.bars if bar.holds_watermark] == ["old"]
 
 

@@ -35,11 +35,11 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     arguments = ("dashboard", folder / "defs.yaml", folder / "shop", "--port", "0")
     with programs.start(log, programs.COMMAND_LINE, *arguments, environment=environment) as program:
         program.wait_for("Status page: ", WITHIN_S)
-        match = re.search(r"Status page: http://127.0.0.1:(\d+)", program.said())
+        match = re.search(r"Status page: http://127.0.0.1:(\d+)", program.output())
         assert match is not None
         yield int(match[1])
         program.process.send_signal(signal.SIGTERM)
-        assert program.ends_with(WITHIN_S) == 0, program.said()
+        assert program.ends_with(WITHIN_S) == 0, program.output()
 
 
 def ask(

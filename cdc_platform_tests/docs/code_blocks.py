@@ -74,8 +74,8 @@ class Block:
 
 def parts_not_run(line: str) -> tuple[str, ...]:
     """Return the beginnings of commands that a line before a block names."""
-    found = _PARTS_NOT_RUN.match(line)
-    return () if found is None else tuple(re.findall(r"`([^`]+)`:", found[1]))
+    match = _PARTS_NOT_RUN.match(line)
+    return () if match is None else tuple(re.findall(r"`([^`]+)`:", match[1]))
 
 
 def read_blocks(page: Path) -> list[Block]:

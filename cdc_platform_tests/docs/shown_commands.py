@@ -110,4 +110,4 @@ def _run_until_ready(folder: Path, arguments: list[str], ready: str, port_option
     with start_command(folder / "log", command, environment, folder) as program:
         program.wait_for(ready, WITHIN_S)
         program.process.send_signal(signal.SIGINT)
-        assert program.ends_with(WITHIN_S) == 0, program.said()
+        assert program.ends_with(WITHIN_S) == 0, program.output()

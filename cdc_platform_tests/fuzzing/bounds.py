@@ -14,10 +14,10 @@ from typing import Any, Final, NamedTuple
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
-MOST_SECONDS: Final = 10
+MAX_SECONDS: Final = 10
 """For one input; most take milliseconds, and the machine may be busy."""
-MOST_GROWTH_BYTES: Final = 400 * 1024**2
-LIMIT_BYTES: Final = 4 * MOST_GROWTH_BYTES
+MAX_GROWTH_BYTES: Final = 400 * 1024**2
+LIMIT_BYTES: Final = 4 * MAX_GROWTH_BYTES
 """A child that wants more than this is refused it by the system."""
 _SELF: Final = Path("/proc/self")
 _PEAK: Final = "VmHWM:"
@@ -37,24 +37,24 @@ def _memory_kib(name: str) -> int:
 
 
 @contextmanager
-def bounded(most_seconds: float = MOST_SECONDS, most_growth_bytes: int = MOST_GROWTH_BYTES) -> Iterator[None]:
+def bounded(max_seconds: float = MAX_SECONDS, max_growth_bytes: int = MAX_GROWTH_BYTES) -> Iterator[None]:
     """Fail if what is done within takes more time or memory than one input may."""
 
     def ring(_number: int, _frame: object) -> None:
-        raise AssertionError(f"One input takes more than {most_seconds} processor seconds.")
+        raise AssertionError(f"One input takes more than {max_seconds} processor seconds.")
 
     before = signal.signal(signal.SIGPROF, ring)
     # The kernel's peak begins again here: that of the process hides what is smaller than the largest.
     (_SELF / "clear_refs").write_text("5")
     begun_kib = _memory_kib(_PEAK)
-    signal.setitimer(signal.ITIMER_PROF, most_seconds)
+    signal.setitimer(signal.ITIMER_PROF, max_seconds)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, before)
     grown_bytes = (_memory_kib(_PEAK) - begun_kib) * 1024
-    assert grown_bytes < most_growth_bytes, f"One input takes {grown_bytes:,} bytes of memory."
+    assert grown_bytes < max_growth_bytes, f"One input takes {grown_bytes:,} bytes of memory."
 
 
 def sized(examples: int, **more: Any) -> settings:
@@ -82,7 +82,7 @@ class Killed(NamedTuple):
 
 
 def check_in_child(
-    target: Target, number: int, examples: int, folder: Path, most_seconds: float = 6 * MOST_SECONDS
+    target: Target, number: int, examples: int, folder: Path, max_seconds: float = 6 * MAX_SECONDS
 ) -> Killed | None:
     """Check inputs in a separate process, which memory is limited for; return the input that ended it.
 
@@ -91,7 +91,7 @@ def check_in_child(
         number: chooses the inputs.
         examples: how many.
         folder: where an input is kept that has no documented outcome.
-        most_seconds: so long after it began one input, which not even a signal may interrupt, it is killed.
+        max_seconds: so long after it began one input, which not even a signal may interrupt, it is killed.
     """
     folder.mkdir(parents=True, exist_ok=True)
     current = folder / f"current-{number}"
@@ -102,7 +102,7 @@ def check_in_child(
     is_late = False
     while child.is_alive() and not is_late:
         child.join(0.2)
-        is_late = child.is_alive() and _age_s(current) > most_seconds
+        is_late = child.is_alive() and _age_s(current) > max_seconds
     if is_late:
         child.kill()
     child.join()
@@ -112,7 +112,7 @@ def check_in_child(
         return None
     input_file = folder / hashlib.sha256(current.read_bytes()).hexdigest()[:16]
     current.rename(input_file)
-    return Killed(_ending(child.exitcode, most_seconds, is_late=is_late), input_file)
+    return Killed(_ending(child.exitcode, max_seconds, is_late=is_late), input_file)
 
 
 def _age_s(current: Path) -> float:
@@ -120,9 +120,9 @@ def _age_s(current: Path) -> float:
     return time.time() - current.stat().st_mtime if current.exists() else 0.0
 
 
-def _ending(exit_code: int | None, most_seconds: float, *, is_late: bool) -> str:
+def _ending(exit_code: int | None, max_seconds: float, *, is_late: bool) -> str:
     if is_late:
-        return f"it took more than {most_seconds:g} seconds and was killed"
+        return f"it took more than {max_seconds:g} seconds and was killed"
     if exit_code is not None and exit_code < 0:
         return f"it died of {signal.Signals(-exit_code).name}"
     return "it has no documented outcome, see above"

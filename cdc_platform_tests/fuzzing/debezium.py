@@ -103,7 +103,7 @@ def check_debezium(data: bytes) -> None:
     decoded = reader.decoder.decode_lines([line.text for line in read_lines(BytesIO(text))])
     for place, event in enumerate(decoded):
         reader.collector.take(Arrival(event, "file", place))
-    rows = _released(reader, TransactionBuffer(is_one_stream=True))
+    rows = _raw_records(reader, TransactionBuffer(is_one_stream=True))
     good = [row for row in rows if row["table_name"] in ("public.good", TABLE) and not row["event"]["fault"]]
     assert {1, 2, 9001, 9002} <= {json.loads(row["mods"][0]["keys"]).get("id") for row in good}
 
@@ -117,24 +117,24 @@ def check_debezium_topics(data: bytes) -> None:
     reader = SplitReader(SplitContext(settings.to_options(), 1, WINDOW, False), None, {"t/0": FILE})
     for place, event in enumerate(reader.decoder.decode_raw([raw[0], raw[2], *bad, raw[1], raw[3]])):
         reader.collector.take(Arrival(event, "t/0", place, place))
-    rows = _released(reader, TransactionBuffer(is_one_stream=False, patience_micros=0))
+    rows = _raw_records(reader, TransactionBuffer(is_one_stream=False, patience_micros=0))
     arrived = {row["mods"][0]["keys"] for row in rows if row["event"]["fault"] is None}
     assert {f'{{"id":{key}}}' for key in (1, 2, 9001, 9002)} <= arrived
 
 
-def _released(reader: SplitReader, buffer: TransactionBuffer) -> list[dict[str, Any]]:
+def _raw_records(reader: SplitReader, buffer: TransactionBuffer) -> list[dict[str, Any]]:
     """Return the rows of what a reader has taken, whose reports can be read back."""
     split = LocalSplits(pa.Table.from_batches(reader.blocks()))
     (outcome,) = split.outcomes
-    opening = outcome.opened(buffer, has_metadata=reader.settings.has_transaction_metadata)
+    admission = outcome.admission(buffer, has_metadata=reader.settings.has_transaction_metadata)
     files = {"file": FILE, "t/0": FILE}
-    reports = report_batches(Reading(files, {}), outcome, opening, EventBatches(1), WINDOW)
+    reports = report_batches(Reading(files, {}), outcome, admission, EventBatches(1), WINDOW)
     events = [row["event"] for batch in reports for row in batch.to_pylist() if row["event"]]
     versions = {event["origin"]: json.loads(event["metadata"]).get("version") for event in events}
     PassedUntil.of(versions[PASSED])
     DecoderState.from_json(versions[STATE])
     # Rows of a transaction that is not whole stay changes, each with its fault.
-    whole = replace(opening, faults={})
+    whole = replace(admission, faults={})
     return sound_rows(Release(whole, {"public.other": ""})(split.blocks()))
 
 

@@ -25,15 +25,15 @@ def take(size_bytes: int) -> None:
 def test_memory_is_that_of_one_input() -> None:
     """A large input before does not hide that a later one takes too much, though it is smaller."""
     take(200 * MIB)
-    with pytest.raises(AssertionError, match="bytes of memory"), bounded(most_growth_bytes=50 * MIB):
+    with pytest.raises(AssertionError, match="bytes of memory"), bounded(max_growth_bytes=50 * MIB):
         take(100 * MIB)
-    with bounded(most_growth_bytes=50 * MIB):
+    with bounded(max_growth_bytes=50 * MIB):
         take(10 * MIB)
 
 
 def test_time_is_bounded() -> None:
     """An input that takes too much of the processor's time is interrupted; other processes do not count."""
-    with pytest.raises(AssertionError, match="more than"), bounded(most_seconds=0.05):
+    with pytest.raises(AssertionError, match="more than"), bounded(max_seconds=0.05):
         work(5)
 
 
@@ -78,7 +78,7 @@ def test_an_input_that_ends_its_process_is_kept(check: object, ending: str, tmp_
     """It lies in a file, and what asked for the check continues."""
     assert callable(check)
     target = Target(st.sampled_from([b"good", b"bad"]), check)
-    killed = check_in_child(target, 1, 50, tmp_path, most_seconds=2)
+    killed = check_in_child(target, 1, 50, tmp_path, max_seconds=2)
     assert killed is not None
     assert killed.file.read_bytes() == b"bad"
     assert ending in killed.ending

@@ -99,8 +99,8 @@ def test_a_name_that_spark_does_not_read_spoils_no_row_of_datastream(
     )
     pipeline = sync(open_pipeline(settings), spark)
     expected = {str(event["payload"]["id"]): event["payload"]["v"] for event in (events[0], events[2])}
-    found = {str(row["id"]): row["v"] for row in rows_of(pipeline, "shop.items")}
-    assert expected.items() <= found.items()
+    values = {str(row["id"]): row["v"] for row in rows_of(pipeline, "shop.items")}
+    assert expected.items() <= values.items()
     reasons = sorted(row["reason"] for row in quarantined_rows(pipeline))
     assert [text.format(5) for text in LONG_NAMES] == [reason.partition(": ")[0] for reason in reasons]
     assert set(failed_checks(pipeline, spark)) <= {"quarantine_empty"}

@@ -286,7 +286,7 @@ def test_a_delayed_run_moves_no_table_back(
     assert delayed is not None
     assert delayed.cut + 1 == newest.cut
     heads = {name: head(load_table(bank, name)) for name in newest.tables}
-    assert newest.tables == {name: found.snapshot_id for name, found in heads.items() if found is not None}
+    assert newest.tables == {name: at.snapshot_id for name, at in heads.items() if at is not None}
 
 
 @pytest.mark.parametrize("cuts", [1, 2])

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def run(
     monkeypatch: pytest.MonkeyPatch,
     error: Exception,
-    most_failures: int | None,
+    max_failures: int | None,
     pauses: list[float] | None = None,
 ) -> list[CdcError]:
     """Follow a source whose cycles always fail, for ten tries at most, and return what was reported.
@@ -42,7 +42,7 @@ def run(
     monkeypatch.setattr(cycle_loop, "take_back_lost", lambda *_: None)
     opened = SimpleNamespace(settings=SimpleNamespace(lake=LakeSettings("lake")), lake=None)
     pipeline, spark = cast("Pipeline", opened), cast("SparkSession", None)
-    assert list(follow_source(pipeline, spark, lambda: len(errors) < 10, errors.append, most_failures)) == []
+    assert list(follow_source(pipeline, spark, lambda: len(errors) < 10, errors.append, max_failures)) == []
     return errors
 
 

@@ -209,11 +209,11 @@ def keys_of_two_types(folder: StreamFolder, cycle: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def settled(
+def caught_up(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path_factory: pytest.TempPathFactory
 ) -> Pipeline:
     """Tables whose schemas change, after four cycles."""
-    folder = StreamFolder(tmp_path_factory.mktemp("settled"))
+    folder = StreamFolder(tmp_path_factory.mktemp("caught_up"))
     write_schemas(folder)
     options = dict.fromkeys(("widening_kept", "narrower_kept"), KEEPS_ALL)
     pipeline = make_pipeline(session_lake, folder.path, options)
@@ -224,47 +224,47 @@ def settled(
     return pipeline
 
 
-def test_no_check_fails_while_schemas_change(settled: Pipeline, spark: "SparkSession") -> None:
+def test_no_check_fails_while_schemas_change(caught_up: Pipeline, spark: "SparkSession") -> None:
     """Tables and histories equal the result of the log."""
-    assert failed_checks(settled, spark) == {}
+    assert failed_checks(caught_up, spark) == {}
 
 
 @pytest.mark.parametrize("table", ["at_once", "narrow_first", "wide_first"])
-def test_columns_of_several_types_are_the_same_in_any_order(settled: Pipeline, table: str) -> None:
+def test_columns_of_several_types_are_the_same_in_any_order(caught_up: Pipeline, table: str) -> None:
     """No digit is lost, for any order of the types, in one cycle or several."""
-    rows = found_rows(settled, table)
+    rows = found_rows(caught_up, table)
     assert [[case[place] for case in MIXED.values()] for place in (3, 5)] == [
         [row[name] for name in MIXED] for row in rows
     ]
 
 
-def test_bytes_are_no_key_of_texts(settled: Pipeline) -> None:
+def test_bytes_are_no_key_of_texts(caught_up: Pipeline) -> None:
     """A text in base64 may be that of another row: events with texts are quarantined, and rows stay."""
-    assert [(row["id"], row["note"]) for row in rows_of(settled, "binary")] == [(b"\x00\xff", "old")]
-    (quarantined,) = quarantined_rows(settled)
+    assert [(row["id"], row["note"]) for row in rows_of(caught_up, "binary")] == [(b"\x00\xff", "old")]
+    (quarantined,) = quarantined_rows(caught_up)
     assert "`id` is bytes, but in the event it is not a float, bytes or array:" in quarantined["reason"]
 
 
-def test_columns_that_differ_in_case_only_have_their_own_values(settled: Pipeline) -> None:
+def test_columns_that_differ_in_case_only_have_their_own_values(caught_up: Pipeline) -> None:
     """Both columns exist, in the cycle that finds the new one and in those after."""
-    assert [(row["id"], row["note"], row["Note__int64"]) for row in found_rows(settled, "pairs")] == [
+    assert [(row["id"], row["note"], row["Note__int64"]) for row in found_rows(caught_up, "pairs")] == [
         (1, "text", None),
         (2, None, 2),
         (3, None, 3),
     ]
 
 
-def test_keys_that_widen_are_those_that_were_deleted(settled: Pipeline) -> None:
+def test_keys_that_widen_are_those_that_were_deleted(caught_up: Pipeline) -> None:
     """A deletion by an integer counts for the text with its digits, in tables, kept rows and histories."""
     tables = ("widening_plain", "widening_kept")
     actual = {
-        table: sorted((row["id"], row[ODD_NAME]) for row in rows_of(settled, table)) for table in tables
+        table: sorted((row["id"], row[ODD_NAME]) for row in rows_of(caught_up, table)) for table in tables
     }
     living = [("2", "new"), ("4x", "d")]
     kept = sorted([("1", "later"), ("3", "late"), *living])
     assert dict(zip(tables, (living, kept), strict=True)) == actual
-    assert {row["id"] for row in rows_of(settled, "widening_kept") if not row[DELETED]} == {"2", "4x"}
-    history_rows = rows_of(settled, "widening_kept__history")
+    assert {row["id"] for row in rows_of(caught_up, "widening_kept") if not row[DELETED]} == {"2", "4x"}
+    history_rows = rows_of(caught_up, "widening_kept__history")
     versions = sorted(history_rows, key=lambda row: (row["id"], row["valid_from"]))
     assert [(row["id"], row[ODD_NAME], row[IS_CURRENT]) for row in versions] == [
         *(("1", value, False) for value in ("a", "late", "later")),
@@ -274,12 +274,12 @@ def test_keys_that_widen_are_those_that_were_deleted(settled: Pipeline) -> None:
     ]
 
 
-def test_a_deletion_counts_for_a_key_of_a_narrower_file(settled: Pipeline) -> None:
+def test_a_deletion_counts_for_a_key_of_a_narrower_file(caught_up: Pipeline) -> None:
     """A key that was deleted as a text stays so for an older file with integers, which widens nothing."""
-    assert found_rows(settled, "narrower_plain") == [{"id": "1", ODD_NAME: "b"}]
-    rows = {row["id"]: (row[ODD_NAME], row[DELETED]) for row in rows_of(settled, "narrower_kept")}
+    assert found_rows(caught_up, "narrower_plain") == [{"id": "1", ODD_NAME: "b"}]
+    rows = {row["id"]: (row[ODD_NAME], row[DELETED]) for row in rows_of(caught_up, "narrower_kept")}
     assert rows == {"1": ("b", False), "3": ("a", True)}
-    current = {row["id"]: row[IS_CURRENT] for row in rows_of(settled, "narrower_kept__history")}
+    current = {row["id"]: row[IS_CURRENT] for row in rows_of(caught_up, "narrower_kept__history")}
     assert current == {"1": True, "3": False}
 
 

@@ -21,7 +21,7 @@ from cdc_platform.sources.debezium.kafka.kafka_client import KafkaClient
 from cdc_platform.sources.debezium.kafka.topic_ranges import TopicPartition
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
 from cdc_platform_tests.programs import free_port
-from cdc_platform_tests.servers.kafka import MOST_MEMBERS, Broker, Group
+from cdc_platform_tests.servers.kafka import MAX_MEMBERS, Broker, Group
 from cdc_platform_tests.sources.debezium.captures_read import truth_of
 from cdc_platform_tests.support.cycles import failed_checks, sync
 from cdc_platform_tests.support.debezium.pipelines import append, assert_equal, lines_of, make_pipeline, texts
@@ -41,7 +41,7 @@ TOPICS: Final = ("cdc.transaction", "cdc.message", ACCOUNTS, ENTRIES)
 @pytest.fixture(autouse=True)
 def _small_splits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let Spark's tasks share even few messages."""
-    monkeypatch.setattr(topics_reader, "LEAST_SPLIT_MESSAGES", 1)
+    monkeypatch.setattr(topics_reader, "MIN_SPLIT_MESSAGES", 1)
 
 
 class Inlet(Protocol):
@@ -107,7 +107,7 @@ class TopicInlet:
     def end(self) -> None:
         """Let the other consumers go; they have had partitions again and again."""
         self.others.stop()
-        assert self.others.rebalances > MOST_MEMBERS
+        assert self.others.rebalances > MAX_MEMBERS
 
 
 @pytest.fixture(params=["files", "topics"])
@@ -178,13 +178,13 @@ def test_a_compacted_topic_and_one_whose_messages_were_deleted(
     assert texts(truth.rows, truth) == texts(rows_of(pipeline, "public.accounts"), truth)
 
 
-@pytest.mark.parametrize(("turn", "said"), [(0, "no message came; .* failed"), (1, "Timeout")])
+@pytest.mark.parametrize(("turn", "message"), [(0, "no message came; .* failed"), (1, "Timeout")])
 def test_brokers_that_go_away_within_a_cycle_are_named(
     kafka_spark: "SparkSession",
     session_lake: LakeSettings,
     monkeypatch: pytest.MonkeyPatch,
     turn: int,
-    said: str,
+    message: str,
 ) -> None:
     """A broker's failure is an error of the source in either way of reading, and the cycle is tried again."""
     soon = {"kafka.default.api.timeout.ms": "1000", "kafka.request.timeout.ms": "500"}
@@ -193,7 +193,7 @@ def test_brokers_that_go_away_within_a_cycle_are_named(
     monkeypatch.setattr(KafkaClient, "partitions", lambda _client: partitions)
     monkeypatch.setattr(KafkaClient, "beginnings", lambda _client, _most: iter(()))
     pipeline = reading_by_turns(make_pipeline(session_lake, place, CAPTURE), turn)
-    with pytest.raises(SourceUnreachable, match=f"{place.bootstrap_servers}: {said}") as raised:
+    with pytest.raises(SourceUnreachable, match=f"{place.bootstrap_servers}: {message}") as raised:
         run_cycle(pipeline, kafka_spark)
     assert len(str(raised.value)) < 1000
 

@@ -118,7 +118,7 @@ def test_a_partition_that_is_refused_for_good_ends_the_tries(
         bench.cycle(pipeline, spark, 4)
         refused = partition_of(pipeline)
         simulator.inject(Fault.RESOURCE_EXHAUSTED, times=1000, token=refused.token)
-        outcomes = follow_source(pipeline, spark, lambda: True, most_failures=2)
+        outcomes = follow_source(pipeline, spark, lambda: True, max_failures=2)
         watermarks = set()
         for _ in range(3):
             bench.now_micros += 5 * SECOND

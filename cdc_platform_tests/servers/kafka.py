@@ -38,7 +38,7 @@ QUEUED: Final = 50_000
 """Messages that a producer holds; it refuses twice as many."""
 MEMBER_S: Final = 0.5
 """After so long another consumer joins a group that is rebalanced."""
-MOST_MEMBERS: Final = 3
+MAX_MEMBERS: Final = 3
 PROPERTIES: Final = """
 process.roles=broker,controller
 node.id=1
@@ -101,9 +101,9 @@ class Broker:
             )
         give_up_at = time.monotonic() + STARTED_WITHIN_S
         while not _answers(self.port):
-            said = (self.folder / "log").read_text(errors="replace")[-2000:]
-            assert self.process.poll() is None, f"Kafka has ended:\n{said}"
-            assert time.monotonic() < give_up_at, f"Kafka does not answer:\n{said}"
+            output = (self.folder / "log").read_text(errors="replace")[-2000:]
+            assert self.process.poll() is None, f"Kafka has ended:\n{output}"
+            assert time.monotonic() < give_up_at, f"Kafka does not answer:\n{output}"
             time.sleep(0.1)
 
     def stop(self) -> None:
@@ -223,7 +223,7 @@ class Group:
             while time.monotonic() < leave_at and not self._ended.is_set():
                 for member in members:
                     member.poll(0.05)
-            if len(members) == MOST_MEMBERS:
+            if len(members) == MAX_MEMBERS:
                 members.popleft().close()
         for member in members:
             member.close()

@@ -57,8 +57,8 @@ def _java_gateway(jars: Sequence[Path], log: Path) -> Iterator[Any]:
         "--die-on-broken-pipe",
         "0",
     ]
-    with log.open("wb") as said:
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said)
+    with log.open("wb") as errors:
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
     assert process.stdin is not None
     assert process.stdout is not None
     parameters = GatewayParameters(

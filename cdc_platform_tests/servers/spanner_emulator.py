@@ -124,7 +124,7 @@ class Emulator:
         Raises:
             EmulatorMissing: The program does not start, or its port went to another process each time.
         """
-        said = ""
+        output = ""
         for _ in range(_PORT_ATTEMPTS):
             port = free_port()
             with tempfile.TemporaryFile() as log:
@@ -134,8 +134,8 @@ class Emulator:
                     return
                 self.stop()
                 log.seek(0)
-                said = log.read().decode(errors="replace").strip()[-500:]
-        raise EmulatorMissing(f"The Spanner emulator `{self.program}` does not start. It said: {said}")
+                output = log.read().decode(errors="replace").strip()[-500:]
+        raise EmulatorMissing(f"The Spanner emulator `{self.program}` does not start. It said: {output}")
 
     def stop(self) -> None:
         """End the process; stopping twice is fine."""

@@ -19,7 +19,7 @@ from cdc_platform_tests.servers.bank import (
 
 pytestmark = pytest.mark.integration
 
-LEAST_RATE = 10.0
+MIN_RATE = 10.0
 """Transactions a second that even a machine with much else to do writes."""
 
 
@@ -46,9 +46,9 @@ def test_rate_is_kept(emulator: str) -> None:
     bank = make_bank(emulator, "quick-bank").bank
 
     fast = write_transfers(bank, seconds=2.0)
-    slow = write_transfers(bank, seconds=2.0, rate=LEAST_RATE / 2)
+    slow = write_transfers(bank, seconds=2.0, rate=MIN_RATE / 2)
 
-    assert fast.transactions / fast.seconds > LEAST_RATE
+    assert fast.transactions / fast.seconds > MIN_RATE
     assert slow.transactions <= 11
 
 
@@ -76,8 +76,8 @@ def test_program_writes_until_it_is_stopped(emulator: str) -> None:
         while count_of_transfers(database) == 0 and time.monotonic() < give_up_at_s:
             time.sleep(0.1)
         program.send_signal(signal.SIGTERM)
-        said, _ = program.communicate(timeout=120)
-        written = json.loads(said)["transactions"]
+        output, _ = program.communicate(timeout=120)
+        written = json.loads(output)["transactions"]
 
         assert program.returncode == 0
         assert count_of_transfers(database) == written > 0

@@ -110,8 +110,8 @@ def test_emulator_ends_with_its_parent(emulator: str) -> None:
     root = Path(__file__).parents[2]
     parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, cwd=root)
     assert parent.stdout is not None
-    with parent.stdout as said:
-        host = said.readline().strip()
+    with parent.stdout as output:
+        host = output.readline().strip()
         assert is_up(host)
         parent.kill()
         parent.wait()

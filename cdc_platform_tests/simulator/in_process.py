@@ -33,7 +33,7 @@ from cdc_platform_tests.support.history import RawRow
 
 SILENCE_S: Final = 0.5
 """Longer than a busy machine makes a thread wait for its turn."""
-MOST_CYCLES: Final = 300
+MAX_CYCLES: Final = 300
 """A reader that needs more than this to catch up with a few seconds makes no progress."""
 
 LoggedChange = tuple[str, str, str, str | None]
@@ -163,11 +163,11 @@ class Reading:
 
     def catch_up(self) -> None:
         """Read until the watermark is just before the database's clock."""
-        for _ in range(MOST_CYCLES):
+        for _ in range(MAX_CYCLES):
             if self.watermark_micros >= self.database.now_micros - 1:
                 return
             self.cycle()
-        raise AssertionError(f"still at {self.watermark_micros} after {MOST_CYCLES} cycles: {self.lineage}")
+        raise AssertionError(f"still at {self.watermark_micros} after {MAX_CYCLES} cycles: {self.lineage}")
 
     def write_log(self, rows: list[RawRow]) -> None:
         """Put the transactions at or before the watermark into the log, whole and in order.

@@ -132,9 +132,9 @@ def readings(
             arguments += stack.enter_context(place)
         command = ["java", "-Xmx1g", *SHORT_LIVED.split(), "-cp", reader, READER.stem, *arguments]
         program = stack.enter_context(start_command(folder / "log", command, ENVIRONMENT))
-        assert program.ends_with(WITHIN_S) == 0, program.said()[-3000:]
+        assert program.ends_with(WITHIN_S) == 0, program.output()[-3000:]
     outcomes = dict(
-        re.findall(rf"^{re.escape(str(folder))}/(\S+) ended: (.*)$", program.said(), re.MULTILINE)
+        re.findall(rf"^{re.escape(str(folder))}/(\S+) ended: (.*)$", program.output(), re.MULTILINE)
     )
     return {
         form: Reading(changes, records_of(folder / form), outcomes[form])

@@ -118,8 +118,8 @@ def wait_for_events(engines: Program, expected: Mapping[Path, int]) -> None:
     give_up_at = time.monotonic() + WITHIN_S
     counts, before, has_ended = dict.fromkeys(expected, 0), dict.fromkeys(expected, -1), False
     while counts != before or any(counts[file] < count for file, count in expected.items()):
-        assert not has_ended, f"{counts} of {expected} events:\n{engines.said()[-3000:]}"
-        assert time.monotonic() < give_up_at, f"{counts} of {expected} events:\n{engines.said()[-3000:]}"
+        assert not has_ended, f"{counts} of {expected} events:\n{engines.output()[-3000:]}"
+        assert time.monotonic() < give_up_at, f"{counts} of {expected} events:\n{engines.output()[-3000:]}"
         with suppress(subprocess.TimeoutExpired):
             engines.process.wait(1)
             has_ended = True

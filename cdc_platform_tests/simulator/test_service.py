@@ -65,7 +65,7 @@ FIVE: Final = "@start_timestamp, @end_timestamp, @partition_token, @heartbeat_mi
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (f"{FIVE}, NULL", "accepts at most 5 arguments, found 6"),
         ("start_time => @start_timestamp", "start_time not found.*it has start_timestamp, end_timestamp"),
@@ -75,14 +75,14 @@ FIVE: Final = "@start_timestamp, @end_timestamp, @partition_token, @heartbeat_mi
         ("'yesterday', NULL, NULL, 1000", "Invalid timestamp: 'yesterday'"),
     ],
 )
-def test_arguments_are_those_of_the_signature(database: Simulated, arguments: str, said: str) -> None:
+def test_arguments_are_those_of_the_signature(database: Simulated, arguments: str, message: str) -> None:
     """Number, names and literals of a read function's arguments are checked, and mistakes are described."""
-    with pytest.raises(Refusal, match=f"INVALID_ARGUMENT.*{said}"):
+    with pytest.raises(Refusal, match=f"INVALID_ARGUMENT.*{message}"):
         ask(database, sql=NAMED.format(arguments))
 
 
 @pytest.mark.parametrize(
-    ("name", "type_name", "value", "said"),
+    ("name", "type_name", "value", "message"),
     [
         ("heartbeat_milliseconds", "INT64", "abc", "parameter heartbeat_milliseconds: Expected INT64"),
         ("heartbeat_milliseconds", "TYPE_CODE_UNSPECIFIED", "abc", "must be INT64, but is 'abc'"),
@@ -95,10 +95,10 @@ def test_arguments_are_those_of_the_signature(database: Simulated, arguments: st
     ],
 )
 def test_parameters_have_the_types_of_the_signature(
-    database: Simulated, name: str, type_name: str, value: Any, said: str
+    database: Simulated, name: str, type_name: str, value: Any, message: str
 ) -> None:
     """A parameter of another type, or with a value that is not of its type, is refused by its name."""
-    with pytest.raises(Refusal, match=f"INVALID_ARGUMENT.*{said}"):
+    with pytest.raises(Refusal, match=f"INVALID_ARGUMENT.*{message}"):
         ask(database, {name: (type_name, value)})
 
 

@@ -120,7 +120,7 @@ def test_a_store_that_cannot_be_reached_is_reported() -> None:
 
 
 @pytest.mark.parametrize(
-    ("location", "error", "said"),
+    ("location", "error", "message"),
     [
         ("oss://bucket/p", SettingError, "`path` has the unsupported scheme `oss`"),
         ("file:///a b", SettingError, "`path` is not an address that can be read .*: file:///a b"),
@@ -128,10 +128,10 @@ def test_a_store_that_cannot_be_reached_is_reported() -> None:
     ],
 )
 def test_what_is_no_place_is_a_mistake_of_the_settings(
-    location: str, error: type[Exception], said: str
+    location: str, error: type[Exception], message: str
 ) -> None:
     """To try it again would not help."""
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=message):
         FileStore(location, ())
 
 

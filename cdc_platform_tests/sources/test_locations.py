@@ -44,10 +44,10 @@ def test_a_folder_has_no_scheme() -> None:
 def test_a_scheme_that_nothing_reads_is_refused(location: str) -> None:
     """The error names setting and scheme, those that there are, and two ways to read the files anyway."""
     scheme = location.partition(":")[0]
-    said = (
+    message = (
         rf"`path` has the unsupported scheme `{scheme}`.*gs://, .*endpoint_override=.*mount any.*: {location}"
     )
-    with pytest.raises(SettingError, match=said):
+    with pytest.raises(SettingError, match=message):
         check_location("path", location)
 
 

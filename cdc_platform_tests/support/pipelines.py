@@ -134,19 +134,19 @@ class FakeSource:
         is_kept = f"{table}.{name}" in self.nanosecond_columns
         return replace(column, type=column.type.with_nanoseconds()) if is_kept else column
 
-    def read(self, spark: SparkSession, cycle: int, plan: ReadPlan, most_tasks: int) -> DataFrame:
+    def read(self, spark: SparkSession, cycle: int, plan: ReadPlan, max_tasks: int) -> DataFrame:
         """Return the answers to a cycle's windows."""
-        return load_with(spark, self.spark_format(), self.spark_options(cycle, plan, most_tasks))
+        return load_with(spark, self.spark_format(), self.spark_options(cycle, plan, max_tasks))
 
     def reading(self) -> AbstractContextManager[None]:
         """Return a context that changes nothing."""
         return nullcontext()
 
     def read_locally(
-        self, cycle: int, plan: ReadPlan, most_s: float
+        self, cycle: int, plan: ReadPlan, max_s: float
     ) -> Generator[pa.RecordBatch, None, None] | None:
         """Yield the answers to a cycle's windows, unless one is long."""
-        if any(window.duration_s > most_s for window in plan.windows):
+        if any(window.duration_s > max_s for window in plan.windows):
             return None
         return read_with(self.spark_format(), self.spark_options(cycle, plan, 1))
 
@@ -158,7 +158,7 @@ class FakeSource:
         self,
         cycle: int,
         plan: ReadPlan,
-        most_tasks: int,  # noqa: ARG002  one does
+        max_tasks: int,  # noqa: ARG002  one does
     ) -> dict[str, str]:
         """Return the answers to a cycle's windows as Spark options."""
         rows = raw_table(self.answer(cycle, plan.windows))

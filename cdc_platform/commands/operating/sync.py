@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 
 CAUGHT_UP: Final = "s of changes"
-MOST_FAILURES: Final = 5
+MAX_FAILURES: Final = 5
 """Attempts of a cycle in a run that has an end: another run or the network can block it for some seconds."""
 
 
@@ -172,8 +172,8 @@ def _follow(pipeline: "Pipeline", spark: "SparkSession", wants_more: Callable[[]
     from cdc_platform.pipeline.cycle_loop import follow_source
 
     until = way.until
-    most_failures = None if until.is_endless else MOST_FAILURES
-    outcomes = follow_source(pipeline, spark, wants_more, _as_fault, most_failures)
+    max_failures = None if until.is_endless else MAX_FAILURES
+    outcomes = follow_source(pipeline, spark, wants_more, _as_fault, max_failures)
     delivers_events = pipeline.capabilities.delivers_events
     is_level = partial(_is_caught_up, target_micros=way.target_micros, delivers_events=delivers_events)
     for count, outcome in enumerate(outcomes, start=1):

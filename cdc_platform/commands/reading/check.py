@@ -14,8 +14,8 @@ from cdc_platform.commands.common import (
     DEFS,
     EVERY_NAME,
     CommandOnDefs,
-    as_known,
     examples,
+    expected_error,
     open_existing_of,
     print_name,
     share_spark,
@@ -124,7 +124,7 @@ def _print_result(invariant: "Check", result: "CheckResult", seconds: float) -> 
 
 def _error_text(error: Exception) -> str:
     """Return the message of an error; only the first line of a foreign one, which may contain a stack."""
-    described = as_known(error)
+    described = expected_error(error)
     text = str(described) if described is not None else next(iter(str(error).splitlines()), "")
     return f"{type(described or error).__name__}: {text}"
 

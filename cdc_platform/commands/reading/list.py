@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 from rich.table import Table
 
-from cdc_platform.commands.common import DEFS, CommandOnDefs, as_known, error_text, examples
+from cdc_platform.commands.common import DEFS, CommandOnDefs, error_text, examples, expected_error
 from cdc_platform.model.base.quantities import as_duration
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.printing.lines import print_text
@@ -78,7 +78,7 @@ def list_pipeline(settings: "PipelineSettings") -> ListedPipeline:
     except PipelineNotFound:
         pass
     except Exception as error:  # the other pipelines are still listed
-        if as_known(error) is None:
+        if expected_error(error) is None:
             raise
         problem = error_text(error)
     return ListedPipeline(

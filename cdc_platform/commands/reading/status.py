@@ -18,9 +18,9 @@ from cdc_platform.commands.common import (
     LATE_AFTER_S,
     CommandOnDefs,
     FiniteRange,
-    as_known,
     error_text,
     examples,
+    expected_error,
     interruption,
     open_existing_of,
 )
@@ -115,7 +115,7 @@ def _watch(chosen: "Sequence[PipelineSettings]", every_s: float, *, as_json: boo
             statuses = [_read_again(settings, opened) for settings in chosen]
             shown = Group(
                 make_line(to_rfc3339(time.time_ns() // 1000), "dim"),
-                describe_statuses(statuses, most_partitions=WATCHED_PARTITIONS),
+                describe_statuses(statuses, max_partitions=WATCHED_PARTITIONS),
             )
             if as_json:
                 print_text(_to_json(statuses))
@@ -133,7 +133,7 @@ def _read(pipeline: "Pipeline") -> "Status | UnreadableStatus":
     try:
         return read_status(pipeline)
     except Exception as error:
-        if as_known(error) is None:
+        if expected_error(error) is None:
             raise
         return UnreadableStatus(pipeline.name, error_text(error))
 
@@ -161,22 +161,22 @@ def _to_json(statuses: "Sequence[Status | UnreadableStatus]", indent: int | None
 
 
 def describe_statuses(
-    statuses: "Sequence[Status | UnreadableStatus]", *, most_partitions: int | None = None
+    statuses: "Sequence[Status | UnreadableStatus]", *, max_partitions: int | None = None
 ) -> Group:
     """Return the states of pipelines, one below the other.
 
     Args:
         statuses: the states.
-        most_partitions: maximum number of partitions to name, below the tables; None names all, above them.
+        max_partitions: maximum number of partitions to name, below the tables; None names all, above them.
     """
     parts: list[RenderableType] = []
     for status in statuses:
         if isinstance(status, UnreadableStatus):
             shown: RenderableType = make_grid(status.rows())
-        elif most_partitions is None:
+        elif max_partitions is None:
             shown = describe_status(status)
         else:
-            shown = describe_watched(status, most_partitions)
+            shown = describe_watched(status, max_partitions)
         parts += [make_line(), shown]
     return Group(*parts[1:])
 
@@ -187,15 +187,15 @@ def describe_status(status: "Status") -> Group:
     return Group(make_grid([*position, *partitions, *cut, *notes]), *_describe_tables(status))
 
 
-def describe_watched(status: "Status", most_partitions: int) -> Group:
+def describe_watched(status: "Status", max_partitions: int) -> Group:
     """Return a status with the most important rows first, for terminals with few lines."""
-    position, partitions, cut, notes = _rows(status, most_partitions)
+    position, partitions, cut, notes = _rows(status, max_partitions)
     upper, lower = make_grid([*position, *cut]), make_grid([*partitions, *notes])
     return Group(upper, *_describe_tables(status), make_line(), lower)
 
 
 def _rows(
-    status: "Status", most_partitions: int | None = None
+    status: "Status", max_partitions: int | None = None
 ) -> tuple[list[Row], list[Row], list[Row], list[Row]]:
     """Return rows for the position, the partitions, the cut, and the notes."""
     fields = status.to_dict()
@@ -214,16 +214,16 @@ def _rows(
         *(("", file.describe()) for file in status.unread_files[:SHOWN_FILES]),
         *(("notes" if number == 0 else "", finding) for number, finding in enumerate(status.findings)),
     ]
-    return position, _partition_rows(status, most_partitions), cut_rows, notes
+    return position, _partition_rows(status, max_partitions), cut_rows, notes
 
 
-def _partition_rows(status: "Status", most: int | None) -> list[Row]:
+def _partition_rows(status: "Status", max_partitions: int | None) -> list[Row]:
     live = status.live_partitions
-    left_out = len(live) - len(live[:most])
+    left_out = len(live) - len(live[:max_partitions])
     counts = f"{len(live)} live, {len(status.waiting_partitions)} waiting, "
     return [
         ("partitions", f"{counts}{status.finished_partitions} finished"),
-        *(("", key) for key in live[:most]),
+        *(("", key) for key in live[:max_partitions]),
         *([("", f"and {left_out} more")] if left_out else []),
         *(("", (stuck.describe(), "yellow")) for stuck in status.stuck_partitions),
     ]

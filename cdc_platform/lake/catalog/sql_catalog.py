@@ -19,7 +19,7 @@ from cdc_platform.lake.catalog.files import read_metadata_file
 from cdc_platform.lake.local_writer.metadata import Version3Metadata
 
 TABLES_MAX: Final = 4096
-"""Most cached tables; beyond that, the oldest entry is dropped."""
+"""Maximum number of cached tables; beyond that, the oldest entry is dropped."""
 SHARED: Final = (
     *("snapshots", "snapshot_log", "metadata_log"),
     *("schemas", "partition_specs", "sort_orders"),
@@ -92,18 +92,18 @@ class _Shared(list[Any]):
         return _Shared(self)
 
 
-def read_metadata(file: InputFile, known: Iterable[Snapshot]) -> TableMetadata:
+def read_metadata(file: InputFile, reusable: Iterable[Snapshot]) -> TableMetadata:
     """Return the metadata in a file.
 
     Args:
         file: the metadata file.
-        known: snapshots of the table that can be reused. Thousands of new objects for each commit would soon
+        reusable: snapshots of the table to reuse. Thousands of new objects for each commit would soon
             dominate the time of Python's garbage collector.
 
     Raises:
         ValidationError: the file is not a metadata file.
     """
-    by_id = {snapshot.snapshot_id: snapshot for snapshot in known}
+    by_id = {snapshot.snapshot_id: snapshot for snapshot in reusable}
     try:
         fields = msgspec.json.decode(read_metadata_file(file), type=dict[str, Any])
         numbered = [(entry["snapshot-id"], entry) for entry in fields.get("snapshots") or ()]

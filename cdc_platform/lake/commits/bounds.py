@@ -18,15 +18,15 @@ def is_true_throughout(table: Table, column: str) -> bool:
     """Return whether a column without NULLs is true in all rows; not where a file does not state bounds."""
     snapshot, field_id = head(table), table.schema().find_field(column).field_id
     manifests = snapshot.manifests(table.io) if snapshot is not None else []
-    before, found = _FOUND.get((table.metadata.table_uuid, field_id), {}), dict[str, bool]()
+    before, is_true = _FOUND.get((table.metadata.table_uuid, field_id), {}), dict[str, bool]()
     # Only what they say is kept: each of them comes with a client of the storage.
     for manifest in manifests:
         path = manifest.manifest_path
-        found[path] = before[path] if path in before else _is_true_in(manifest, table.io, field_id)
-        if not found[path]:
+        is_true[path] = before[path] if path in before else _is_true_in(manifest, table.io, field_id)
+        if not is_true[path]:
             break
-    _FOUND[table.metadata.table_uuid, field_id] = found
-    return all(found.values())
+    _FOUND[table.metadata.table_uuid, field_id] = is_true
+    return all(is_true.values())
 
 
 def _is_true_in(manifest: ManifestFile, io: FileIO, field_id: int) -> bool:

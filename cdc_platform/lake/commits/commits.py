@@ -184,7 +184,7 @@ def count_rows(snapshot: Snapshot | None) -> int | None:
     return total - (deleted or 0) if total is not None else None
 
 
-def has_at_most(snapshot: Snapshot | None, most_rows: int) -> bool:
-    """Return whether a snapshot's summary proves that it has at most `most_rows` rows."""
+def has_at_most(snapshot: Snapshot | None, max_rows: int) -> bool:
+    """Return whether a snapshot's summary proves that it has at most `max_rows` rows."""
     rows = count_rows(snapshot)
-    return rows is not None and rows <= most_rows
+    return rows is not None and rows <= max_rows

@@ -71,8 +71,8 @@ def find_expendable(
     stay = set(protected)
     for name, ref in table.metadata.refs.items():
         is_tag = ref.snapshot_ref_type is SnapshotRefType.TAG
-        most = 1 if is_tag else keep_newest if name in (MAIN, BRANCH) else None
-        stay.update(islice(_chain(snapshots, ref.snapshot_id), most))
+        limit = 1 if is_tag else keep_newest if name in (MAIN, BRANCH) else None
+        stay.update(islice(_chain(snapshots, ref.snapshot_id), limit))
     return tuple(
         snapshot.snapshot_id
         for snapshot in sorted(snapshots.values(), key=lambda snapshot: snapshot.timestamp_ms)

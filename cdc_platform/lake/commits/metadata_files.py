@@ -18,7 +18,7 @@ from cdc_platform.lake.commits.commits import conflicts_as
 LOGGER = logging.getLogger(__name__)
 
 READ_LOGS: Final = 512
-"""Most logs of previous metadata files, of all tables together, that stay in memory; they never change."""
+"""Maximum number of cached logs of previous metadata files, of all tables together; they never change."""
 
 
 MISSING_IN_A_ROW: Final = 5

@@ -38,7 +38,7 @@ CONTENT_SIZE: Final = 19
 FIELDS_OF_FILE: Final = 20
 
 KEPT_MANIFESTS: Final = 512
-"""Most cached manifests of all tables; their content never changes."""
+"""Maximum number of cached manifests of all tables; their content never changes."""
 
 
 @dataclass(frozen=True)

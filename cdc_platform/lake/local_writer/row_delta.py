@@ -88,10 +88,10 @@ def commit_row_delta(table: Table, delta: RowDelta, branch: str) -> int:
             _Update(Transaction(table, autocommit=True), commit).commit()
         except CommitFailedException as error:
             table = table.refresh()
-            made = table.metadata.snapshot_by_id(commit.snapshot_id)
-            if made is not None:
+            snapshot = table.metadata.snapshot_by_id(commit.snapshot_id)
+            if snapshot is not None:
                 # This attempt or an earlier one has committed, and others may have committed after it.
-                commit.drop_lists_but(made.manifest_list)
+                commit.drop_lists_but(snapshot.manifest_list)
                 break
             newest = table.snapshot_by_name(branch)
             if last == TRIES or (newest and newest.snapshot_id) != delta.base_id:

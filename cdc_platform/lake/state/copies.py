@@ -34,7 +34,7 @@ from cdc_platform.model.base.timestamps import from_datetime, to_datetime
 COPY_BRANCH: Final = "copy"
 COPY: Final = "cdc.copy"
 """Summary entry of the branch's commits."""
-MOST_CHUNKS: Final = 1_000_000
+MAX_CHUNKS: Final = 1_000_000
 """A plan has far fewer: its chunks are texts of one row."""
 
 
@@ -115,7 +115,7 @@ class ChunkBatch:
         """
         stored = parse_stored(text, _StoredBatch)
         ends = [end for first, last in stored.done for end in (first, last + 1)]
-        if ends != sorted(ends) or not all(0 <= end <= MOST_CHUNKS for end in ends):
+        if ends != sorted(ends) or not all(0 <= end <= MAX_CHUNKS for end in ends):
             raise ValueError(f"{stored.done} are not ranges of chunks")
         chunks = frozenset(chunk for first, last in stored.done for chunk in range(first, last + 1))
         return cls(stored.number, stored.base, chunks, stored.own, stored.begun_micros)

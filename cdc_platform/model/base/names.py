@@ -52,15 +52,15 @@ ELEMENT_SUFFIX: Final = ".element"
 KEY_PREFIX: Final = "__key_"
 """Prefix of the columns of a key in frames that also have the table's own columns."""
 
-MOST_COLUMN_CHARACTERS: Final = 255
-"""Most characters of a column's name: the limit of catalogs and engines such as Glue and Snowflake. No known
-source has more than 128. Spark cannot read JSON with a name of more than 50,000 characters."""
-MOST_COLUMNS: Final = 4_096
-"""Most columns of an event: no known source has more in a row, and each new column costs 30 ms."""
-MOST_TABLE_CHARACTERS: Final = 1_000
-"""Most characters of a table's name at the source, with parts of up to 128; the lake's name is shorter."""
+MAX_COLUMN_CHARACTERS: Final = 255
+"""Maximum number of characters of a column's name: the limit of catalogs such as Glue and engines such as
+Snowflake. No known source has more than 128; Spark reads JSON with names of up to 50,000 characters."""
+MAX_COLUMNS: Final = 4_096
+"""Maximum number of columns of an event: no known source has more, and each new one costs 30 ms."""
+MAX_TABLE_CHARACTERS: Final = 1_000
+"""Maximum number of characters of a table's name at the source; the lake's name is shorter."""
 
-_MOST_CHARACTERS: Final = 200
+_MAX_CHARACTERS: Final = 200
 _SHOWN_CHARACTERS: Final = 40
 _IDENTIFIER: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _UNSAFE_KEY: Final = re.compile(r"[^A-Za-z0-9_.-]")
@@ -102,10 +102,10 @@ def lake_table_name(source_table: str) -> str:
     gets a digest of itself.
     """
     safe = _UNSAFE.sub("_", source_table)
-    if safe == source_table and len(safe) <= _MOST_CHARACTERS:
+    if safe == source_table and len(safe) <= _MAX_CHARACTERS:
         return safe
     digest = _digest(source_table, 6)
-    return f"{safe[: _MOST_CHARACTERS - len(digest) - 1]}_{digest}"
+    return f"{safe[: _MAX_CHARACTERS - len(digest) - 1]}_{digest}"
 
 
 def is_reserved_column(name: str) -> bool:
@@ -121,9 +121,9 @@ def is_reserved_column(name: str) -> bool:
 
 def unfit_columns_reason(names: Collection[str]) -> str | None:
     """Return why a table cannot have columns of these names: too many, or one too long; None if it can."""
-    if len(names) > MOST_COLUMNS:
+    if len(names) > MAX_COLUMNS:
         return (
-            f"The event has {len(names)} columns, but the limit is {MOST_COLUMNS}: "
+            f"The event has {len(names)} columns, but the limit is {MAX_COLUMNS}: "
             "leave some of them out at the source"
         )
     return long_column_reason(names)
@@ -131,21 +131,21 @@ def unfit_columns_reason(names: Collection[str]) -> str | None:
 
 def long_column_reason(names: Collection[str]) -> str | None:
     """Return the reason why a table cannot have columns of these names if one is too long, else None."""
-    return next((_long("column", name, MOST_COLUMN_CHARACTERS) for name in names if _is_long(name)), None)
+    return next((_long("column", name, MAX_COLUMN_CHARACTERS) for name in names if _is_long(name)), None)
 
 
 def long_table_reason(name: str) -> str | None:
     """Return the reason why there can be no table of this name if it is too long, else None."""
-    return _long("table", name, MOST_TABLE_CHARACTERS) if len(name) > MOST_TABLE_CHARACTERS else None
+    return _long("table", name, MAX_TABLE_CHARACTERS) if len(name) > MAX_TABLE_CHARACTERS else None
 
 
 def _is_long(name: str) -> bool:
-    return len(name) > MOST_COLUMN_CHARACTERS
+    return len(name) > MAX_COLUMN_CHARACTERS
 
 
-def _long(what: str, name: str, most: int) -> str:
+def _long(what: str, name: str, limit: int) -> str:
     return (
-        f"The name of a {what} has {len(name)} characters, but the limit is {most}: "
+        f"The name of a {what} has {len(name)} characters, but the limit is {limit}: "
         f"`{name[:_SHOWN_CHARACTERS]}...`. Shorten it at the source, or leave the {what} out there"
     )
 

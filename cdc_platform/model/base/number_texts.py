@@ -8,9 +8,9 @@ _WHOLE: Final = re.compile(r"[+-]?\d+", re.ASCII)
 _DECIMAL: Final = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _NO_NUMBER: Final = re.compile(r"[+-]?(?:nan|inf(?:inity)?)", re.ASCII | re.IGNORECASE)
 _HEX: Final = re.compile(r"(?:[0-9A-Fa-f]{2})*", re.ASCII)
-_MOST_SHOWN: Final = 100
-_MOST_DIGITS: Final = 150_000
-"""Most digits of a number, which is PostgreSQL's limit; an exponent can require more than the memory."""
+_MAX_SHOWN: Final = 100
+_MAX_DIGITS: Final = 150_000
+"""Maximum number of digits: PostgreSQL's limit; an exponent can require more than the memory."""
 
 
 def position_number(text: str) -> int:
@@ -46,7 +46,7 @@ def plain_digits(number: Decimal) -> str:
     Raises:
         ValueError: it would have more digits than any database's numbers.
     """
-    if abs(number.adjusted()) > _MOST_DIGITS or -int(number.as_tuple().exponent) > _MOST_DIGITS:
+    if abs(number.adjusted()) > _MAX_DIGITS or -int(number.as_tuple().exponent) > _MAX_DIGITS:
         raise ValueError(f"{_shown(number)} has too many digits")
     return f"{number:f}"
 
@@ -100,4 +100,4 @@ def hex_bytes(text: str) -> bytes:
 
 def _shown(value: Any) -> str:
     shown = str(value) if isinstance(value, Decimal) else repr(value)
-    return shown if len(shown) <= _MOST_SHOWN else f"{shown[:_MOST_SHOWN]}..."
+    return shown if len(shown) <= _MAX_SHOWN else f"{shown[:_MAX_SHOWN]}..."

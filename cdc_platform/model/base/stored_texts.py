@@ -26,7 +26,7 @@ READ_PROGRESS_TABLE: Final = "files"
 
 MISUNDERSTOOD: Final = (*MALFORMED, StopIteration)
 """Exceptions that reading a row of another shape than the platform's may raise."""
-_MOST_SHOWN: Final = 300
+_MAX_SHOWN: Final = 300
 
 
 @contextmanager
@@ -57,7 +57,7 @@ def damage_of(error: Exception, table_name: str, row: str = "") -> LakeDamaged:
 
 def _line(text: str) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= _MOST_SHOWN else f"{line[:_MOST_SHOWN]}..."
+    return line if len(line) <= _MAX_SHOWN else f"{line[:_MAX_SHOWN]}..."
 
 
 def read_stored(parse: Callable[[str], Stored], text: str | None, table_name: str, row: str) -> Stored:
@@ -165,4 +165,4 @@ def _required(shape: Any) -> tuple[str, ...]:
 
 def _shown(value: Any) -> str:
     shown = repr(value) if not isinstance(value, dict | list) else json.dumps(value)
-    return shown if len(shown) <= _MOST_SHOWN else f"{shown[:_MOST_SHOWN]}..."
+    return shown if len(shown) <= _MAX_SHOWN else f"{shown[:_MAX_SHOWN]}..."

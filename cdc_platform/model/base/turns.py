@@ -6,7 +6,7 @@ from typing import TypeVar
 Item = TypeVar("Item")
 
 
-def choose_by_turns(items: Sequence[Item], most: int, turn: int) -> Sequence[Item]:
-    """Return at most this many of the items; over several turns, every item is chosen equally often."""
-    turns = -(-len(items) // most)
+def choose_by_turns(items: Sequence[Item], limit: int, turn: int) -> Sequence[Item]:
+    """Return at most `limit` of the items; over several turns, every item is chosen equally often."""
+    turns = -(-len(items) // limit)
     return items[turn % turns :: turns] if turns > 1 else items

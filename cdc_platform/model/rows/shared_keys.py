@@ -77,8 +77,8 @@ def _parted(uses: Iterable[KeyUse]) -> Iterator[tuple[str, str]]:
             yield use.event_id, f"{taker.just_before}{BEFORE}{use.ordering_key}"
 
 
-_MOST_ROWS: Final = 100
-"""Most rows of a key at once that are compared with a change; only faulty streams have more."""
+_MAX_ROWS: Final = 100
+"""Maximum number of rows of a key at once that are compared with a change; only faulty streams have more."""
 
 
 @dataclass(slots=True)
@@ -113,7 +113,7 @@ class _Key:
             return None
         if not self.rows:
             return None
-        newest = range(len(self.rows) - 1, max(-1, len(self.rows) - 1 - _MOST_ROWS), -1)
+        newest = range(len(self.rows) - 1, max(-1, len(self.rows) - 1 - _MAX_ROWS), -1)
         place = next((place for place in newest if self.rows[place].may_be(use.before)), newest[0])
         row = self.rows[place]
         if use.mod_type is ModType.DELETE:

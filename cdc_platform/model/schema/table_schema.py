@@ -9,8 +9,8 @@ from typing import Any, Final
 from cdc_platform.model.base.cached_values import cached_value
 
 ARRAY: Final = "ARRAY"
-MOST_DIMENSIONS: Final = 6
-"""Most dimensions of an array, which is PostgreSQL's limit; other sources have one."""
+MAX_DIMENSIONS: Final = 6
+"""Maximum number of dimensions of an array, which is PostgreSQL's limit; other sources have one."""
 PRIMARY_KEY: Final = "primary key"
 """Comment that marks the key columns of a table of the lake."""
 
@@ -87,8 +87,8 @@ class ColumnType:
             ValueError, LookupError, TypeError, AttributeError, RecursionError: it is not a type.
         """
         fields: Mapping[str, Any] = json.loads(type_json) if isinstance(type_json, str) else type_json
-        if depth > MOST_DIMENSIONS:
-            raise ValueError(f"an array has more than {MOST_DIMENSIONS} dimensions")
+        if depth > MAX_DIMENSIONS:
+            raise ValueError(f"an array has more than {MAX_DIMENSIONS} dimensions")
         element = fields.get("array_element_type") or fields.get("arrayElementType")
         annotation = fields.get("type_annotation") or fields.get("typeAnnotation")
         if not isinstance(annotation, str | None):

@@ -13,7 +13,7 @@ DIGITS: Final = ColumnType("NUMERIC", annotation=PG_NUMERIC)
 """Numbers of any size, kept as text with their original digits."""
 
 _INT64_DIGITS: Final = 19
-_MOST_DIGITS: Final = 38
+_MAX_DIGITS: Final = 38
 _FLOATS: Final = frozenset({"FLOAT32", "FLOAT64"})
 _DATED: Final = frozenset({"TIMESTAMP", "DATETIME"})
 _OPAQUE: Final = frozenset({"ARRAY", "BYTES", "PROTO"})
@@ -92,7 +92,5 @@ def _digits(kind: ColumnType) -> tuple[int, int]:
 def _joined_decimal(first: tuple[int, int], other: tuple[int, int]) -> ColumnType:
     whole, scale = max(first[0], other[0]), max(first[1], other[1])
     return (
-        ColumnType(DECIMAL, annotation=f"{whole + scale},{scale}")
-        if whole + scale <= _MOST_DIGITS
-        else DIGITS
+        ColumnType(DECIMAL, annotation=f"{whole + scale},{scale}") if whole + scale <= _MAX_DIGITS else DIGITS
     )

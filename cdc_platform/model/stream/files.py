@@ -8,9 +8,9 @@ from typing import Final
 
 from cdc_platform.model.stream.unread import GONE, FailedRead, failed_reads, unread_path
 
-MOST_FILES: Final = 10_000
-"""Most files of one cycle; a backlog takes several cycles, so that an interruption costs little."""
-MOST_BYTES: Final = 2 * 1024**3
+MAX_FILES: Final = 10_000
+"""Maximum number of files per cycle; a backlog takes several, so that an interruption costs little."""
+MAX_BYTES: Final = 2 * 1024**3
 READ_AGAIN: Final = ""
 """Version, in a read progress, of a file that must be read once more; no file has this version."""
 LOCAL_FILES: Final = 64
@@ -82,8 +82,8 @@ class FileChoice:
 def choose_files(
     listed: Iterable[SourceFile],
     read_progress: Mapping[str, str],
-    most_files: int = MOST_FILES,
-    most_bytes: int = MOST_BYTES,
+    max_files: int = MAX_FILES,
+    max_bytes: int = MAX_BYTES,
     clock_micros: int | None = None,
 ) -> FileChoice:
     """Return the files that have not been read in their present version, oldest first.
@@ -94,8 +94,8 @@ def choose_files(
     Args:
         listed: all files of the source.
         read_progress: versions of the files that were read, and failed reads, by path.
-        most_files: most files to choose.
-        most_bytes: most bytes to choose; the choice has at least one file.
+        max_files: maximum number of files to choose.
+        max_bytes: maximum bytes to choose; the choice has at least one file.
         clock_micros: the time, which decides when a pause is over; None ends all pauses.
     """
     unread = [file for file in listed if read_progress.get(file.path) != file.version]
@@ -104,12 +104,12 @@ def choose_files(
     is_due = {file for file in failed if clock_micros is None or failed[file].is_due(clock_micros)}
     due = sorted(is_due, key=lambda file: (failed[file].micros, file.path))
     if fresh:
-        retried_files = min(max(1, most_files // RETRIED_SHARE), most_files - 1)
-        retried = _first(due, retried_files, most_bytes // RETRIED_SHARE)
+        retried_files = min(max(1, max_files // RETRIED_SHARE), max_files - 1)
+        retried = _first(due, retried_files, max_bytes // RETRIED_SHARE)
     else:
-        retried = _first(due, most_files, most_bytes)
-    left_bytes = most_bytes - sum(file.size_bytes for file in retried)
-    chosen = _first(fresh, most_files - len(retried), left_bytes)
+        retried = _first(due, max_files, max_bytes)
+    left_bytes = max_bytes - sum(file.size_bytes for file in retried)
+    chosen = _first(fresh, max_files - len(retried), left_bytes)
     return FileChoice((*chosen, *retried), is_all=len(chosen) == len(fresh))
 
 
@@ -123,19 +123,19 @@ def _failure_of(file: SourceFile, read_progress: Mapping[str, str]) -> FailedRea
     return failure if failure is not None and failure.version == file.version else None
 
 
-def _first(files: Iterable[SourceFile], most_files: int, most_bytes: int) -> list[SourceFile]:
+def _first(files: Iterable[SourceFile], max_files: int, max_bytes: int) -> list[SourceFile]:
     """Return the first files within limits; the first one is returned regardless of its size."""
     chosen: list[SourceFile] = []
     total_bytes = 0
-    for file in islice(files, most_files):
+    for file in islice(files, max_files):
         total_bytes += file.size_bytes
-        if chosen and total_bytes > most_bytes:
+        if chosen and total_bytes > max_bytes:
             break
         chosen.append(file)
     return chosen
 
 
-def find_settled(listed: Iterable[SourceFile], read_progress: Mapping[str, str]) -> dict[str, str]:
+def resolved_failures(listed: Iterable[SourceFile], read_progress: Mapping[str, str]) -> dict[str, str]:
     """Return the files whose failed reads no longer matter, each with its version in the read progress.
 
     Such a file is gone, or has the version again that was read before.
@@ -147,9 +147,9 @@ def find_settled(listed: Iterable[SourceFile], read_progress: Mapping[str, str])
     return {path: read_progress.get(path, GONE) for path in sorted(failed.keys() - unread)}
 
 
-def deal_files(files: Sequence[SourceFile], most_tasks: int) -> list[tuple[SourceFile, ...]]:
+def deal_files(files: Sequence[SourceFile], max_tasks: int) -> list[tuple[SourceFile, ...]]:
     """Divide files among tasks, with about as many bytes for each."""
-    tasks: list[list[SourceFile]] = [[] for _ in range(max(1, min(most_tasks, len(files))))]
+    tasks: list[list[SourceFile]] = [[] for _ in range(max(1, min(max_tasks, len(files))))]
     loads = [0] * len(tasks)
     for file in sorted(files, key=lambda file: (-file.size_bytes, file.path)):
         lightest = loads.index(min(loads))

@@ -20,9 +20,9 @@ class ReadWindow:
         """Seconds of source time that the window covers."""
         return (self.end_inclusive_micros - self.start_exclusive_micros) / 1e6
 
-    def shortened(self, most_s: float) -> "ReadWindow":
-        """Return the window cut off at most `most_s` seconds after its start."""
-        latest_micros = self.start_exclusive_micros + round(most_s * 1_000_000)
+    def shortened(self, max_s: float) -> "ReadWindow":
+        """Return the window cut off at most `max_s` seconds after its start."""
+        latest_micros = self.start_exclusive_micros + round(max_s * 1_000_000)
         return replace(self, end_inclusive_micros=min(self.end_inclusive_micros, latest_micros))
 
 
@@ -37,7 +37,7 @@ class ReadRequest:
 
     Args:
         clock_micros: the source's own clock.
-        max_window_s: most seconds of source time that the cycle may cover.
+        max_window_s: maximum seconds of source time that the cycle may cover.
         keys: partition keys to read; all live partitions when None.
         end_limit_micros: latest time to read.
         has_replay: whether a replay of quarantined records waits; then there must be a cycle.

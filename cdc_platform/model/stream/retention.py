@@ -13,7 +13,7 @@ been the first of its minute.
 
 
 def max_kept(last_s: float) -> int:
-    """Return the most moments that stay where they are thinned out."""
+    """Return the maximum number of moments that stay where they are thinned out."""
     count, begin_s = 0, 0.0
     for limit_s, period_s in THINNED:
         end_s = last_s if limit_s is None else min(limit_s, last_s)

@@ -18,7 +18,7 @@ LONGEST_PAUSE_S: Final = 3600
 """The pauses after the first failed read of a file and after many; each is twice the one before."""
 
 _MOMENT: Final = re.compile(r"\d{1,17}", re.ASCII)
-_MOST_DOUBLINGS: Final = 7
+_MAX_DOUBLINGS: Final = 7
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class FailedRead:
     @property
     def due_micros(self) -> int:
         """The earliest time of the next automatic attempt."""
-        pause_s = FIRST_PAUSE_S << min(self.tries - 1, _MOST_DOUBLINGS)
+        pause_s = FIRST_PAUSE_S << min(self.tries - 1, _MAX_DOUBLINGS)
         return self.micros + min(pause_s, LONGEST_PAUSE_S) * 1_000_000
 
     def is_due(self, clock_micros: int) -> bool:

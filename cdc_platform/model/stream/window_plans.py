@@ -21,7 +21,7 @@ def plan_windows(
     Args:
         lineage: The partitions and their positions.
         clock_micros: The source's own clock.
-        max_window_s: Most seconds of source time that a cycle covers.
+        max_window_s: maximum seconds of source time that a cycle covers.
         keys: Partition keys to read; all live partitions when None.
         end_limit_micros: Latest time to read.
     """

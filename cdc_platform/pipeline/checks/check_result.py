@@ -17,10 +17,10 @@ from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.spark.frames.small import interpreted
 
 SMALL_LAKE_ROWS: Final = 20_000
-"""Most rows per table of a lake that is read without generated code."""
+"""Maximum number of rows per table of a lake that is read without generated code."""
 
 SHOWN: Final = 5
-"""Most examples that a summary names."""
+"""Maximum number of examples that a summary names."""
 
 Fact = int | float | str
 

@@ -162,7 +162,7 @@ def check_histories(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> Ch
     facts: dict[str, Fact] = {"histories": len(schemas)}
     for name, history_faults in faults.items():
         facts |= {f"{name}_{fact}": number for fact, number in asdict(history_faults).items()}
-    tables = {history_name(name): _judge_history(found, cut) for name, found in faults.items()}
+    tables = {history_name(name): _judge_history(of_table, cut) for name, of_table in faults.items()}
     total = sum(history_faults.total for history_faults in faults.values())
     versions = sum(history_faults.versions for history_faults in faults.values())
     summary = f"cut {cut.cut}: {total} wrong versions of {versions} in {len(schemas)} histories"

@@ -90,6 +90,6 @@ def check_quarantine(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) ->
     return CheckResult(passed=False, summary="; ".join(parts), facts=facts)
 
 
-def _listed(counts: Counter[str], most: int) -> str:
-    shown = [f"{name}: {number}" for name, number in counts.most_common(most)]
-    return ", ".join([*shown, "..."] if len(counts) > most else shown)
+def _listed(counts: Counter[str], limit: int) -> str:
+    shown = [f"{name}: {number}" for name, number in counts.most_common(limit)]
+    return ", ".join([*shown, "..."] if len(counts) > limit else shown)

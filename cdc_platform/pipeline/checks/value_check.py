@@ -86,8 +86,8 @@ def _lone_halves(pipeline: Pipeline, spark: SparkSession) -> tuple[int, list[Row
     log = read_log(pipeline, spark)
     is_delete = F.col("change_kind") == ChangeKind.DELETE.value
     deleted = log.where(is_delete).withColumnRenamed("transaction_id", "server_transaction_id")
-    writes = log.where(~is_delete).selectExpr("table_name as named", "keys as known", "ordering_key")
-    is_back = "named = table_name and known = new_keys and ordering_key > record_order"
+    writes = log.where(~is_delete).selectExpr("table_name as named", "keys as written_keys", "ordering_key")
+    is_back = "named = table_name and written_keys = new_keys and ordering_key > record_order"
     lost = lone.join(deleted.select(*halves), halves, "left_semi").join(writes, F.expr(is_back), "left_anti")
     lost = lost.select("table_name", "keys", "new_keys").distinct()
     shown = lost.limit(SHOWN).collect()

@@ -29,9 +29,9 @@ from cdc_platform.spark.log.ordered_rows import by_table, ids_of, lack_values, l
 from cdc_platform.spark.log.unresolved import LACKS_VALUES
 from cdc_platform.spark.session.session_settings import changed_settings
 
-MOST_ROWS: Final = 500_000
+MAX_ROWS: Final = 500_000
 """Up to this many rows to complete, every task gets all keys, so that no table is shuffled."""
-_MOST_KEY_BYTES: Final = 64 * 1024 * 1024
+_MAX_KEY_BYTES: Final = 64 * 1024 * 1024
 """The same limit for the bytes of their keys."""
 
 
@@ -55,7 +55,7 @@ def complete_changes(
     ordered: DataFrame,
     cycle: int,
     cache: ExitStack,
-    most_rows: int = MOST_ROWS,
+    max_rows: int = MAX_ROWS,
 ) -> DataFrame:
     """Return ordered changes with the values that the source omitted, as far as they are known.
 
@@ -65,22 +65,22 @@ def complete_changes(
         ordered: the result of `order_events`, persisted.
         cycle: cycle of the log before these changes, which the tables must have reached.
         cache: closes when the changes are no longer needed.
-        most_rows: up to this many rows, every task gets the keys; for more, the tables are shuffled.
+        max_rows: up to this many rows, every task gets the keys; for more, the tables are shuffled.
 
     Raises:
         CommitConflict: another run worked on the tables at the same time.
     """
     condition = asked_changes(pipeline)
-    lacking = _measure_lacking(ordered, condition)
-    if not lacking.changes:
+    scope = _measure_scope(ordered, condition)
+    if not scope.changes:
         return ordered
     # For other changes, quarantined ones did not happen.
     sound, unsound = ordered.where(f"NOT {UNSOUND}"), ordered.where(UNSOUND)
-    lookup = Lookup(pipeline, spark, cycle, lacking.columns)
-    is_few = lacking.changes <= most_rows and lacking.key_bytes <= _MOST_KEY_BYTES
+    lookup = Lookup(pipeline, spark, cycle, scope.columns)
+    is_few = scope.changes <= max_rows and scope.key_bytes <= _MAX_KEY_BYTES
     has_replays = _has_replays(pipeline, cycle)
     completion = DistributedCompletion(
-        lookup, partial(cache_frame, cache), sound, lacking.truncates, is_few=is_few, has_replays=has_replays
+        lookup, partial(cache_frame, cache), sound, scope.truncates, is_few=is_few, has_replays=has_replays
     )
     asked_ids = ordered.where(condition).select(*ROW_ID).dropna().distinct()
     return completion.complete(asked_ids).unionByName(unsound)
@@ -122,7 +122,7 @@ def complete_few(pipeline: Pipeline, spark: SparkSession, ordered: pa.Table, cyc
 
 
 @dataclass(frozen=True)
-class _Lacking:
+class _CompletionScope:
     """Changes of a batch that must be completed.
 
     Args:
@@ -138,7 +138,7 @@ class _Lacking:
     key_bytes: int
 
 
-def _measure_lacking(ordered: DataFrame, condition: str) -> _Lacking:
+def _measure_scope(ordered: DataFrame, condition: str) -> _CompletionScope:
     """Measure the changes of a batch that match a condition, in one Spark job."""
     is_asked = F.expr(condition)
     lacked = F.when(F.expr(f"NOT {UNSOUND} AND {LACKS_VALUES}"), F.col("unavailable_columns"))
@@ -150,7 +150,7 @@ def _measure_lacking(ordered: DataFrame, condition: str) -> _Lacking:
         F.coalesce(F.sum(F.when(is_asked, F.octet_length("keys"))), F.lit(0)).alias("key_bytes"),
     )
     rows = [row for row in measured.collect() if row["changes"]]
-    return _Lacking(
+    return _CompletionScope(
         columns={row["table_name"]: frozenset(row["columns"]) for row in rows},
         truncates={row["table_name"]: sorted(row["truncates"]) for row in rows},
         changes=sum(row["changes"] for row in rows),

@@ -31,8 +31,8 @@ from cdc_platform.spark.frames.some_rows import IS_TRUNCATE, ROW_ID, ids_frame, 
 from cdc_platform.spark.log.ordered_rows import lack_values
 from cdc_platform.spark.log.unresolved import LACKS_VALUES
 
-MOST_STORED_BYTES: Final = 64 * 1024**2
-"""Most bytes of stored values that this process gets; each row may have an equal share of them."""
+MAX_STORED_BYTES: Final = 64 * 1024**2
+"""Maximum bytes of stored values that this process gets; each row may have an equal share of them."""
 _IS_LACKING: Final = f"({LACKS_VALUES} AND table_name IS NOT NULL AND keys IS NOT NULL)"
 _IS_LOST: Final = f"previous_keys IS NOT NULL AND {LACKS_VALUES}"
 
@@ -86,7 +86,7 @@ class DistributedCompletion:
         """
         chains = self._key_chains(asked)
         ids = asked | chains.names.keys()
-        lines = self._lines(ids_frame(self.lookup.spark, ids), chains, MOST_STORED_BYTES // len(ids))
+        lines = self._lines(ids_frame(self.lookup.spark, ids), chains, MAX_STORED_BYTES // len(ids))
         # Few rows need no shuffle and no Python workers, which would take longer.
         in_order = lines.toArrow().sort_by([(name, "ascending") for name in LINE_ORDER])
         is_cut = pc.and_(pc.equal(in_order["change_kind"], STORED), pc.is_null(in_order["new_values"]))
@@ -112,7 +112,7 @@ class DistributedCompletion:
 
     def _completed(self, ids: DataFrame, chains: "_KeyChains") -> DataFrame:
         """Return the completed changes of rows that lack values."""
-        completed = self._followed(ids, chains)
+        completed = self._complete_chains(ids, chains)
         # If the tables do not have a row under its former key, it may have left that key in an earlier cycle.
         lost = ids_in(completed.where(_IS_LOST)) - chains.logged if chains.names else ()
         if not lost:
@@ -120,9 +120,9 @@ class DistributedCompletion:
         names = _chains_with(lost, chains.names)
         lost_ids = ids_frame(self.lookup.spark, names)
         rest = completed.join(lost_ids, list(ROW_ID), "left_anti")
-        return rest.unionByName(self._followed(lost_ids, _KeyChains(names, frozenset(names))))
+        return rest.unionByName(self._complete_chains(lost_ids, _KeyChains(names, frozenset(names))))
 
-    def _followed(self, ids: DataFrame, chains: "_KeyChains") -> DataFrame:
+    def _complete_chains(self, ids: DataFrame, chains: "_KeyChains") -> DataFrame:
         """Return the changes of rows that lack values, completed from their key chains."""
         by_chain = self._lines(ids, chains).repartition("table_name", KEY_CHAIN)
         in_order = by_chain.sortWithinPartitions(*LINE_ORDER)
@@ -133,16 +133,16 @@ class DistributedCompletion:
         valid_since = self.lookup.valid_since if chains.logged else {}
         return ChainCompleter(tuple(self.changes.columns), self.truncates, valid_since)
 
-    def _lines(self, ids: DataFrame, chains: "_KeyChains", most_row_bytes: int | None = None) -> DataFrame:
+    def _lines(self, ids: DataFrame, chains: "_KeyChains", max_row_bytes: int | None = None) -> DataFrame:
         """Return the lines of rows: their changes, and their lines from the tables and the log.
 
-        Stored values of a row are NULL if they have more than `most_row_bytes`.
+        Stored values of a row are NULL if they have more than `max_row_bytes`.
         """
         rest = ", ".join(name for name in self.changes.columns if name not in CHANGE_COLUMNS)
         changes = self.changes.where(f"NOT {IS_TRUNCATE}").join(ids, list(ROW_ID), "left_semi")
         lines = changes.selectExpr("*", f"if({LACKS_VALUES}, struct({rest}), NULL) AS {REST}")
         chains_frame = key_chains_frame(self.lookup.spark, chains.names, chains.logged)
-        for stored in self._stored_lines(ids, chains, most_row_bytes):
+        for stored in self._stored_lines(ids, chains, max_row_bytes):
             lines = lines.unionByName(stored, allowMissingColumns=True)
         lines = lines.join(chains_frame, list(ROW_ID), "left").selectExpr(
             f"coalesce({KEY_CHAIN}, keys) AS {KEY_CHAIN}",
@@ -156,7 +156,7 @@ class DistributedCompletion:
         return lines
 
     def _stored_lines(
-        self, ids: DataFrame, chains: "_KeyChains", most_row_bytes: int | None
+        self, ids: DataFrame, chains: "_KeyChains", max_row_bytes: int | None
     ) -> list[DataFrame]:
         """Return the lines of rows from the tables, except rows that are followed from the log."""
         if chains.logged:
@@ -166,8 +166,8 @@ class DistributedCompletion:
         stored = self.lookup.stored(ids)
         if stored is None:
             return []
-        if most_row_bytes is not None:
-            is_small = F.octet_length("new_values") <= most_row_bytes
+        if max_row_bytes is not None:
+            is_small = F.octet_length("new_values") <= max_row_bytes
             stored = stored.withColumn("new_values", F.when(is_small, F.col("new_values")))
         if not self.lookup.may_be_unknown:
             return [stored]

@@ -51,16 +51,16 @@ def links_in(changes: DataFrame, tables: Collection[str] | None = None) -> list[
     return [((row[0], row[1]), (row[0], row[2])) for row in rows]
 
 
-def logged_lines(log: DataFrame, changes: DataFrame, followed: DataFrame) -> DataFrame:
+def logged_lines(log: DataFrame, changes: DataFrame, rows: DataFrame) -> DataFrame:
     """Return the lines of rows from the log, and all truncates for each of their key chains.
 
     Args:
         log: the log without the changes.
         changes: changes that are to enter it.
-        followed: `table_name`, `keys` and `key_chain` of the rows, broadcast.
+        rows: `table_name`, `keys` and `key_chain` of the rows, broadcast.
     """
     logged = log.selectExpr(*_LINE, f"unix_micros(commit_timestamp) as {LOGGED_MICROS}")
     truncates = logged.unionByName(changes.selectExpr(*_LINE), allowMissingColumns=True).where(IS_TRUNCATE)
-    rows = followed.select(*ROW_ID, KEY_CHAIN)
+    rows = rows.select(*ROW_ID, KEY_CHAIN)
     chains = F.broadcast(rows.drop("keys").distinct())
     return logged.join(rows, list(ROW_ID)).unionByName(truncates.join(chains, "table_name"))

@@ -21,7 +21,7 @@ from cdc_platform.model.schema.table_schema import Column as SourceColumn
 from cdc_platform.pipeline.completing.key_chains import STORED, STORED_PLACE, UNKNOWN, UNKNOWN_PLACE
 from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.pipeline.schema.evolve import known_through
+from cdc_platform.pipeline.schema.evolve import history_through
 from cdc_platform.pipeline.schema.retyped_columns import NOTHING, replaced_columns
 from cdc_platform.pipeline.versions.branch import finished_head
 from cdc_platform.pipeline.versions.lake_frames import read_log, read_table
@@ -69,7 +69,7 @@ class Lookup:
             stored: `table_name` and `keys` of rows with a NULL column, distinct.
         """
         log = changes_of(read_log(self.pipeline, self.spark), stored, self.columns)
-        unresolved = unresolved_values(log, known_through(self.pipeline, self.cycle).observed_since)
+        unresolved = unresolved_values(log, history_through(self.pipeline, self.cycle).observed_since)
         columns = F.array("column_name").alias("unavailable_columns")
         return _lines(unresolved.select(*ROW_ID, columns), UNKNOWN, UNKNOWN_PLACE)
 
@@ -81,7 +81,7 @@ class Lookup:
     @cached_property
     def valid_since(self) -> Mapping[tuple[str, str], int]:
         """Times since which changes of the log have values of the current types, by table and column."""
-        observed = known_through(self.pipeline, self.cycle).observed_since
+        observed = history_through(self.pipeline, self.cycle).observed_since
         replaced = ((table, name) for table, names in self._replaced.items() for name in names)
         since = {**observed, **dict.fromkeys(replaced, sys.maxsize)}
         return {column: micros for column, micros in since.items() if column[0] in self.columns}

@@ -46,8 +46,8 @@ def plan_missing(pipeline: Pipeline, tables: Sequence[str]) -> PlannedCopies:
     missing = [table for table in tables if table not in present and not is_made_by_log(pipeline, table)]
     if not missing or not pipeline.settings.copies_first:
         return PlannedCopies(plans)
-    made = make_plans(pipeline, missing, load_plans(pipeline.lake))
-    return replace(made, plans=plans + made.plans)
+    copies = make_plans(pipeline, missing, load_plans(pipeline.lake))
+    return replace(copies, plans=plans + copies.plans)
 
 
 def make_plans(pipeline: Pipeline, names: Sequence[str], before: Mapping[str, CopyPlan]) -> PlannedCopies:
@@ -79,12 +79,12 @@ def make_plans(pipeline: Pipeline, names: Sequence[str], before: Mapping[str, Co
         pipeline.progress.step("plan of the initial copy", "tables", len(tables)) as step,
         ThreadPoolExecutor(max_workers=PLANNERS) as pool,
     ):
-        made = list(pool.map(step.counting(plan), tables))
-    plans = tuple(plan for plan in made if isinstance(plan, CopyPlan))
+        results = list(pool.map(step.counting(plan), tables))
+    plans = tuple(plan for plan in results if isinstance(plan, CopyPlan))
     if plans:
         _refuse_passed(pipeline, position_micros)
     save_plans(pipeline.lake, plans)
-    failures = {table.name: plan for table, plan in zip(tables, made, strict=True) if plan not in plans}
+    failures = {table.name: plan for table, plan in zip(tables, results, strict=True) if plan not in plans}
     errors_met = [plan for plan in failures.values() if isinstance(plan, SourceError)]
     return PlannedCopies(plans, tuple(failures), errors_met[0] if errors_met else None)
 

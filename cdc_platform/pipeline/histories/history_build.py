@@ -101,8 +101,8 @@ def run_history_builds(
         )
 
 
-def _is_small(build: HistoryBuild, most_rows: int) -> bool:
-    return _has_few_changes(build) and has_at_most(build.base, most_rows)
+def _is_small(build: HistoryBuild, max_rows: int) -> bool:
+    return _has_few_changes(build) and has_at_most(build.base, max_rows)
 
 
 def _has_few_changes(build: HistoryBuild) -> bool:

@@ -13,7 +13,7 @@ from cdc_platform.model.schema.table_options import columns_in_history, history_
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.pipeline.merging.build import MergeOutcome
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.pipeline.schema.evolve import known_through
+from cdc_platform.pipeline.schema.evolve import history_through
 from cdc_platform.pipeline.schema.table_ddl import ensure_history, ensure_table
 from cdc_platform.pipeline.versions.branch import (
     FELL_BACK,
@@ -96,9 +96,9 @@ def plan_extension(
     If the table was dropped and recreated in the span, the history is rebuilt from its beginning: every
     version that was current at that time has ended.
     """
-    known_all = known_through(pipeline, span.until_inclusive)
-    columns = known_all.tables.get(schema.name)
-    trusted = trusts_inserts(pipeline, schema.name, known_all)
+    schema_history = history_through(pipeline, span.until_inclusive)
+    columns = schema_history.tables.get(schema.name)
+    trusted = trusts_inserts(pipeline, schema.name, schema_history)
     if columns is None:
         return HistoryBuild(ChangeSource(schema, span), base, trusts_inserts=trusted)
     if columns.begun_after(span.after_exclusive) is not None or span.has_truncates:
@@ -121,7 +121,7 @@ def plan_whole(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> 
     Raises:
         LakeError: there was an initial copy, but it is gone.
     """
-    columns = known_through(pipeline, read_mark(pipeline.lake.system_table(LOG)).cycle).tables.get(
+    columns = history_through(pipeline, read_mark(pipeline.lake.system_table(LOG)).cycle).tables.get(
         schema.name
     )
     source = replace(find_beginning(pipeline, schema, columns, is_history=True), keeps_truncated=True)

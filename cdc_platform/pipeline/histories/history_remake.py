@@ -13,7 +13,7 @@ from cdc_platform.model.rows.changes import ChangeKind
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.pipeline.histories.history_plan import HistoryBuild
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.pipeline.schema.evolve import known_through
+from cdc_platform.pipeline.schema.evolve import history_through
 from cdc_platform.pipeline.schema.table_ddl import convert_stored
 from cdc_platform.pipeline.versions.branch import Attempt, load_table, marked_commits, reset_branch
 from cdc_platform.pipeline.versions.change_source import find_beginning, read_changes, read_span
@@ -41,7 +41,7 @@ def forget_touched(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, bu
 def remake_versions(pipeline: Pipeline, spark: SparkSession, build: HistoryBuild) -> DataFrame:
     """Return all versions of the keys that a span touches, from the whole log."""
     span, table = build.source.span, pipeline.table(build.source.schema.name)
-    columns = known_through(pipeline, span.until_inclusive).tables.get(table.name)
+    columns = history_through(pipeline, span.until_inclusive).tables.get(table.name)
     whole = find_beginning(pipeline, table, columns, is_history=True)
     whole = replace(
         whole, span=replace(whole.span, until_inclusive=span.until_inclusive), keeps_truncated=True

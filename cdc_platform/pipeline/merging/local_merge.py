@@ -25,20 +25,20 @@ from cdc_platform.pipeline.merging.local_rows import (
     new_rows,
 )
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.pipeline.reading.local_read import MOST_BYTES
+from cdc_platform.pipeline.reading.local_read import MAX_BYTES
 from cdc_platform.pipeline.versions.branch import load_table
 from cdc_platform.pipeline.versions.change_source import SINGLE_TASK_CHANGES
 from cdc_platform.pipeline.versions.log_span import LogSpan
 from cdc_platform.spark.tables.net_changes import ACTION, APPEND, REMOVE, UPDATE, NetChangeStats
 
-MOST_FILES: Final = 1_000
-"""Most data files of a table for a local merge, which reads all their entries in one process."""
-MOST_ROWS: Final = 20_000_000
-"""Most rows that a local merge searches for the keys of net changes."""
-MOST_READ_BYTES: Final = 64 * 1024**2
-"""Most bytes of the columns that a local merge reads."""
-MOST_LOOKUPS: Final = 20_000_000
-"""Most net changes' keys times files: a local merge indexes the keys for each file again."""
+MAX_FILES: Final = 1_000
+"""Maximum number of data files of a table for a local merge, which reads all their entries in one process."""
+MAX_ROWS: Final = 20_000_000
+"""Maximum number of rows that a local merge searches for the keys of net changes."""
+MAX_READ_BYTES: Final = 64 * 1024**2
+"""Maximum bytes of the columns that a local merge reads."""
+MAX_LOOKUPS: Final = 20_000_000
+"""Maximum product of net changes' keys and files: a local merge indexes the keys for each file again."""
 TAKEN_NAMES: Final = frozenset({"__filename", "__fragment_index", "__batch_index", "__last_in_fragment"})
 """Columns that Arrow adds to the columns of files."""
 
@@ -65,7 +65,7 @@ def find_local(pipeline: Pipeline, schema: TableSchema, base: Snapshot) -> Local
     resolve the names of columns, if rows are not deleted by vectors, and if there are many files.
     """
     files_of_base = number_of(base, "total-data-files")
-    is_large = files_of_base is None or files_of_base > MOST_FILES
+    is_large = files_of_base is None or files_of_base > MAX_FILES
     if is_large or not pipeline.settings.local_merge_bytes:
         return None
     table = load_table(pipeline, schema.name)
@@ -87,7 +87,7 @@ def fits_in_memory(pipeline: Pipeline, span: LogSpan) -> bool:
     sizes = [number_of(snapshot, BYTES) for snapshot in cycles]
     known_sizes = [size for size in sizes if size is not None]
     return len(known_sizes) == len(sizes) and sum(known_sizes) <= min(
-        MOST_BYTES, pipeline.settings.local_merge_bytes
+        MAX_BYTES, pipeline.settings.local_merge_bytes
     )
 
 
@@ -110,9 +110,9 @@ def plan_merge(local: LocalTable, net_changes: LocalNetChanges) -> LocalMerge | 
 
 def is_much(table: Table, within: Sequence[DataFile], keys: pa.Table, needed: Sequence[str]) -> bool:
     """Return whether this process would read too much to find keys in files and to read their rows."""
-    if sum(file.record_count for file in within) > MOST_ROWS or keys.num_rows * len(within) > MOST_LOOKUPS:
+    if sum(file.record_count for file in within) > MAX_ROWS or keys.num_rows * len(within) > MAX_LOOKUPS:
         return True
-    return _read_bytes(table, within, [*keys.column_names, *needed]) > MOST_READ_BYTES
+    return _read_bytes(table, within, [*keys.column_names, *needed]) > MAX_READ_BYTES
 
 
 def _read_bytes(table: Table, files: Sequence[DataFile], columns: Sequence[str]) -> int:

@@ -23,7 +23,7 @@ from cdc_platform.pipeline.merging.soft_delete import (
     report_rebuild,
 )
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.pipeline.schema.evolve import known_through
+from cdc_platform.pipeline.schema.evolve import history_through
 from cdc_platform.pipeline.schema.table_ddl import ensure_table
 from cdc_platform.pipeline.versions.attempts import run_attempts
 from cdc_platform.pipeline.versions.branch import (
@@ -49,9 +49,9 @@ from cdc_platform.pipeline.versions.log_span import LogSpan, applied_cycle, pend
 from cdc_platform.spark.tables.truncates import has_truncate
 
 SMALL_TABLE_ROWS: Final = 500_000
-"""Most rows of a table that is scanned without generated code if the changes are few, too."""
+"""Maximum number of rows of a table that is scanned without generated code if the changes are few, too."""
 ONE_TASK_TABLE_ROWS: Final = 50_000
-"""Most rows of a table that one task merges if the changes are few, too."""
+"""Maximum number of rows of a table that one task merges if the changes are few, too."""
 
 
 def merge_table(pipeline: Pipeline, spark: SparkSession, table: str) -> MergeOutcome:
@@ -146,7 +146,7 @@ def plan_build(
     Raises:
         CommitConflict: another run has extended the log meanwhile.
     """
-    history = known_through(pipeline, span.until_inclusive)
+    history = history_through(pipeline, span.until_inclusive)
     columns = history.tables.get(schema.name)
     begun = columns.begun_after(span.after_exclusive) if columns is not None else None
     if begun is not None and span.after_micros is not None and (begun.micros or 0) <= span.after_micros:
@@ -197,5 +197,5 @@ def run_builds(pipeline: Pipeline, spark: SparkSession, builds: Sequence[Build])
         )
 
 
-def _is_small(build: Build, most_rows: int) -> bool:
-    return build.span.changes <= SINGLE_TASK_CHANGES and has_at_most(build.base, most_rows)
+def _is_small(build: Build, max_rows: int) -> bool:
+    return build.span.changes <= SINGLE_TASK_CHANGES and has_at_most(build.base, max_rows)

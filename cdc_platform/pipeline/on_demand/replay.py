@@ -25,7 +25,7 @@ from cdc_platform.model.stream.quarantined_records import (
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 
 TEXTS_OF_A_CYCLE: Final = 20_000
-"""Most texts that one cycle replays, except for larger transactions: its own process decodes them."""
+"""Maximum number of texts replayed per cycle, except for larger transactions: its process decodes them."""
 BYTES_OF_A_CYCLE: Final = 64 * 1024**2
 """The same for their letters."""
 

@@ -16,7 +16,7 @@ from cdc_platform.pipeline.opened.source import SourceSettings
 from cdc_platform.spark.session.spark_settings import SparkSettings
 
 KEPT_SNAPSHOTS_MIN: Final = 10
-"""Least value of `keep_snapshots`: compaction adds a few snapshots after that of the newest cycle."""
+"""Minimum of `keep_snapshots`: compaction adds a few snapshots after that of the newest cycle."""
 
 
 @dataclass(frozen=True)

@@ -92,8 +92,8 @@ class Source(Protocol):
         """Return a column with the type that the lake stores."""
         ...
 
-    def read(self, spark: "SparkSession", cycle: int, plan: ReadPlan, most_tasks: int) -> "DataFrame":
-        """Return the raw records of the windows of a plan, read in at most `most_tasks` tasks."""
+    def read(self, spark: "SparkSession", cycle: int, plan: ReadPlan, max_tasks: int) -> "DataFrame":
+        """Return the raw records of the windows of a plan, read in at most `max_tasks` tasks."""
         ...
 
     def reading(self) -> AbstractContextManager[None]:
@@ -101,14 +101,14 @@ class Source(Protocol):
         ...
 
     def read_locally(
-        self, cycle: int, plan: ReadPlan, most_s: float
+        self, cycle: int, plan: ReadPlan, max_s: float
     ) -> "Generator[pa.RecordBatch, None, None] | None":
         """Yield the same records, read by this process; None if the plan needs Spark's tasks.
 
         Args:
             cycle: number of the cycle.
             plan: the windows to read.
-            most_s: most seconds of source time that the plan may cover, for sources whose plans cover any.
+            max_s: maximum seconds of source time that the plan may cover, for sources whose plans cover any.
         """
         ...
 

@@ -60,11 +60,11 @@ class ChangeStreams:
         others = records.where(~F.col("record_sequence").isin(sequences))
         return others.unionByName(records.sparkSession.createDataFrame(decoded.select(records.columns)))
 
-    def settle(self, ordered: DataFrame, _window: Window, _cache: ExitStack) -> tuple[DataFrame, LogStats]:
+    def finalise(self, ordered: DataFrame, _window: Window, _cache: ExitStack) -> tuple[DataFrame, LogStats]:
         """Return the changes unchanged, because ordering has already checked whole transactions."""
         return ordered, measure(ordered)
 
-    def settle_few(self, rows: pa.Table, _window: Window) -> tuple[pa.Table, LogStats]:
+    def finalise_few(self, rows: pa.Table, _window: Window) -> tuple[pa.Table, LogStats]:
         """Return a small batch unchanged, too."""
         return rows, measure_rows(rows)
 

@@ -18,14 +18,14 @@ from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.addresses import call_waiting, contains_addresses, with_keys_by_address
 from cdc_platform.pipeline.ordering.key_shifts import with_shifted_keys
 from cdc_platform.pipeline.ordering.log_window import Window, log_before
-from cdc_platform.pipeline.ordering.rewritten_files import settle_rewritten
+from cdc_platform.pipeline.ordering.rewritten_files import close_rewritten
 from cdc_platform.pipeline.reading.read_reports import (
     has_texts,
     remembered_from,
     repeated_from,
     replayed_origins,
 )
-from cdc_platform.pipeline.schema.evolve import known_through
+from cdc_platform.pipeline.schema.evolve import history_through
 from cdc_platform.pipeline.schema.fitting_shapes import fitting_shapes
 from cdc_platform.pipeline.schema.key_shapes import Shape
 from cdc_platform.pipeline.schema.schema_policies import with_refusals
@@ -77,7 +77,7 @@ class Events:
         if has_addresses:
             call_waiting(self.pipeline, raw, window.data_changes_of(raw))
 
-    def settle(self, ordered: DataFrame, window: Window, cache: ExitStack) -> tuple[DataFrame, LogStats]:
+    def finalise(self, ordered: DataFrame, window: Window, cache: ExitStack) -> tuple[DataFrame, LogStats]:
         """Return ordered changes, finalised with the other changes of their transactions, rows and keys."""
         counts = count_events(ordered, asked_changes(self.pipeline))
         if counts.are_final:
@@ -91,7 +91,7 @@ class Events:
             ordered = complete_changes(self.pipeline, self.spark, ordered, window.mark.cycle, cache)
         return ordered, count_events(ordered).stats
 
-    def settle_few(self, rows: pa.Table, window: Window) -> tuple[pa.Table, LogStats] | None:
+    def finalise_few(self, rows: pa.Table, window: Window) -> tuple[pa.Table, LogStats] | None:
         """Return the same for a small batch of changes; None if its values may be too large."""
         if pc.any(rows[UNSOUND]).as_py():
             rows = self._whole(self.spark.createDataFrame(rows)).toArrow().sort_by("ordinal")
@@ -112,7 +112,7 @@ class Events:
         """Close the records in quarantine that a newer version of their file has."""
         if not self.pipeline.capabilities.comes_in_order:
             # The other sources continue a file after the part that they have read.
-            settle_rewritten(self.pipeline)
+            close_rewritten(self.pipeline)
 
     def _new_records(self, raw: DataFrame, window: Window, expected: int) -> DataFrame:
         """Return the raw records of a window that the log has not had."""
@@ -135,7 +135,7 @@ class Events:
         """Return records with faults for events that tables reject, and the shapes whose values fit."""
         shapes = window.content.shapes
         if not self.pipeline.capabilities.comes_in_order:
-            history = known_through(self.pipeline, window.mark.cycle)
+            history = history_through(self.pipeline, window.mark.cycle)
             records = with_refusals(self.pipeline, records, window.data_changes, history, shapes)
         # A former version may have read the records that are replayed unchanged.
         is_replay = has_texts(self.pipeline, window.reports)

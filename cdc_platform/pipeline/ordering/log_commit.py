@@ -24,7 +24,7 @@ from cdc_platform.lake.commits.commits import (
 from cdc_platform.lake.commits.writes import append_cycle, commit_cycle, replace_cycle
 from cdc_platform.pipeline.ordering.log_window import Window
 from cdc_platform.pipeline.ordering.strategy import OrderingStrategy
-from cdc_platform.pipeline.reading.local_read import MOST_BYTES
+from cdc_platform.pipeline.reading.local_read import MAX_BYTES
 from cdc_platform.spark.frames.table_frames import cache_frame
 from cdc_platform.spark.log.order import LogStats, sound_changes, unsound_records
 from cdc_platform.spark.log.ordered_rows import deletion_marker_rows, sound_rows
@@ -50,14 +50,14 @@ def _fits_locally(window: Window) -> bool:
     if window.late:
         return False
     record_bytes = bytes_since(window.raw, window.mark.position_micros)
-    return record_bytes is not None and record_bytes <= MOST_BYTES
+    return record_bytes is not None and record_bytes <= MAX_BYTES
 
 
 def _commit_by_tasks(strategy: OrderingStrategy, in_order: DataFrame, window: Window) -> LogStats:
     """Complete, write and commit any number of changes in Spark's tasks."""
     lake, step = strategy.pipeline.lake, window.step
     with ExitStack() as cache:
-        ordered, counts = strategy.settle(cache_frame(cache, in_order), window, cache)
+        ordered, counts = strategy.finalise(cache_frame(cache, in_order), window, cache)
         stats = _checked(counts, window.mark)
         if stats.quarantined:
             unsound = unsound_records(ordered, window.cycle)
@@ -77,10 +77,10 @@ def _commit_locally(strategy: OrderingStrategy, in_order: DataFrame, window: Win
 
     None if it becomes large once it is completed; nothing was committed.
     """
-    settled = strategy.settle_few(in_order.toArrow(), window)
-    if settled is None:
+    finalised = strategy.finalise_few(in_order.toArrow(), window)
+    if finalised is None:
         return None
-    rows, counts = settled
+    rows, counts = finalised
     stats = _checked(counts, window.mark)
     _set_aside(strategy, in_order.sparkSession, rows, window, stats)
     changes = sound_rows(rows, window.cycle, window.log.schema().as_arrow())

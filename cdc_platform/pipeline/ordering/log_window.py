@@ -49,13 +49,13 @@ class Window:
         """Content of these records, without `late`; needs no Spark."""
         return measure_content(self.raw, self.data_changes)
 
-    def tables_among(self, known: Iterable[TableSchema]) -> list[TableSchema]:
+    def tables_among(self, tables: Iterable[TableSchema]) -> list[TableSchema]:
         """Return the known tables that records of the window may change.
 
         A late record need not name its table.
         """
         names = {*self.content.tables, *(record.table for record in self.late)}
-        return [table for table in known if None in names or table.name in names]
+        return [table for table in tables if None in names or table.name in names]
 
     def data_changes_of(self, raw: DataFrame) -> DataFrame:
         """Return the raw records that `data_changes` selects."""

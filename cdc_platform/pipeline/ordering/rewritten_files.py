@@ -18,7 +18,7 @@ from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 
 
-def settle_rewritten(pipeline: Pipeline) -> int:
+def close_rewritten(pipeline: Pipeline) -> int:
     """Mark records in quarantine as replayed if a newer version of their file has them; return their number.
 
     An event that the newer version lacks stays open, because nothing else shows that it is missing.

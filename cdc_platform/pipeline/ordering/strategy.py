@@ -45,11 +45,11 @@ class OrderingStrategy(Protocol):
         """
         ...
 
-    def settle(self, ordered: DataFrame, window: Window, cache: ExitStack) -> tuple[DataFrame, LogStats]:
+    def finalise(self, ordered: DataFrame, window: Window, cache: ExitStack) -> tuple[DataFrame, LogStats]:
         """Return ordered, persisted changes as they enter the log or quarantine, and count them."""
         ...
 
-    def settle_few(self, rows: pa.Table, window: Window) -> tuple[pa.Table, LogStats] | None:
+    def finalise_few(self, rows: pa.Table, window: Window) -> tuple[pa.Table, LogStats] | None:
         """Return the same for a small batch, without a writing Spark task; None if it needs tasks."""
         ...
 

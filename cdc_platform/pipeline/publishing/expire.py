@@ -24,8 +24,8 @@ GLANCED_SNAPSHOTS: Final = 60
 """So many old snapshots of such a table are expired at once: pyiceberg, which writes these tables, handles
 all snapshots of a table some twenty times in each commit."""
 
-MOST_EXPIRED: Final = 2000
-"""Most snapshots of one table that expire at once; the others expire the next time."""
+MAX_EXPIRED: Final = 2000
+"""Maximum number of snapshots of one table that expire at once; the others expire the next time."""
 
 
 def expire_merged(
@@ -103,7 +103,7 @@ def _enough(pipeline: Pipeline, kept: int) -> int:
 
 
 def _expire(spark: SparkSession, table: Table, old: Sequence[int]) -> int:
-    return expire_snapshots(spark, ".".join(table.name()), old[:MOST_EXPIRED])
+    return expire_snapshots(spark, ".".join(table.name()), old[:MAX_EXPIRED])
 
 
 def find_kept_cuts(pipeline: Pipeline, now_micros: int) -> tuple[Cut, ...]:

@@ -70,8 +70,8 @@ class MaintenanceOutcome:
 
 NOTHING_MAINTAINED: Final = MaintenanceOutcome()
 
-MOST_LOOKED_AT: Final = 50
-"""Most further tables, besides those that a cycle changed, that maintenance examines after it, in turn."""
+MAX_LOOKED_AT: Final = 50
+"""Maximum number of unchanged tables that maintenance examines after a cycle, in turn."""
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ def choose_tables(run: MaintenanceRun) -> Sequence[str]:
         return tuple(tables)
     cycle = read_mark(log).cycle
     changed = tables_changed_after(log, cycle - 1) or ()
-    in_turn = choose_by_turns(tuple(tables), MOST_LOOKED_AT, run.now_micros)
+    in_turn = choose_by_turns(tuple(tables), MAX_LOOKED_AT, run.now_micros)
     of_cycle = (name for name, source_table in tables.items() if source_table in changed)
     return tuple(dict.fromkeys((*of_cycle, *in_turn)))
 

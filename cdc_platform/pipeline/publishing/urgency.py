@@ -54,5 +54,5 @@ def deleted_share(pipeline: Pipeline, table: Table) -> float:
     snapshot = head(table)
     names = ("total-records", "total-position-deletes")
     total, deleted = ((number_of(snapshot, name) or 0) if snapshot is not None else 0 for name in names)
-    most = total * pipeline.settings.maintenance.major_deleted_fraction
-    return deleted / most if deleted and most else float(deleted)
+    limit = total * pipeline.settings.maintenance.major_deleted_fraction
+    return deleted / limit if deleted and limit else float(deleted)

@@ -14,9 +14,9 @@ from cdc_platform.model.base.progress import Step
 from cdc_platform.model.stream.read_windows import ReadPlan
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 
-MOST_BYTES: Final = 16 * 1024**2
-"""Most bytes of a cycle that this process holds, independent of the Spark cluster."""
-MOST_RECORDS: Final = 20_000
+MAX_BYTES: Final = 16 * 1024**2
+"""Maximum bytes of a cycle that this process holds, independent of the Spark cluster."""
+MAX_RECORDS: Final = 20_000
 """Records of a cycle above which this process does not try to read the next one."""
 
 
@@ -60,7 +60,7 @@ def commit_local(
 
 def _was_large(raw: Table, cycle: int) -> bool:
     before = next(cycles_between(raw, cycle - 1, cycle), None)
-    return before is not None and (number_of(before, "added-records") or 0) > MOST_RECORDS
+    return before is not None and (number_of(before, "added-records") or 0) > MAX_RECORDS
 
 
 def _collect(batches: Iterable[pa.RecordBatch], reading: Step, schema: pa.Schema) -> pa.Table | None:
@@ -70,6 +70,6 @@ def _collect(batches: Iterable[pa.RecordBatch], reading: Step, schema: pa.Schema
         collected.append(batch)
         reading.advance(batch.num_rows)
         total_bytes += batch.nbytes
-        if total_bytes > MOST_BYTES:
+        if total_bytes > MAX_BYTES:
             return None
     return pa.Table.from_batches(collected, schema)

@@ -30,7 +30,7 @@ from cdc_platform.spark.session.cores import local_cores
 LOGGER: Final = logging.getLogger(__name__)
 
 MAX_ROUNDS: Final = 20
-"""Most rounds of one cycle; each reads the children that the previous round could not follow."""
+"""Maximum number of rounds of one cycle; each reads the children that the previous round could not follow."""
 
 ROUND_WORTH_S: Final = 2.0
 """Time for which an unread child must hold back the watermark to justify another round of Spark."""
@@ -218,7 +218,7 @@ def _commit_plan(
         return True
     with pipeline.progress.step("read by Spark") as reading, pipeline.source.reading():
         reading.note = f"{len(plan.windows):,} partitions"
-        tasks = most_tasks(pipeline, spark, step.before, plan)
+        tasks = max_tasks(pipeline, spark, step.before, plan)
         frame = pipeline.source.read(spark, step.committed, plan, tasks)
         if replayed is not None:
             frame = frame.unionByName(spark.createDataFrame(replayed))
@@ -226,8 +226,8 @@ def _commit_plan(
     return False
 
 
-def most_tasks(pipeline: Pipeline, spark: SparkSession, before: int, plan: ReadPlan) -> int:
-    """Return the most tasks in which Spark reads a plan.
+def max_tasks(pipeline: Pipeline, spark: SparkSession, before: int, plan: ReadPlan) -> int:
+    """Return the maximum number of tasks in which Spark reads a plan.
 
     Args:
         pipeline: the pipeline.
@@ -235,17 +235,17 @@ def most_tasks(pipeline: Pipeline, spark: SparkSession, before: int, plan: ReadP
         before: the newest committed cycle; its records are the estimate for the plan.
         plan: the windows to read.
     """
-    most = pipeline.settings.read_tasks
+    tasks = pipeline.settings.read_tasks
     if pipeline.capabilities.delivers_events:
         # Files are read one by one, so many small tasks share them better.
-        return most
+        return tasks
     # A task reads several partitions at a time: more tasks than run at once read no faster, and each costs
     # time.
-    most = min(most, local_cores(spark) or most)
+    tasks = min(tasks, local_cores(spark) or tasks)
     if plan.finished_parents is None or _expected_records(pipeline, before, plan) > RECORDS_PER_TASK:
-        return most
+        return tasks
     # If partitions of different tasks merge, neither task can continue with the child.
-    return min(most, -(-len(plan.windows) // WINDOWS_PER_TASK))
+    return min(tasks, -(-len(plan.windows) // WINDOWS_PER_TASK))
 
 
 def _expected_records(pipeline: Pipeline, before: int, plan: ReadPlan) -> float:

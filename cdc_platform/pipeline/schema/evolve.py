@@ -118,7 +118,7 @@ def find_exclusions(pipeline: Pipeline) -> tuple[str, ...]:
     return pipeline.findings(history_now)
 
 
-def known_through(pipeline: Pipeline, cycle: int) -> SchemaHistory:
+def history_through(pipeline: Pipeline, cycle: int) -> SchemaHistory:
     """Return the history of the schema after checking that it covers the log up to a cycle.
 
     Raises:

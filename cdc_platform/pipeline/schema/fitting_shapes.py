@@ -8,8 +8,8 @@ from cdc_platform.model.schema.observed_columns import declares_types_of
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.schema.key_shapes import Shape
 
-MOST_FITTING: Final = 200
-"""Most such shapes; each is a condition of one query, and the values of all further shapes are checked."""
+MAX_FITTING: Final = 200
+"""Maximum number of such shapes, each a condition of one query; the values of further shapes are checked."""
 
 
 def fitting_shapes(pipeline: Pipeline, shapes: Iterable[Shape]) -> list[Shape]:
@@ -23,4 +23,4 @@ def fitting_shapes(pipeline: Pipeline, shapes: Iterable[Shape]) -> list[Shape]:
         return []
     tables = {table.name: table for table in pipeline.known_tables}
     fitting = (shape for shape in sorted(shapes) if declares_types_of(tables.get(shape[0]), shape[1]))
-    return list(islice(fitting, MOST_FITTING))
+    return list(islice(fitting, MAX_FITTING))

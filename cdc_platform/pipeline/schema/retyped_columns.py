@@ -10,7 +10,7 @@ from cdc_platform.model.schema.observed_columns import ObservedColumn, parse_col
 from cdc_platform.model.schema.widening import keeps_values
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.pipeline.schema.evolve import known_through
+from cdc_platform.pipeline.schema.evolve import history_through
 from cdc_platform.pipeline.schema.key_shapes import shapes_in
 
 NOTHING: Final = frozenset[str]()
@@ -21,7 +21,7 @@ def replaced_columns(pipeline: Pipeline, cycle: int) -> Mapping[str, frozenset[s
 
     The history of the schema does not have them yet, because it follows the log. Needs no Spark.
     """
-    history = known_through(pipeline, cycle)
+    history = history_through(pipeline, cycle)
     if history.position_micros is None:
         return {}
     since = to_datetime(history.position_micros).isoformat()

@@ -41,7 +41,7 @@ from cdc_platform.spark.tables.typed import (
 )
 
 SINGLE_TASK_CHANGES: Final = 50_000
-"""Most changes for a single task: a shuffle costs more, and leaves one file per task."""
+"""Maximum number of changes for a single task: a shuffle costs more, and leaves one file per task."""
 
 COPIED: Final = -2
 """Ordinal of the rows of an initial copy, which come before all changes."""

@@ -135,13 +135,13 @@ class History:
             self._copies[number] = {table: dict(rows) for table, rows in self._bank.rows.items()}
         start_micros = self.hours.start_micros(number)
         self.tree.begin_block(start_micros, opening)
-        made = list(self._transactions(start_micros, opening))
+        transactions = list(self._transactions(start_micros, opening))
         self._move_partitions(start_micros + BLOCK_MICROS, opening)
         self.tree.end_block()
-        self._blocks.append(Block(number, pack(made)))
+        self._blocks.append(Block(number, pack(transactions)))
         self._numbers.append(number)
-        self._remember(number, made)
-        self.transactions += len(made)
+        self._remember(number, transactions)
+        self.transactions += len(transactions)
 
     def _transactions(self, start_micros: int, opening: Interval) -> Iterator[Transaction]:
         self._due += opening.rate

@@ -29,8 +29,8 @@ _CLOCK: Final = re.compile(
 _AS_MICROS: Final = re.compile(r"micros|epoch", re.IGNORECASE)
 _FROM_TABLE: Final = re.compile(r"\bFROM\s+(?!CURRENT_TIMESTAMP|now\b|\()", re.IGNORECASE)
 _WRITE: Final = re.compile(r"\s*(?:INSERT|UPDATE|DELETE|CREATE|ALTER|DROP)\b", re.IGNORECASE)
-MOST_CHARACTERS: Final = 30_000
-"""Most characters of a query's text, which is split by regular expressions; long lists are parameters."""
+MAX_CHARACTERS: Final = 30_000
+"""Maximum number of characters of a query, which regular expressions split; long lists are parameters."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ class Statement:
     types: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if len(self.sql) > MOST_CHARACTERS:
-            raise not_answered(f"the query has more than {MOST_CHARACTERS:,} characters")
+        if len(self.sql) > MAX_CHARACTERS:
+            raise not_answered(f"the query has more than {MAX_CHARACTERS:,} characters")
 
 
 class Database:

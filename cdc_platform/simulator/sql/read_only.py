@@ -37,16 +37,16 @@ This excludes `like`, `instr`, `replace` and `trim`, whose time is the product o
 that create values of any size from a number. LIKE, GLOB and MATCH are functions. `char` is for booleans.
 """
 LOOK_EVERY_STEPS: Final = 10_000
-MOST_STEPS: Final = 100_000_000
+MAX_STEPS: Final = 100_000_000
 """Instructions of SQLite for one query: some seconds, if none has large values."""
-MOST_SECONDS: Final = 20.0
+MAX_SECONDS: Final = 20.0
 """Limit for one query, regardless of its instructions; none of them takes more than a second or two."""
-MOST_ANSWER_BYTES: Final = 256 * 1024 * 1024
+MAX_ANSWER_BYTES: Final = 256 * 1024 * 1024
 _OBJECT_BYTES: Final = 56
 """Memory of a row or a cell in addition to its characters."""
-MOST_VALUE_BYTES: Final = 64 * 1024 * 1024
+MAX_VALUE_BYTES: Final = 64 * 1024 * 1024
 """Limit for a value or a row; a cell of Spanner has up to 10 MB."""
-MOST_HEAP_BYTES: Final = 1024 * 1024 * 1024
+MAX_HEAP_BYTES: Final = 1024 * 1024 * 1024
 """Memory of all SQLite databases in this process, including sorting."""
 
 
@@ -55,8 +55,8 @@ def read_only(connection: sqlite3.Connection) -> sqlite3.Connection:
     # A query that runs out of memory rolls back uncommitted data.
     connection.commit()
     connection.execute("PRAGMA temp_store = MEMORY")
-    connection.execute(f"PRAGMA hard_heap_limit = {MOST_HEAP_BYTES}")
-    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_VALUE_BYTES)
+    connection.execute(f"PRAGMA hard_heap_limit = {MAX_HEAP_BYTES}")
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
     places = ("main", "information_schema")
     present = {name for _, name, _ in connection.execute("PRAGMA database_list")}
     tables = {
@@ -79,7 +79,7 @@ def read_only(connection: sqlite3.Connection) -> sqlite3.Connection:
 
 @contextmanager
 def _ended_in_time(connection: sqlite3.Connection) -> Iterator[None]:
-    timer = Timer(MOST_SECONDS, connection.interrupt)
+    timer = Timer(MAX_SECONDS, connection.interrupt)
     timer.daemon = True
     timer.start()
     try:
@@ -101,7 +101,7 @@ def answer(connection: sqlite3.Connection, query: SqliteQuery) -> tuple[list[str
         Refusal: it takes too much work or memory.
     """
     looks = count(1)
-    connection.set_progress_handler(lambda: next(looks) * LOOK_EVERY_STEPS > MOST_STEPS, LOOK_EVERY_STEPS)
+    connection.set_progress_handler(lambda: next(looks) * LOOK_EVERY_STEPS > MAX_STEPS, LOOK_EVERY_STEPS)
     rows, size = [], 0
     try:
         with _ended_in_time(connection):
@@ -109,8 +109,8 @@ def answer(connection: sqlite3.Connection, query: SqliteQuery) -> tuple[list[str
             for row in cursor:
                 rows.append(row)
                 size += _OBJECT_BYTES + sum(_size_of(cell) for cell in row)
-                if size > MOST_ANSWER_BYTES:
-                    raise not_answered(f"the answer has more than {MOST_ANSWER_BYTES:,} bytes")
+                if size > MAX_ANSWER_BYTES:
+                    raise not_answered(f"the answer has more than {MAX_ANSWER_BYTES:,} bytes")
     except MemoryError as error:
         raise not_answered("the query needs too much memory") from error
     except sqlite3.OperationalError as error:

@@ -11,7 +11,7 @@ from cdc_platform.simulator.wire.chunks import Row
 from cdc_platform.simulator.wire.problems import Refusal, start_in_past
 from cdc_platform.simulator.wire.simulator_settings import Fault, SimulatorSettings
 
-MOST_FAULTS_IN_A_ROW: Final = 2
+MAX_FAULTS_IN_A_ROW: Final = 2
 """Limit after which a repeated query succeeds, as it eventually would with Spanner."""
 KINT64MAX_1: Final = 2**63 - 2
 
@@ -92,7 +92,7 @@ class Faults:
         self._asked[key] = self._asked.get(key, 0) + 1
         seed = f"{settings.seed}/{query.token}/{query.start_micros}/{self._asked[key]}"
         dice = random.Random(seed)  # noqa: S311 - simulated, and repeatable
-        is_spared = self._in_a_row.get(query.token, 0) >= MOST_FAULTS_IN_A_ROW
+        is_spared = self._in_a_row.get(query.token, 0) >= MAX_FAULTS_IN_A_ROW
         if not settings.faults or dice.random() >= settings.fault_probability or is_spared:
             self._in_a_row[query.token] = 0
             return QueryFault()
@@ -102,7 +102,7 @@ class Faults:
             return QueryFault()
         # A reader that repeats a query after an early end must be able to rely on the answer.
         is_last = fault is Fault.EARLY_END
-        in_a_row = MOST_FAULTS_IN_A_ROW if is_last else self._in_a_row.get(query.token, 0) + 1
+        in_a_row = MAX_FAULTS_IN_A_ROW if is_last else self._in_a_row.get(query.token, 0) + 1
         self._in_a_row[query.token] = in_a_row
         return QueryFault(fault, after_rows)
 

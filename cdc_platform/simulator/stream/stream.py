@@ -20,7 +20,7 @@ LATEST_START_MICROS: Final = 600 * 1_000_000
 LONGEST_QUERY_MICROS: Final = 1800 * 1_000_000
 """Limit for a stream with mutable key ranges; others may be read without an end."""
 ROWS_TOGETHER: Final = 100
-"""Fewest rows of a message about the past; otherwise there would be one message for each second of it."""
+"""Minimum rows of a message about the past; otherwise there would be one message for each second of it."""
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ class Task:
     files: tuple[SourceFile, ...]
     windows: tuple[ReadWindow, ...]
     announced: tuple[str, ...] = ()
-    settled: tuple[tuple[str, str], ...] = ()
+    resolved: tuple[tuple[str, str], ...] = ()
     offers: Offers = field(default_factory=dict)
     is_first: bool = False
 
@@ -74,8 +74,8 @@ class DatastreamDataSource(DataSource):
         files = deal_files(files_from_json(plan["files"]), int(self.options[TASKS_OPTION]))
         offers = {key: files_from_json(files) for key, files in plan["schemas"].items()}
         tasks = [Task(task, windows, offers=offers) for task in files]
-        settled = tuple(plan["settled"].items())
-        tasks[0] = replace(tasks[0], announced=tuple(plan["announced"]), settled=settled, is_first=True)
+        resolved = tuple(plan["settled"].items())
+        tasks[0] = replace(tasks[0], announced=tuple(plan["announced"]), resolved=resolved, is_first=True)
         read = partial(_read_files, self.options[SETTINGS_OPTION], int(self.options[CYCLE_OPTION]))
         return TaskReader(read, tasks)
 
@@ -125,7 +125,7 @@ def _report(task: Task, batches: EventBatches, windows: dict[str, ReadWindow], r
             )
             announced = len(task.announced) if token == ROOT_TOKEN else 0
             batches.report_window(report, records[token], announced)
-    for path, version in task.settled:
+    for path, version in task.resolved:
         batches.report_file(windows[ROOT_TOKEN], SourceFile(path, ROOT_TOKEN, 0, 0, version), FileCounts())
     for token in task.announced:
         batches.announce(token, windows[ROOT_TOKEN])

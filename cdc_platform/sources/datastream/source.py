@@ -15,7 +15,7 @@ from cdc_platform.model.stream.files import (
     SourceFile,
     choose_files,
     files_to_json,
-    find_settled,
+    resolved_failures,
 )
 from cdc_platform.model.stream.lineage import Lineage, live
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest
@@ -116,15 +116,15 @@ class DatastreamSource(ArrivalTimeSource, SparkSource):
         is_root_read = any(window.token == ROOT_TOKEN for window in windows)
         fresh = sorted({file.folder for file in listed} - lineage.partitions.keys()) if is_root_read else []
         is_unread = any(partition.running_cycle is None for partition in lineage.partitions.values())
-        settled = find_settled(listed, read) if is_root_read else {}
-        if not (choice.files or fresh or settled or is_unread or request.has_replay):
+        resolved = resolved_failures(listed, read) if is_root_read else {}
+        if not (choice.files or fresh or resolved or is_unread or request.has_replay):
             return ReadPlan(())
         chosen = choice.files if windows else ()
         offers = offered_schemas(listed_files, chosen)
         inputs = {
             "files": files_to_json(chosen),
             "announced": fresh,
-            "settled": settled,
+            "settled": resolved,
             "schemas": {key: files_to_json(files) for key, files in offers.items()},
         }
         return ReadPlan(windows, json.dumps(inputs))
@@ -170,18 +170,18 @@ class DatastreamSource(ArrivalTimeSource, SparkSource):
 
         return DatastreamDataSource
 
-    def spark_options(self, cycle: int, plan: ReadPlan, most_tasks: int) -> dict[str, str]:
-        """Return the Spark options that read the files of a plan in at most `most_tasks` tasks."""
+    def spark_options(self, cycle: int, plan: ReadPlan, max_tasks: int) -> dict[str, str]:
+        """Return the Spark options that read the files of a plan in at most `max_tasks` tasks."""
         from cdc_platform.sources.datastream import reader
 
         return {
             reader.SETTINGS_OPTION: self.settings.to_options(),
             reader.CYCLE_OPTION: str(cycle),
             reader.PLAN_OPTION: reader.plan_to_json(plan),
-            reader.TASKS_OPTION: str(most_tasks),
+            reader.TASKS_OPTION: str(max_tasks),
         }
 
-    def read_here(self, cycle: int, plan: ReadPlan) -> "Generator[pa.RecordBatch, None, None]":
+    def read_in_process(self, cycle: int, plan: ReadPlan) -> "Generator[pa.RecordBatch, None, None]":
         """Yield the raw records of the files of a plan, read by this process."""
         from cdc_platform.sources.loading import read_with
 

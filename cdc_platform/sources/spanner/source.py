@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from cdc_platform.sources.spanner.copying.copy_source import TableCopyDataSource
     from cdc_platform.sources.spanner.stream.reader import ChangeStreamDataSource
 
-MOST_WINDOW_S: Final = 1200.0
+MAX_WINDOW_S: Final = 1200.0
 """Length of a window of a stream with mutable key ranges, whose queries may reach over half an hour."""
 LOCAL_WINDOWS: Final = 64
-"""Most windows that this process reads itself, a few at a time; Spark's tasks read more of them faster."""
+"""Maximum number of windows that this process reads itself; Spark's tasks read more of them faster."""
 
 
 class SpannerSource(SparkSource):
@@ -161,7 +161,7 @@ class SpannerSource(SparkSource):
             windows += self._windows_of_added(lineage, windows[0].end_inclusive_micros)
         if self.client.partition_mode is PartitionMode.MUTABLE_KEY_RANGE:
             # Each window has its own end: a partition that cannot be read does not delay the others.
-            windows = tuple(window.shortened(MOST_WINDOW_S) for window in windows)
+            windows = tuple(window.shortened(MAX_WINDOW_S) for window in windows)
         return ReadPlan(windows, finished_parents=finished_parents(lineage) if request.keys is None else None)
 
     def _windows_of_added(self, lineage: Lineage, end_micros: int) -> tuple[ReadWindow, ...]:
@@ -172,7 +172,7 @@ class SpannerSource(SparkSource):
         added = [
             token
             for token in self.client.fetch_placement_tokens()
-            if not any(known.startswith(token) for known in lineage.partitions)
+            if not any(partition.startswith(token) for partition in lineage.partitions)
         ]
         before_micros = watermark_micros(lineage) if added else None
         return tuple(
@@ -185,10 +185,10 @@ class SpannerSource(SparkSource):
         return replace(column, type=column.type.with_nanoseconds()) if is_kept else column
 
     def read_locally(
-        self, cycle: int, plan: ReadPlan, most_s: float
+        self, cycle: int, plan: ReadPlan, max_s: float
     ) -> "Generator[pa.RecordBatch, None, None] | None":
         """Yield the raw records of the windows of a plan; None if the windows are long or many."""
-        if len(plan.windows) > LOCAL_WINDOWS or any(window.duration_s > most_s for window in plan.windows):
+        if len(plan.windows) > LOCAL_WINDOWS or any(window.duration_s > max_s for window in plan.windows):
             return None
         from cdc_platform.sources.spanner.stream.window_pool import read_together
         from cdc_platform.sources.spanner.stream.window_reader import read_window
@@ -197,8 +197,8 @@ class SpannerSource(SparkSource):
         generations = None if parents is None else Generations(first_end_micros(plan.windows), parents)
         return read_together(partial(read_window, self.client, cycle), plan.windows, generations)
 
-    def spark_options(self, cycle: int, plan: ReadPlan, most_tasks: int) -> dict[str, str]:
-        """Return the Spark options that read the windows of a plan in at most `most_tasks` tasks."""
+    def spark_options(self, cycle: int, plan: ReadPlan, max_tasks: int) -> dict[str, str]:
+        """Return the Spark options that read the windows of a plan in at most `max_tasks` tasks."""
         from cdc_platform.sources.spanner.stream import reader
 
         return {
@@ -208,7 +208,7 @@ class SpannerSource(SparkSource):
             ).to_options(),
             reader.CYCLE_OPTION: str(cycle),
             reader.WINDOWS_OPTION: reader.windows_to_json(plan.windows),
-            reader.TASKS_OPTION: str(most_tasks),
+            reader.TASKS_OPTION: str(max_tasks),
             reader.PARENTS_OPTION: json.dumps(plan.finished_parents),
         }
 

@@ -53,7 +53,7 @@ HEARTBEAT_MS_MIN: Final = 100
 HEARTBEAT_MS_MAX: Final = 300_000
 SILENT_HEARTBEATS: Final = 10
 """So many heartbeats that fail to come make a partition stuck, unless a setting says otherwise."""
-LEAST_SILENCE_S: Final = 20.0
+MIN_SILENCE_S: Final = 20.0
 """A busy instance may take a while for its first answer, however short the heartbeats are."""
 
 
@@ -151,7 +151,7 @@ class SpannerSettings:
         """For how long a partition may send nothing before it counts as stuck."""
         if self.stuck_after_s is not None:
             return self.stuck_after_s
-        return max(LEAST_SILENCE_S, SILENT_HEARTBEATS * self.heartbeat_ms / 1000)
+        return max(MIN_SILENCE_S, SILENT_HEARTBEATS * self.heartbeat_ms / 1000)
 
     @property
     def title(self) -> str:

@@ -57,8 +57,8 @@ def part_in_ranges(
 
 def range_count(frame: DataFrame, rows: int) -> int:
     """Return the number of tasks for a frame with about this many rows."""
-    most = int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
-    return min(most, -(-rows // ROWS_PER_RANGE))
+    limit = int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
+    return min(limit, -(-rows // ROWS_PER_RANGE))
 
 
 def range_starts(sampled: Sequence[Place], ranges: int) -> list[Place]:

@@ -25,7 +25,7 @@ NEWEST, INSERTED, ROW_EVENT = "__newest", "__inserted", "__row_event"
 APPEND, UPDATE, REMOVE, NOTHING = "append", "update", "delete", "none"
 
 FIXED_BYTES = 16
-"""Most bytes of a value in addition to its text."""
+"""Maximum bytes of a value in addition to its text."""
 BOUNDED_TYPES = frozenset({"bigint", "string", "date", "timestamp"})
 
 

@@ -67,7 +67,7 @@ def test_records_are_listed(defs: Path) -> None:
 
 
 def test_a_record_is_shown_whole(defs: Path) -> None:
-    """Its content is there as it came; one that is not there is said, and where to look."""
+    """Its content is there as it came; one that is not there is reported, with where to look."""
     _, output, _ = run("quarantine", "show", defs, "a", "--json")
     assert json.loads(output)[0]["record"]["event"]["position"] == 0
     assert "no ordering key" in run("quarantine", "show", defs, "a")[1]

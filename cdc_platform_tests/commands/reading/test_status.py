@@ -84,7 +84,7 @@ def test_status_starts_no_spark(tmp_path: Path) -> None:
 
 
 def test_a_pipeline_that_cannot_be_read_has_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What goes wrong after the lake was opened is said in its place, and the exit code is 1."""
+    """What goes wrong after the lake was opened is reported in its place, and the exit code is 1."""
 
     def conflict(*_args: object) -> None:
         raise CommitConflict("another run was first")
@@ -105,7 +105,7 @@ def test_a_low_terminal_shows_what_matters_first() -> None:
     """The tables of a watched pipeline come above its partitions, of which only some are named."""
     keys = tuple(f"partition-{number}" for number in range(12))
     status = replace(STATUS, live_partitions=keys)
-    lines = [line.strip() for line in as_text(describe_statuses([status], most_partitions=5)).splitlines()]
+    lines = [line.strip() for line in as_text(describe_statuses([status], max_partitions=5)).splitlines()]
     names = [line.split()[0] if line else "" for line in lines]
     assert names[:8] == ["pipeline", "watermark", "lag", "cut", "quarantine", "", "table", "accounts"]
     assert lines[-6:] == [*keys[:5], "and 7 more"]
@@ -135,10 +135,10 @@ def test_watching_continues_after_an_error(tmp_path: Path) -> None:
         catalog.write_bytes(b"garbage " * 1000)
         program.wait_for("cannot be read: ", WITHIN_S)
         catalog.write_bytes(sound)
-        program.wait_for("quarantine", WITHIN_S, times=program.said().count("quarantine") + 1)
+        program.wait_for("quarantine", WITHIN_S, times=program.output().count("quarantine") + 1)
         program.process.send_signal(signal.SIGINT)
-        assert program.ends_with(WITHIN_S) == 0, program.said()
-    assert "Traceback" not in program.said()
+        assert program.ends_with(WITHIN_S) == 0, program.output()
+    assert "Traceback" not in program.output()
 
 
 def test_a_pipeline_is_watched_from_its_first_cycle_on(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_a_pipeline_is_watched_from_its_first_cycle_on(tmp_path: Path) -> None:
         begin(defs, "shop")
         program.wait_for("shop, no cycle yet", WITHIN_S)
         program.process.send_signal(signal.SIGTERM)
-        assert program.ends_with(WITHIN_S) == 0, program.said()
+        assert program.ends_with(WITHIN_S) == 0, program.output()
 
 
 def test_watching_continues_until_it_is_interrupted(tmp_path: Path) -> None:
@@ -159,6 +159,6 @@ def test_watching_continues_until_it_is_interrupted(tmp_path: Path) -> None:
     with start(tmp_path / "log", COMMAND_LINE, "status", defs, "--watch", "--every", "0.1") as program:
         program.wait_for("quarantine", WITHIN_S)
         program.process.send_signal(signal.SIGINT)
-        assert program.ends_with(WITHIN_S) == 0, program.said()
-    first, second, *_ = program.said().splitlines()
+        assert program.ends_with(WITHIN_S) == 0, program.output()
+    first, second, *_ = program.output().splitlines()
     assert (first.endswith("Z"), second) == (True, "pipeline    bank, no cycle yet")

@@ -36,7 +36,7 @@ def test_it_serves_and_writes_the_truth(tmp_path: Path, preloaded: int) -> None:
     with start(tmp_path / "log", COMMAND_LINE, "simulate", *options, *rows_before) as program:
         program.wait_for("SPANNER_EMULATOR_HOST=127.0.0.1:", WITHIN_S)
         names = json.loads(names_file.read_text())
-        assert all(value in program.said() for value in names.values())
+        assert all(value in program.output() for value in names.values())
         fields = ("project", "instance", "database", "change_stream", "emulator_host")
         source = SpannerSource(SpannerSettings(**{field: names[field] for field in fields}))
         now = source.clock_micros()
@@ -55,7 +55,7 @@ def test_it_serves_and_writes_the_truth(tmp_path: Path, preloaded: int) -> None:
     transfers_before = [change for change in first["changes"] if change["table"] == "transfers"]
     assert has_rows_before == (preloaded > 0)
     assert not has_rows_before or len(transfers_before) == preloaded
-    assert f"\n{len(lines) - has_rows_before:,} transactions since" in program.said()
+    assert f"\n{len(lines) - has_rows_before:,} transactions since" in program.output()
     balances: dict[int, int] = {}
     for line in lines:
         transaction = json.loads(line)
@@ -70,14 +70,14 @@ def test_it_serves_and_writes_the_truth(tmp_path: Path, preloaded: int) -> None:
 
 
 @pytest.mark.integration
-def test_a_taken_port_is_said(tmp_path: Path) -> None:
+def test_a_taken_port_is_reported(tmp_path: Path) -> None:
     """Two simulators never share a port."""
     with start(tmp_path / "one", COMMAND_LINE, "simulate") as program:
         program.wait_for("SPANNER_EMULATOR_HOST=", WITHIN_S)
-        port = program.said().rsplit(":", 1)[1].strip()
+        port = program.output().rsplit(":", 1)[1].strip()
         with start(tmp_path / "two", COMMAND_LINE, "simulate", "--port", port) as two:
             assert two.ends_with(WITHIN_S) == 1
-            assert f"Port {port} is in use" in two.said()
+            assert f"Port {port} is in use" in two.output()
 
 
 def test_faults_by_name() -> None:
@@ -130,7 +130,7 @@ def test_begin_of_a_history_that_is_there_is_refused(tmp_path: Path, option: str
         (("--faults", "typhoon"), "typhoon"),
     ],
 )
-def test_bad_options_are_said(options: tuple[str, str], problem: str) -> None:
+def test_bad_options_are_reported(options: tuple[str, str], problem: str) -> None:
     """An option that cannot be used is named with what it may be."""
     result = CliRunner().invoke(main, ["simulate", *options])
 
@@ -142,7 +142,7 @@ def test_bad_options_are_said(options: tuple[str, str], problem: str) -> None:
     ["--rate", "--age", "--partition-life", "--schema-changes-every", "--fault-probability", "--stall"],
 )
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf", "-1"])
-def test_numbers_without_meaning_are_said(option: str, value: str) -> None:
+def test_numbers_without_meaning_are_reported(option: str, value: str) -> None:
     """A value that is not a number is refused by the name of its option."""
     result = CliRunner().invoke(main, ["simulate", option, value])
 

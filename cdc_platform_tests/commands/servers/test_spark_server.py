@@ -32,7 +32,7 @@ def test_cycles_run_on_the_server_until_it_is_interrupted(tmp_path: Path) -> Non
     spark = {"remote": remote, "conf": {**TEST_SPARK.conf, "spark.proxy.pwd": "never to be seen"}}
     defs = write_defs(tmp_path, bank_attributes(spark=spark))
     log = tmp_path / "spark.log"
-    with start(tmp_path / "said", COMMAND_LINE, "spark-server", defs, "--log", log) as server:
+    with start(tmp_path / "output", COMMAND_LINE, "spark-server", defs, "--log", log) as server:
         server.wait_for(f"The runs of `bank` find Spark at {remote}", within_s=180)
         module = "cdc_platform_tests.spark.connect_run"
         command = [sys.executable, "-m", module, str(tmp_path / "lake"), remote]
@@ -76,11 +76,11 @@ def test_an_address_that_no_server_can_have_is_an_error(
     tmp_path: Path, spark: dict[str, str], text: str
 ) -> None:
     """The error names the setting, and never a token."""
-    code, _, said = run("spark-server", write_defs(tmp_path, bank_attributes(spark=spark)))
+    code, _, errors = run("spark-server", write_defs(tmp_path, bank_attributes(spark=spark)))
     assert code == 1
-    assert "spark.remote" in said
-    assert text in said
-    assert "abc" not in said
+    assert "spark.remote" in errors
+    assert text in errors
+    assert "abc" not in errors
 
 
 def test_an_address_that_is_taken_is_an_error(tmp_path: Path) -> None:
@@ -89,6 +89,6 @@ def test_an_address_that_is_taken_is_an_error(tmp_path: Path) -> None:
         other.bind(("127.0.0.1", 0))
         other.listen()
         remote = f"sc://127.0.0.1:{other.getsockname()[1]}"
-        code, _, said = run("spark-server", write_defs(tmp_path, bank_attributes(spark={"remote": remote})))
+        code, _, errors = run("spark-server", write_defs(tmp_path, bank_attributes(spark={"remote": remote})))
     assert code == 1
-    assert "is the address of a running program" in said
+    assert "is the address of a running program" in errors

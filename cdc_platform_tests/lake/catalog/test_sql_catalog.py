@@ -81,9 +81,9 @@ def read_tables(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return a list that takes the name of each table whose metadata file is read from now on."""
     names, read = list[str](), sql_catalog.read_metadata
 
-    def note(file: InputFile, known: Iterable[Snapshot]) -> TableMetadata:
+    def note(file: InputFile, reusable: Iterable[Snapshot]) -> TableMetadata:
         names.append(Path(file.location).parents[1].name)
-        return read(file, known)
+        return read(file, reusable)
 
     monkeypatch.setattr(sql_catalog, "read_metadata", note)
     return names

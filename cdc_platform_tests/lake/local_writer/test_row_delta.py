@@ -112,7 +112,7 @@ def test_a_new_table_gets_its_first_snapshot(spark: "SparkSession", session_lake
     spark.sql(f"DELETE FROM {subject.sql_name} WHERE id = 2")
     del subject.expected[2]
     subject.verify()
-    assert [None, first.snapshot_id] == [one.parent_snapshot_id for one in subject.table.snapshots()[:2]]
+    assert [None, first.snapshot_id] == [entry.parent_snapshot_id for entry in subject.table.snapshots()[:2]]
 
 
 def test_spark_reads_what_was_committed(spark: "SparkSession", session_lake: LakeSettings) -> None:

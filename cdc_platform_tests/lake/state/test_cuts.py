@@ -163,9 +163,9 @@ def test_publications_since_a_moment(
 def test_cuts_are_found_by_number(numbers: set[int], published: Lake) -> None:
     """Those that there are come in their order, and a number that no cut has is not an error."""
     expected = sorted(numbers & {*range(1, len(PUBLISHED_MICROS) + 1)})
-    found = find_cuts(published, numbers)
-    assert expected == [cut.cut for cut in found]
-    assert [{"accounts": number} for number in expected] == [cut.tables for cut in found]
+    cuts = find_cuts(published, numbers)
+    assert expected == [cut.cut for cut in cuts]
+    assert [{"accounts": number} for number in expected] == [cut.tables for cut in cuts]
 
 
 def test_older_files_of_cuts_stay_unread(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

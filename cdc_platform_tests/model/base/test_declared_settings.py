@@ -71,8 +71,8 @@ def test_values_are_read_by_their_types(tmp_path: Path) -> None:
 
 def test_nothing_stands_for_the_default() -> None:
     """Of a setting that may be left out; where null is a valid value, it stays."""
-    found = read_settings(Whole, GIVEN | {"names": None, "colour": None, "some": None})
-    assert found == Whole(Disc("f"), "n")
+    settings = read_settings(Whole, GIVEN | {"names": None, "colour": None, "some": None})
+    assert settings == Whole(Disc("f"), "n")
 
 
 def test_settings_survive_as_json() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cdc_platform.errors import SettingError
 from cdc_platform.model.base.names import (
-    MOST_COLUMNS,
+    MAX_COLUMNS,
     check_identifier,
     is_reserved_column,
     lake_table_name,
@@ -62,7 +62,7 @@ def test_names_that_are_too_long_have_a_short_reason() -> None:
 
 def test_an_event_has_so_many_columns_at_most() -> None:
     """As many columns as any known source has are one row; more are refused, and counted in the reason."""
-    names = [f"c{number}" for number in range(MOST_COLUMNS + 1)]
+    names = [f"c{number}" for number in range(MAX_COLUMNS + 1)]
     assert unfit_columns_reason(names[:-1]) is None
     assert unfit_columns_reason(names) == (
         "The event has 4097 columns, but the limit is 4096: leave some of them out at the source"

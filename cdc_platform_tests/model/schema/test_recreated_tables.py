@@ -23,7 +23,7 @@ def observed_at(micros: int, schema: TableSchema) -> ObservedColumns:
     return ObservedColumns.of_table(micros, schema, is_whole=True)
 
 
-def known_of(schema: TableSchema) -> SchemaHistory:
+def history_of(schema: TableSchema) -> SchemaHistory:
     """Return the history of a table that was there from the beginning."""
     events = find_events(
         SchemaHistory(), 1, {"notes": [observed_at(5, schema)]}, SchemaRead(6, (schema,), {}, {})
@@ -49,12 +49,12 @@ def known_of(schema: TableSchema) -> SchemaHistory:
 def test_a_key_shows_another_table(*, is_other: bool, declared: str, key: dict[str, ColumnType]) -> None:
     """Another name, another number of columns or a type that no column changes to is another table's key."""
     schema = table("notes", {"id": declared}, {"v": "STRING(9)"})
-    assert is_other == has_other_key(known_of(schema).tables["notes"], key)
+    assert is_other == has_other_key(history_of(schema).tables["notes"], key)
 
 
 def test_a_table_is_recreated_where_a_record_has_another_key_first() -> None:
     """It begins with that record, and no further record or look begins it again."""
-    history = known_of(NUMBER)
+    history = history_of(NUMBER)
     observations = {"notes": [observed_at(7, NUMBER), observed_at(8, CODE), observed_at(9, CODE)]}
     events = find_events(history, 2, observations, SchemaRead(10, (CODE,), {}, {}))
     assert [(event.change, event.name, event.since_micros) for event in events if event.since_micros] == [
@@ -71,7 +71,7 @@ def test_a_table_is_recreated_where_a_record_has_another_key_first() -> None:
 
 def test_a_schema_read_of_another_moment_begins_no_table() -> None:
     """Only the records themselves show which of them belong to the table before."""
-    history = known_of(NUMBER)
+    history = history_of(NUMBER)
     schema_read = SchemaRead(10, (CODE,), {}, {}, is_exact=False)
     events = find_events(history, 2, {"notes": [observed_at(7, NUMBER)]}, schema_read)
     assert SchemaChange.TABLE_DROPPED not in {event.change for event in events}
@@ -103,11 +103,11 @@ def test_a_rename_takes_the_other_name_away_at_its_moment(
         present = tuple(replace(NUMBER, name=name) for name in (names[-1] if names else ("notes",)))
         return SchemaRead(micros, present, {}, {})
 
-    assert renamed == find_renamed(known_of(NUMBER), read_back(100_000), read_back)
+    assert renamed == find_renamed(history_of(NUMBER), read_back(100_000), read_back)
 
 
 def test_what_the_source_does_not_show_may_be_a_rename() -> None:
     """Without its former schema any table that comes up while another is gone may be that one."""
-    history, now = known_of(NUMBER), SchemaRead(100_000, (replace(NUMBER, name="log"),), {}, {})
+    history, now = history_of(NUMBER), SchemaRead(100_000, (replace(NUMBER, name="log"),), {}, {})
     for read_back in (None, lambda micros: SchemaRead(micros, (), {}, {}, is_exact=False)):
         assert {"log"} == find_renamed(history, now, read_back)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from cdc_platform.model.schema.table_schema import DECIMAL, MOST_DIMENSIONS, ColumnType, spark_type
+from cdc_platform.model.schema.table_schema import DECIMAL, MAX_DIMENSIONS, ColumnType, spark_type
 from cdc_platform_tests.example_tables import ORDERS
 from cdc_platform_tests.support.history import type_json
 
@@ -124,8 +124,8 @@ def test_a_decimal_that_spark_does_not_have_is_text(annotation: str) -> None:
 def test_an_array_has_so_many_dimensions_at_most() -> None:
     """A type that is deeper is none."""
     fields: dict[str, Any] = {"code": "INT64"}
-    for _ in range(MOST_DIMENSIONS):
+    for _ in range(MAX_DIMENSIONS):
         fields = {"code": "ARRAY", "array_element_type": fields}
-    assert ColumnType.from_json(fields).text.count("ARRAY") == MOST_DIMENSIONS
+    assert ColumnType.from_json(fields).text.count("ARRAY") == MAX_DIMENSIONS
     with pytest.raises(ValueError, match="dimensions"):
         ColumnType.from_json({"code": "ARRAY", "array_element_type": fields})

@@ -13,7 +13,7 @@ from cdc_platform.model.stream.files import (
     deal_files,
     files_from_json,
     files_to_json,
-    find_settled,
+    resolved_failures,
 )
 from cdc_platform.model.stream.unread import FIRST_PAUSE_S, GONE, FailedRead, unread_path
 
@@ -33,9 +33,9 @@ def test_what_has_been_read_in_its_version_is_left_out() -> None:
 def test_a_backlog_is_read_in_several_cycles() -> None:
     """The oldest files come first, and at least one of any size."""
     files = [made(number, size_bytes=100) for number in range(5)]
-    assert tuple(files[:2]) == choose_files(reversed(files), {}, most_files=2).files
-    assert tuple(files[:3]) == choose_files(files, {}, most_bytes=300).files
-    only = choose_files(files, {}, most_bytes=1)
+    assert tuple(files[:2]) == choose_files(reversed(files), {}, max_files=2).files
+    assert tuple(files[:3]) == choose_files(files, {}, max_bytes=300).files
+    only = choose_files(files, {}, max_bytes=1)
     assert (tuple(files[:1]), False) == (only.files, only.is_all)
     assert choose_files(files, {}).is_all
 
@@ -66,41 +66,43 @@ def test_what_could_not_be_read_crowds_nothing_out() -> None:
     bad = [made(number) for number in range(30)]
     good = [made(number) for number in range(100, 130)]
     read_progress = failed(*bad[1:], micros=7) | failed(bad[0], micros=8)
-    choice = choose_files([*bad, *good], read_progress, most_files=20)
+    choice = choose_files([*bad, *good], read_progress, max_files=20)
     assert (18, {bad[1].path, bad[10].path}) == (
         sum(file in good for file in choice.files),
         {file.path for file in choice.files if file in bad},
     )
     assert not choice.is_all
     # All others are chosen: the rest of the bad ones holds nothing.
-    assert choose_files([*bad, *good], read_progress, most_files=40).is_all
-    assert (good[0],) == choose_files([*bad, *good], read_progress, most_files=1).files
-    alone = choose_files(bad, read_progress, most_files=20)
+    assert choose_files([*bad, *good], read_progress, max_files=40).is_all
+    assert (good[0],) == choose_files([*bad, *good], read_progress, max_files=1).files
+    alone = choose_files(bad, read_progress, max_files=20)
     assert (len(alone.files), alone.is_all) == (20, True)
 
 
 def test_a_large_file_that_could_not_be_read_leaves_room() -> None:
     """Bytes are shared as files are, and one of the others at least is read."""
     bad, good = made(1, size_bytes=5_000), [made(number, size_bytes=100) for number in (2, 3)]
-    choice = choose_files([bad, *good], failed(bad), most_bytes=1_000)
+    choice = choose_files([bad, *good], failed(bad), max_bytes=1_000)
     assert (good[0], bad) == choice.files
 
 
-def test_failed_reads_are_settled() -> None:
+def test_failed_reads_are_resolved() -> None:
     """A file that is gone, or is what had been read before, is to be read no more."""
     gone, restored, bad = made(1), made(2), made(3)
     read_progress = failed(gone, restored, bad) | {restored.path: restored.version}
-    assert {gone.path: GONE, restored.path: restored.version} == find_settled([restored, bad], read_progress)
-    assert find_settled([bad], {}) == {}
+    assert {gone.path: GONE, restored.path: restored.version} == resolved_failures(
+        [restored, bad], read_progress
+    )
+    assert resolved_failures([bad], {}) == {}
 
 
 @given(st.lists(st.integers(0, 10**9), max_size=40, unique=True), st.integers(1, 8))
-def test_every_file_is_dealt_once(sizes: Sequence[int], most_tasks: int) -> None:
+def test_every_file_is_dealt_once(sizes: Sequence[int], max_tasks: int) -> None:
     """No task gets more than another by more than one file's bytes, and none is left without work."""
     files = [made(number, size) for number, size in enumerate(sizes)]
-    tasks = deal_files(files, most_tasks)
+    tasks = deal_files(files, max_tasks)
     assert sorted(files, key=str) == sorted((file for task in tasks for file in task), key=str)
-    assert max(1, min(most_tasks, len(files))) == len(tasks)
+    assert max(1, min(max_tasks, len(files))) == len(tasks)
     assert not files or all(tasks)
 
 

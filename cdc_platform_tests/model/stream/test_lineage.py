@@ -222,8 +222,8 @@ def test_another_announcement_of_a_known_partition_changes_nothing() -> None:
     lineage = from_parents(complete("a", 999, 2_000))
     lineage = advance(lineage, 3, [complete("c", 1_499, 1_800)], [])
     again = ChildAnnouncement(4, 1_500, "c", ("b",))
-    known = lineage.partitions["c"]
-    assert known == advance(lineage, 4, [complete("b", 999, 2_000)], [again]).partitions["c"]
+    partition = lineage.partitions["c"]
+    assert partition == advance(lineage, 4, [complete("b", 999, 2_000)], [again]).partitions["c"]
 
 
 def test_a_partition_that_starts_again_after_its_end_is_refused() -> None:

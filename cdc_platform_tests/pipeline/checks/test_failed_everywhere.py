@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.integration
 
 ROWS: Final = 2_000
-MOST_BYTES: Final = 90_000
+MAX_BYTES: Final = 90_000
 """What a check may send, most of it measurements of its tasks; the keys of the rows would take more."""
 
 
@@ -50,4 +50,4 @@ def test_few_of_many_rows_are_sent(spark: "SparkSession", session_lake: LakeSett
         result = check.run(pipeline, spark, EVERYTHING)
     assert result.facts["rows"] == ROWS - 1
     assert result.summary.count('{"id":"') == SHOWN
-    assert sent.counted < MOST_BYTES
+    assert sent.counted < MAX_BYTES

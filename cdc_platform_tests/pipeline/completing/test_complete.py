@@ -16,7 +16,7 @@ from cdc_platform.model.base.progress import Progress, Step
 from cdc_platform.model.rows.resolution import RowChange, RowId, key_chains_of
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.model.stream.records import ModType
-from cdc_platform.pipeline.completing.complete import MOST_ROWS, complete_changes, complete_few
+from cdc_platform.pipeline.completing.complete import MAX_ROWS, complete_changes, complete_few
 from cdc_platform.pipeline.completing.key_chains import ChainChange
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
@@ -148,12 +148,12 @@ def completed_few(
 
 
 def completed_by_tasks(
-    pipeline: Pipeline, spark: "SparkSession", rows: Sequence[dict[str, Any]], most_rows: int = MOST_ROWS
+    pipeline: Pipeline, spark: "SparkSession", rows: Sequence[dict[str, Any]], max_rows: int = MAX_ROWS
 ) -> list[dict[str, Any]]:
     """Return the changes of any batch, completed, in the order of the log."""
     ordered = spark.createDataFrame(pa.Table.from_pylist(rows, ORDERED))
     with ExitStack() as cache, interpreted(spark, when=True):
-        frame = complete_changes(pipeline, spark, ordered, 1, cache, most_rows)
+        frame = complete_changes(pipeline, spark, ordered, 1, cache, max_rows)
         completed: list[dict[str, Any]] = frame.orderBy("ordinal").toArrow().to_pylist()
     return completed
 

@@ -99,11 +99,11 @@ def test_a_batch_is_completed_as_the_model_says(
     whole = [
         change if change.new_values else before for change, before in zip(expected, changes, strict=True)
     ]
-    found = [
+    actual_rows = [
         {**row, "new_values": row["new_values"] and json.loads(row["new_values"])}
         for row in actual.sort_by("ordinal").to_pylist()
     ]
-    assert found == [
+    assert actual_rows == [
         {**row, "new_values": row["new_values"] and json.loads(row["new_values"])}
         for row in table_of(whole).to_pylist()
     ]

@@ -89,11 +89,11 @@ def with_chains(lines: Sequence[Line]) -> list[Line]:
     return [{**line, KEY_CHAIN: chains.get((TABLE, line["keys"]), line[KEY_CHAIN])} for line in lines]
 
 
-def completed(lines: Sequence[Line], truncates: Sequence[int], most: int) -> list[Completed]:
+def completed(lines: Sequence[Line], truncates: Sequence[int], max_rows: int) -> list[Completed]:
     """Return the completed changes by ordinal, of lines that come in batches of so many at most."""
     table = pa.Table.from_pylist(lines, LINES)
     by_chain = table.sort_by([(name, "ascending") for name in LINE_ORDER])
-    batches = by_chain.to_batches(max_chunksize=most)
+    batches = by_chain.to_batches(max_chunksize=max_rows)
     chains = ChainCompleter((*CHANGE_COLUMNS, "ordering_key"), {TABLE: truncates}, {})
     rows = [row for batch in chains(batches) for row in batch.to_pylist()]
     lines_completed = [

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.integration
 ROWS: Final = 20
 LETTERS: Final = 60_000
 COLUMNS: Final = {TABLE: {"id": "bigint", "n": "integer", "big": "text"}}
-MOST_BYTES: Final = 400_000
+MAX_BYTES: Final = 400_000
 """Lowered bound; the rows have 1.2 million bytes."""
 UPDATE_BYTES: Final = 10_000
 """More than an update without its large value takes in all that the driver gets of it."""
@@ -60,7 +60,7 @@ def test_large_stored_values_do_not_reach_the_driver(
 
     Values that fit are still completed by this process, which is quicker.
     """
-    monkeypatch.setattr(distributed_completion, "MOST_STORED_BYTES", MOST_BYTES)
+    monkeypatch.setattr(distributed_completion, "MAX_STORED_BYTES", MAX_BYTES)
     settings = settings_with(input=FilesInput(str(tmp_path)), strategy="enrich", columns=COLUMNS)
     pipeline = open_pipeline(PipelineSettings(f"large_{updated}", settings, session_lake))
     (tmp_path / "1.jsonl").write_text("".join(row(key, 0, large(key)) for key in range(ROWS)))
@@ -71,9 +71,9 @@ def test_large_stored_values_do_not_reach_the_driver(
     sent = DriverBytes(spark)
     with sent.count():
         order_changes(pipeline, spark)
-    least, most = (LETTERS / 2, 2 * LETTERS) if updated == 1 else (0, MOST_BYTES + ROWS * UPDATE_BYTES)
-    assert least <= sent.counted <= most
+    lowest, highest = (LETTERS / 2, 2 * LETTERS) if updated == 1 else (0, MAX_BYTES + ROWS * UPDATE_BYTES)
+    assert lowest <= sent.counted <= highest
     rows = found_rows(sync(pipeline, spark), TABLE)
     expected = [(key, int(key < updated), large(key)) for key in range(ROWS)]
-    assert expected == [(found["id"], found["n"], found["big"]) for found in rows]
+    assert expected == [(row["id"], row["n"], row["big"]) for row in rows]
     assert failed_checks(pipeline, spark) == {}

@@ -368,7 +368,7 @@ def dying_beyond(chunks: int, original: Callable[..., Any]) -> Callable[..., Any
     return copy_options
 
 
-def test_a_copy_that_is_gone_is_said_to_be(spark: "SparkSession", session_lake: LakeSettings) -> None:
+def test_a_copy_that_is_gone_is_reported(spark: "SparkSession", session_lake: LakeSettings) -> None:
     """Without the branch of the copy neither the check nor a rebuild pretends that the log were enough."""
     pipeline = bank_of(session_lake, 2)
     feed(pipeline, NOW)

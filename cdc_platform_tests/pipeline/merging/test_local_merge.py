@@ -69,19 +69,19 @@ def no_bound(pipeline: Pipeline, _patch: pytest.MonkeyPatch) -> Pipeline:
 
 def no_files(pipeline: Pipeline, net_changes: pytest.MonkeyPatch) -> Pipeline:
     """Let tables of any file be too large."""
-    net_changes.setattr(local_merge, "MOST_FILES", -1)
+    net_changes.setattr(local_merge, "MAX_FILES", -1)
     return pipeline
 
 
 def no_rows(pipeline: Pipeline, net_changes: pytest.MonkeyPatch) -> Pipeline:
     """Let any row be too many to look among."""
-    net_changes.setattr(local_merge, "MOST_ROWS", 0)
+    net_changes.setattr(local_merge, "MAX_ROWS", 0)
     return pipeline
 
 
 def no_bytes_read(pipeline: Pipeline, net_changes: pytest.MonkeyPatch) -> Pipeline:
     """Let any key be too long to be read."""
-    net_changes.setattr(local_merge, "MOST_READ_BYTES", 0)
+    net_changes.setattr(local_merge, "MAX_READ_BYTES", 0)
     return pipeline
 
 

@@ -133,7 +133,7 @@ def test_people_read_the_same(bank: Pipeline) -> None:
     ],
 )
 def test_a_key_of_two_columns_is_json(bank: Pipeline, key: str) -> None:
-    """An object or an array names all columns; what lies in quarantine for the table is said."""
+    """An object or an array names all columns; what lies in quarantine for the table is reported."""
     explanation = explain_row(bank, "orders", key)
     assert len(explanation.provenance.steps) == 1
     assert "1 record of this table in quarantine" in as_text(describe_explanation(explanation))
@@ -150,7 +150,7 @@ def test_a_key_of_two_columns_is_json(bank: Pipeline, key: str) -> None:
         ("orders", '["eu"]', RowNotFound, "2 columns"),  # a part of the key
     ],
 )
-def test_what_is_not_known_is_said(
+def test_what_is_not_known_is_reported(
     bank: Pipeline, name: str, key: str, error: type[Exception], message: str
 ) -> None:
     """A wrong table or key is an error that names the right ones."""

@@ -85,7 +85,7 @@ def test_a_column_like_those_of_deleted_rows_is_left_out(tmp_path: Path) -> None
     assert "names that are reserved in the lake are in the change log only" in find_exclusions(pipeline)[0]
 
 
-def known_since(name: str, cycle: int) -> ColumnHistory:
+def history_since(name: str, cycle: int) -> ColumnHistory:
     """Return a table that came up in a cycle."""
     key = ColumnVersion("id", "id", ColumnType("INT64"), True, 1, Bound(cycle, None))
     return ColumnHistory(name, (key,))
@@ -95,8 +95,8 @@ def test_of_two_names_that_differ_in_case_the_first_is_had(tmp_path: Path) -> No
     """Of new tables the first by name is taken, later the one known first; the other one is reported."""
     pipeline = choosing(tmp_path)
     assert [schema.name for schema in pipeline.tables] == ["Accounts", "transfers"]
-    dropped = replace(known_since("accounts", 1), is_watched=False, is_dropped=True)
-    others = {name: known_since(name, 2) for name in ("transfers", "Accounts")}
+    dropped = replace(history_since("accounts", 1), is_watched=False, is_dropped=True)
+    others = {name: history_since(name, 2) for name in ("transfers", "Accounts")}
     pipeline.know(SchemaHistory(cycle=2, tables={**others, "accounts": dropped}))
     assert [schema.name for schema in pipeline.tables] == ["accounts", "transfers"]
     text = pipeline.findings(pipeline.schema_history)[0]

@@ -12,7 +12,7 @@ from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import CYCLE, STATS
 from cdc_platform.model.base.schemas import CHANGE_LOG
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.pipeline.publishing.maintain import MOST_LOOKED_AT, MaintenanceRun, choose_tables
+from cdc_platform.pipeline.publishing.maintain import MAX_LOOKED_AT, MaintenanceRun, choose_tables
 from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.support.pipelines import make_pipeline
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TABLES: Final = tuple(
-    table(f"t{number:03}", {"id": "INT64"}, {"a": "INT64"}) for number in range(2 * MOST_LOOKED_AT + 1)
+    table(f"t{number:03}", {"id": "INT64"}, {"a": "INT64"}) for number in range(2 * MAX_LOOKED_AT + 1)
 )
 
 
@@ -39,7 +39,7 @@ def looked_at(pipeline: Pipeline, now_micros: int, *, is_thorough: bool = False)
 def test_each_table_has_its_turn_while_no_cycle_comes(pipeline: Pipeline) -> None:
     """A source that is silent brings no cycle, and what cycles have left is still maintained."""
     seen = [looked_at(pipeline, now_micros) for now_micros in range(3)]
-    assert max(map(len, seen)) <= MOST_LOOKED_AT
+    assert max(map(len, seen)) <= MAX_LOOKED_AT
     assert {schema.name for schema in TABLES} == set().union(*seen)
 
 

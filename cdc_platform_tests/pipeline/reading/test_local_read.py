@@ -68,9 +68,9 @@ def test_a_cycle_with_an_unsound_record_is_as_spark_has_it(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
     """Unusable events go to quarantine, the rest to log and tables, with either reader."""
-    for most_s in (0.0, 15.0):
+    for max_s in (0.0, 15.0):
         pipeline = busy(bank_pipeline(session_lake), accounts=3, broken=1)
-        pipeline = replace(pipeline, settings=replace(pipeline.settings, local_read_s=most_s))
+        pipeline = replace(pipeline, settings=replace(pipeline.settings, local_read_s=max_s))
         wait(pipeline, 1)
         read_windows(pipeline, spark)
         run_steps(pipeline, spark)
@@ -106,7 +106,7 @@ def test_what_turns_out_to_be_large_is_left_to_spark(
 ) -> None:
     """A short cycle of many bytes is read again by Spark, and none of its records is committed twice."""
     pipeline = busy(bank_pipeline(session_lake), accounts=5)
-    monkeypatch.setattr(local_read, "MOST_BYTES", 10)
+    monkeypatch.setattr(local_read, "MAX_BYTES", 10)
     wait(pipeline, 1)
     assert not read_windows(pipeline, spark).is_local
     assert len(raw_rows(pipeline)) == 6
@@ -118,7 +118,7 @@ def test_after_a_large_cycle_the_next_one_is_not_tried_locally(
 ) -> None:
     """While cycles are large the source is asked once for each; after a small one it is tried again."""
     pipeline = busy(bank_pipeline(session_lake), accounts=5)
-    monkeypatch.setattr(local_read, "MOST_RECORDS", 5)
+    monkeypatch.setattr(local_read, "MAX_RECORDS", 5)
     outcomes = []
     for accounts in (5, 1, 1):
         busy(pipeline, accounts)

@@ -19,7 +19,7 @@ from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.pipeline.reading import read
 from cdc_platform.pipeline.reading.read import (
     ReadOutcome,
-    most_tasks,
+    max_tasks,
     read_generations,
     read_partitions,
     read_windows,
@@ -107,7 +107,7 @@ def test_few_records_are_read_by_few_tasks(
     plan = ReadPlan(chunks, finished_parents=() if follows else None)
     source = SpannerSettings("project", "instance", "database", "stream")
     pipeline = open_pipeline(PipelineSettings("bank", source, LakeSettings("unused")))
-    assert tasks == most_tasks(pipeline, cast("SparkSession", None), 1, plan)
+    assert tasks == max_tasks(pipeline, cast("SparkSession", None), 1, plan)
 
 
 @pytest.mark.parametrize(("duration_s", "tasks"), [(10, 1), (3_600, 4)])
@@ -121,7 +121,7 @@ def test_a_long_plan_of_unknown_rate_is_read_in_parallel(
     plan = ReadPlan(tuple(replace(window, token=f"token-{n}") for n in range(6)), finished_parents=())
     source = SpannerSettings("project", "instance", "database", "stream")
     pipeline = open_pipeline(PipelineSettings("bank", source, LakeSettings("unused")))
-    assert tasks == most_tasks(pipeline, cast("SparkSession", None), 1, plan)
+    assert tasks == max_tasks(pipeline, cast("SparkSession", None), 1, plan)
 
 
 def test_a_cycle_whose_reads_fall_silent_under_way_continues(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM
 from cdc_platform.pipeline.reading.window_content import WindowContent, content_of
-from cdc_platform.sources.event_batches import EventBatches, Released
+from cdc_platform.sources.event_batches import EventBatches, TransactionEvent
 from cdc_platform.spark.log.event_order import order_events
 from cdc_platform.spark.log.repeats import without_repeated
 
@@ -47,7 +47,7 @@ def batch_of(*events: Event) -> pa.RecordBatch:
     """Return the raw records of events."""
     batches = EventBatches(1)
     for item in events:
-        batches.add_whole(Released(item, "", 1), ReadWindow("", 0, NOW), FILE)
+        batches.add_whole(TransactionEvent(item, "", 1), ReadWindow("", 0, NOW), FILE)
     (batch,) = batches.take()
     return batch
 

@@ -247,7 +247,7 @@ def test_a_column_that_no_lake_can_have_stops_nothing(
     assert check_tables_equal_log(pipeline, spark, EVERYTHING).passed
 
 
-def test_what_the_stream_leaves_out_is_said_and_expected(
+def test_what_the_stream_leaves_out_is_reported_and_expected(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
     """With deletes left out a key may be inserted twice: it stays one row, and differences are explained."""

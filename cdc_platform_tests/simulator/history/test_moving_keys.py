@@ -95,7 +95,7 @@ def test_both_sides_report_a_move() -> None:
 def test_a_partition_has_records_at_its_end(kind: str) -> None:
     """Other records may share the timestamp of a partition's end, which is the last of them."""
     database = moving(8.0)
-    found = 0
+    count = 0
     for change in changes_of(database.history):
         end = change.moment.micros
         if change.kind is ChangeKind.END and end < database.now_micros:
@@ -103,8 +103,8 @@ def test_a_partition_has_records_at_its_end(kind: str) -> None:
             assert records[-1].kind == "partition_end"
             orders = [record_order(record.record_sequence or "") for record in records]
             assert orders == sorted(set(orders))
-            found += any(record.kind == kind for record in records)
-    assert found
+            count += any(record.kind == kind for record in records)
+    assert count
 
 
 def test_records_around_a_move_share_its_timestamp() -> None:

@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from cdc_platform.simulator.sql.database import MOST_CHARACTERS
+from cdc_platform.simulator.sql.database import MAX_CHARACTERS
 from cdc_platform.simulator.sql.reads import TableReads
 from cdc_platform.simulator.sql.tokens import all_tokens
 from cdc_platform.simulator.wire.problems import Refusal
@@ -22,7 +22,7 @@ PARTS: Final = ("/* ", "' ", '" ', "` ", "\\'", "-", " ", "a ", "FROM ", "(", "1
 @pytest.mark.parametrize("part", PARTS)
 def test_tokens_take_a_moment(part: str, dialect: Dialect) -> None:
     """The tokens of a text are the text, and are found in one pass."""
-    text = part * (MOST_CHARACTERS // len(part))
+    text = part * (MAX_CHARACTERS // len(part))
     started_s = process_time()
     tokens = all_tokens(text, dialect)
     assert process_time() - started_s < WITHIN_S
@@ -42,7 +42,7 @@ def test_a_query_is_refused_within_a_moment(begin: str, part: str, dialect: Dial
     """A query that is none is refused, without a second look at each of its spaces."""
     running = database(dialect)
     reads = TableReads(running.history)
-    text = f"{begin}{part * ((MOST_CHARACTERS - 100) // len(part))}x y z"
+    text = f"{begin}{part * ((MAX_CHARACTERS - 100) // len(part))}x y z"
     started_s = process_time()
     with pytest.raises(Refusal):
         reads.answer(text, {}, running.now_micros)

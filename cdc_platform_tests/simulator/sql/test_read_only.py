@@ -67,8 +67,8 @@ def test_a_query_without_end_is_ended(
     connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch, sql: str, text: str
 ) -> None:
     """Work and the size of the answer have bounds, and the next query is answered."""
-    monkeypatch.setattr(module, "MOST_STEPS", 1_000_000)
-    monkeypatch.setattr(module, "MOST_ANSWER_BYTES", 1_000_000)
+    monkeypatch.setattr(module, "MAX_STEPS", 1_000_000)
+    monkeypatch.setattr(module, "MAX_ANSWER_BYTES", 1_000_000)
     with pytest.raises(Refusal, match=text):
         answer(connection, SqliteQuery(sql, {}))
     assert answer(connection, SqliteQuery("SELECT sum(a) AS a FROM t", {})) == (["a"], [(4950,)])
@@ -151,7 +151,7 @@ def test_few_slow_instructions_are_ended_by_the_clock(
     connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A query whose every instruction is slow ends long before it has done as many as are allowed."""
-    monkeypatch.setattr(module, "MOST_SECONDS", 0.5)
+    monkeypatch.setattr(module, "MAX_SECONDS", 0.5)
     started = time.monotonic()
     with pytest.raises(Refusal, match="too much work"):
         answer(connection, SqliteQuery(f"SELECT sum(length(upper(body || a.a))) {PRODUCT}, large", {}))

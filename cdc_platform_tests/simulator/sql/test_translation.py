@@ -50,7 +50,7 @@ def test_queries_of_a_dialect_become_queries_of_sqlite(
 
 
 @pytest.mark.parametrize(
-    ("dialect", "sql", "said"),
+    ("dialect", "sql", "message"),
     [
         (GOOGLESQL, "x = @other", "No parameter found for binding: other"),
         (POSTGRESQL, "x = $7", "No parameter found for binding: p7"),
@@ -59,9 +59,9 @@ def test_queries_of_a_dialect_become_queries_of_sqlite(
         (POSTGRESQL, "x = ANY(SELECT 1)", "array parameter or an array literal"),
     ],
 )
-def test_what_cannot_be_translated_is_refused(dialect: Dialect, sql: str, said: str) -> None:
+def test_what_cannot_be_translated_is_refused(dialect: Dialect, sql: str, message: str) -> None:
     """A parameter that is not bound, and an array that is none, are named."""
-    with pytest.raises(Refusal, match=said):
+    with pytest.raises(Refusal, match=message):
         to_sqlite(sql, NAMES, dialect)
 
 

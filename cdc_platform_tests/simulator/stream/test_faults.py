@@ -9,7 +9,7 @@ from cdc_platform.errors import SourceUnreachable
 from cdc_platform.model.base.timestamps import to_datetime
 from cdc_platform.model.stream.read_windows import ReadWindow, WindowOutcome
 from cdc_platform.simulator.server import Simulator
-from cdc_platform.simulator.stream.faults import MOST_FAULTS_IN_A_ROW, Faults, QueryFault
+from cdc_platform.simulator.stream.faults import MAX_FAULTS_IN_A_ROW, Faults, QueryFault
 from cdc_platform.simulator.stream.stream import StreamQuery
 from cdc_platform.simulator.wire.problems import Refusal
 from cdc_platform.simulator.wire.simulator_settings import PASSING_FAULTS, Dialect, Fault, SimulatorSettings
@@ -176,9 +176,9 @@ def test_a_query_that_is_asked_again_gets_through() -> None:
     faults = Faults(SimulatorSettings(faults=(Fault.UNAVAILABLE,), fault_probability=1.0))
     query = StreamQuery(1, None, "token", 1000)
 
-    fates = [faults.fate(query).fault for _ in range(MOST_FAULTS_IN_A_ROW + 1)]
+    fates = [faults.fate(query).fault for _ in range(MAX_FAULTS_IN_A_ROW + 1)]
 
-    assert [*[Fault.UNAVAILABLE] * MOST_FAULTS_IN_A_ROW, None] == fates
+    assert [*[Fault.UNAVAILABLE] * MAX_FAULTS_IN_A_ROW, None] == fates
 
 
 def test_records_out_of_retention() -> None:

@@ -21,7 +21,7 @@ from cdc_platform.sources.datastream.settings.stream_settings import StreamSetti
 SERVICE: Final = "google.cloud.datastream.v1.Datastream"
 STREAM: Final = "projects/bank/locations/europe-west1/streams/accounts"
 DEFAULT_PAGE_SIZE: Final = 50
-MOST_PAGE_SIZE: Final = 1000
+MAX_PAGE_SIZE: Final = 1000
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class DatastreamServer:
     objects: dict[str, list[StreamObject]] = field(default_factory=dict)
     refusals: list[Refusal | None] = field(default_factory=list)
     """Taken one a call; None lets a call through. None are left: all calls are let through."""
-    most_page_size: int = MOST_PAGE_SIZE
+    max_page_size: int = MAX_PAGE_SIZE
     delay_s: float = 0.0
     calls: list[str] = field(default_factory=list)
     page_tokens: list[str] = field(default_factory=list)
@@ -73,7 +73,7 @@ class DatastreamServer:
         self._found(request.parent, context)
         objects = self.objects[request.parent]
         start = int(request.page_token or 0)
-        end = start + min(request.page_size or DEFAULT_PAGE_SIZE, self.most_page_size)
+        end = start + min(request.page_size or DEFAULT_PAGE_SIZE, self.max_page_size)
         token = str(end) if end < len(objects) else ""
         return ListStreamObjectsResponse(stream_objects=objects[start:end], next_page_token=token)
 

@@ -44,7 +44,7 @@ def test_codecs_of_the_standard_library_are_read(codec: str) -> None:
 
 
 def test_a_cut_file_gives_every_event_before_the_cut() -> None:
-    """Wherever an Avro file ends too early, its events are a beginning of the whole, and the end is said."""
+    """Wherever an Avro file ends too early, its events are a prefix of the whole, and the end is reported."""
     whole, _ = read(AVRO)
     counts = []
     for length in range(1, len(AVRO), 97):

@@ -41,7 +41,7 @@ def test_every_file_is_expected() -> None:
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_files_say_what_they_said(name: str) -> None:
+def test_files_state_what_they_stated(name: str) -> None:
     """Columns, types, values and identity of all events are those that were read once and looked at."""
     envelopes_read = envelopes(name)
     assert EXPECTED[name]["columns"] == {column: kind.text for column, kind in envelopes_read[0].columns}

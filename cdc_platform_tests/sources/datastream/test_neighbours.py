@@ -10,7 +10,7 @@ from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.sources.datastream.files.file_events import decode_file
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform.sources.event_batches import EventBatches
-from cdc_platform.sources.sound_rows import MOST_CHARACTERS, MOST_TEXT_CHARACTERS
+from cdc_platform.sources.sound_rows import MAX_CHARACTERS, MAX_TEXT_CHARACTERS
 from cdc_platform_tests.sources.datastream.raw_avro import avro, event, long
 from cdc_platform_tests.support.datastream.files import MadeEvent
 from cdc_platform_tests.support.reference.raw_rows import raw_rows_of
@@ -77,7 +77,7 @@ def test_the_text_and_the_reason_of_a_fault_are_bounded() -> None:
         event for event in decode_file(SETTINGS, b"\n".join([line(1), bad])) if isinstance(event, FaultyEvent)
     )
     (row,) = raw_rows_of(EventBatches(1), [fault])
-    assert len(row["event"]["text"]) < MOST_TEXT_CHARACTERS + 200
+    assert len(row["event"]["text"]) < MAX_TEXT_CHARACTERS + 200
     reason = FaultyEvent("r" * 3_000_000, "t")
     (row,) = raw_rows_of(EventBatches(1), [reason])
-    assert len(row["event"]["fault"]) < MOST_CHARACTERS + 200
+    assert len(row["event"]["fault"]) < MAX_CHARACTERS + 200

@@ -9,7 +9,7 @@ from typing import Any, Final
 from cdc_platform.model.stream.files import files_to_json
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadWindow
 from cdc_platform.model.stream.records import RecordKind
-from cdc_platform.sources.debezium.files.reader import MOST_LINES, FilesReading
+from cdc_platform.sources.debezium.files.reader import MAX_LINES, FilesReading
 from cdc_platform.sources.debezium.files.source import DebeziumSource
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
 from cdc_platform.sources.debezium.transactions.progress import PASSED, STATE, FileProgress
@@ -27,7 +27,7 @@ class Cycles:
     """
 
     settings: DebeziumSettings
-    split_lines: int = MOST_LINES
+    split_lines: int = MAX_LINES
     cycle: int = 0
     read_progress: dict[str, str] = field(default_factory=dict)
     log: list[Record] = field(default_factory=list)

@@ -97,19 +97,19 @@ def refusal(database: Database, query: Query) -> SourceError:
     return caught.value
 
 
-def assert_refused(actual: SourceError, error: type[SourceError], said: str, advice: str) -> None:
+def assert_refused(actual: SourceError, error: type[SourceError], message: str, advice: str) -> None:
     """Check the kind of an error, that it contains Spanner's message, and that it states what to do."""
     assert error is type(actual)
     text = str(actual)
     before, _, after = text.partition("Spanner said ")
-    assert said in after
+    assert message in after
     assert advice in before
     assert not actual.retryable
 
 
 @pytest.mark.integration
 @pytest.mark.parametrize(
-    ("position", "text", "error", "said", "advice"),
+    ("position", "text", "error", "message", "advice"),
     [
         (0, None, QueryRefused, "start_timestamp must not be null", "An argument is missing"),
         (2, "x", PartitionBoundsInvalid, "does not belong to the Change Stream", "dropped and created again"),
@@ -123,11 +123,11 @@ def test_wrong_argument(
     position: int,
     text: str | None,
     error: type[SourceError],
-    said: str,
+    message: str,
     advice: str,
 ) -> None:
     """An argument that Spanner does not take is named, and so is the setting behind it."""
-    assert_refused(refusal(database, database.with_argument(position, text)), error, said, advice)
+    assert_refused(refusal(database, database.with_argument(position, text)), error, message, advice)
 
 
 @pytest.mark.integration
@@ -176,19 +176,19 @@ def rows_of(database: Database, window: ReadWindow, kind: str) -> list[dict[str,
 
 @pytest.mark.integration
 @pytest.mark.parametrize(
-    ("old", "googlesql", "postgresql", "said"),
+    ("old", "googlesql", "postgresql", "message"),
     [
         ("start_timestamp", "CURRENT_TIMESTAMP()", "now()", "not a literal or parameter"),
         ("read_options", "['a']", "ARRAY['a']", "read_options must be null"),
     ],
 )
 def test_argument_of_another_form(
-    database: Database, old: str, googlesql: str, postgresql: str, said: str
+    database: Database, old: str, googlesql: str, postgresql: str, message: str
 ) -> None:
     """State that only a newer or broken platform writes is not blamed on the operator."""
     new = postgresql if database.dialect is Dialect.POSTGRESQL else googlesql
     error = refusal(database, database.with_sql(old, new))
-    assert_refused(error, QueryRefused, said, "update the platform")
+    assert_refused(error, QueryRefused, message, "update the platform")
 
 
 @pytest.mark.integration
@@ -249,7 +249,7 @@ def test_stream_that_is_not_there(database: Database) -> None:
 
 @pytest.mark.integration
 @pytest.mark.parametrize(
-    ("statements", "said", "advice"),
+    ("statements", "message", "advice"),
     [
         (["CREATE CHANGE STREAM r FOR t {retention}"], "Invalid retention_period", "`retention_period`"),
         (["DROP TABLE t"], "Cannot drop table t", "no longer names the table"),
@@ -267,7 +267,7 @@ def test_stream_that_is_not_there(database: Database) -> None:
     ],
 )
 def test_definition_that_is_refused(
-    database: Database, statements: list[str], said: str, advice: str
+    database: Database, statements: list[str], message: str, advice: str
 ) -> None:
     """A definition that Spanner refuses is reported as such, with advice."""
     is_postgresql = database.dialect is Dialect.POSTGRESQL
@@ -282,12 +282,12 @@ def test_definition_that_is_refused(
         written = [statement.format(retention=retention) for statement in statements]
         with pytest.raises(GoogleAPICallError) as caught:
             there.update_ddl(written).result(300)
-    assert_refused(translated(caught.value), DefinitionRefused, said, advice)
+    assert_refused(translated(caught.value), DefinitionRefused, message, advice)
 
 
 @pytest.mark.parametrize("dialect", list(Dialect))
 @pytest.mark.parametrize(
-    ("code", "said", "error", "advice"),
+    ("code", "message", "error", "advice"),
     [
         (
             grpc.StatusCode.OUT_OF_RANGE,
@@ -299,12 +299,12 @@ def test_definition_that_is_refused(
     ],
 )
 def test_refusal_that_the_emulator_never_gives(
-    dialect: Dialect, code: grpc.StatusCode, said: str, error: type[SourceError], advice: str
+    dialect: Dialect, code: grpc.StatusCode, message: str, error: type[SourceError], advice: str
 ) -> None:
     """Expired records and a stream that is dropped during the read raise different errors."""
-    with fake_server(Answer((), code, said)) as server:
+    with fake_server(Answer((), code, message)) as server:
         client = SpannerClient(server.settings(dialect=dialect.value))
         with pytest.raises(SourceError) as caught:
             client.fetch(change_stream_query("s", "token", 1, 2, 1000, client.read_function))
         client.close()
-    assert_refused(caught.value, error, said, advice)
+    assert_refused(caught.value, error, message, advice)

@@ -51,7 +51,7 @@ def test_long_and_many_windows_are_for_spark(windows: int, seconds: int) -> None
     """Nothing is asked of Spanner before it is clear who reads."""
     source = SpannerSource(SpannerSettings("project", "instance", "database", "stream"))
     plan = ReadPlan(tuple(ReadWindow(f"token {number}", 0, seconds * SECOND) for number in range(windows)))
-    assert source.read_locally(1, plan, most_s=15) is None
+    assert source.read_locally(1, plan, max_s=15) is None
 
 
 def test_start_may_be_set(source: SpannerSource) -> None:
@@ -136,7 +136,7 @@ def test_interrupted_read_of_a_table_continues(monkeypatch: pytest.MonkeyPatch) 
     assert actual["id"].to_pylist() == [0, 1, 2, 3, 4]
 
 
-def test_source_that_is_down_is_said_to_be(stream: BankStream) -> None:
+def test_source_that_is_down_is_reported(stream: BankStream) -> None:
     """A source without an answer raises after a bounded time; making its object never does."""
     source = SpannerSource(replace(stream.spanner, emulator_host="127.0.0.1:1", max_attempts=2))
 

@@ -14,7 +14,7 @@ from cdc_platform.model.stream.files import SourceFile
 from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities
-from cdc_platform.sources.event_batches import EventBatches, Released
+from cdc_platform.sources.event_batches import EventBatches, TransactionEvent
 from cdc_platform.spark.log import event_order
 from cdc_platform.spark.log.event_order import (
     HALF_FAULT,
@@ -68,7 +68,7 @@ def records_of(spark: "SparkSession", events: Sequence[SourceEvent | FaultyEvent
     """Return the raw records of events that one cycle read."""
     batches, chunk = EventBatches(1), ReadWindow("", 0, NOW)
     for event in events:
-        batches.add_whole(Released(event, event.transaction_id, 1), chunk, FILE)
+        batches.add_whole(TransactionEvent(event, event.transaction_id, 1), chunk, FILE)
     return spark.createDataFrame(pa.Table.from_batches(batches.take()))
 
 

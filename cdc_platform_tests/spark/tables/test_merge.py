@@ -208,7 +208,9 @@ def test_merges_count_keys_and_leave_the_rows_of_the_source(merged: Feeder, name
     """Keys match for any types and names; missing rows are reported, and added."""
     case = CASES[name]
     outcomes = merged.outcomes[case.schema.name]
-    assert list(case.counts) == [(one.appended, one.updated, one.deleted, one.fell_back) for one in outcomes]
+    assert list(case.counts) == [
+        (merge.appended, merge.updated, merge.deleted, merge.fell_back) for merge in outcomes
+    ]
     assert sorted(case.rows, key=repr) == rows_of(merged.pipeline, case.schema.name)
 
 

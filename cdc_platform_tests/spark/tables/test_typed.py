@@ -64,12 +64,12 @@ def is_same(expected: object, actual: object) -> bool:
     return repr(expected) == repr(actual) or expected == actual
 
 
-@pytest.mark.parametrize("most", [0, 10_000], ids=["by type", "by column"])
-def test_every_type_is_cast(spark: "SparkSession", monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+@pytest.mark.parametrize("threshold", [0, 10_000], ids=["by type", "by column"])
+def test_every_type_is_cast(spark: "SparkSession", monkeypatch: pytest.MonkeyPatch, threshold: int) -> None:
     """One column per value, all in one row, so that one job suffices for any number of columns."""
     schema = table("t", {"id": "INT64"}, {f"c{n}": text for n, (text, _, _) in enumerate(VALUES)})
     fields = ", ".join(f'"c{n}": {value}' for n, (_, value, _) in enumerate(VALUES))
-    monkeypatch.setattr(casts, "WIDE_COLUMNS", most)
+    monkeypatch.setattr(casts, "WIDE_COLUMNS", threshold)
     row = typed(spark, schema, [change("{" + fields + "}")])[0].asDict()
     for number, (text, value, expected) in enumerate(VALUES):
         cast_value = row[f"c{number}"]

@@ -9,7 +9,7 @@ from typing import Any
 from cdc_platform.model.schema.table_schema import TableSchema
 
 MAX_INT64 = 2**63 - 1
-LEAST_NUMERIC = "-99999999999999999999999999999.999999999"
+MIN_NUMERIC = "-99999999999999999999999999999.999999999"
 
 VALUES: list[tuple[str, str, Any]] = [
     # type, JSON of the value, expected

@@ -80,7 +80,7 @@ def _link(source: Path, target: Path) -> None:
 
 
 def _files_below(folder: Path) -> set[Path]:
-    found = set[Path]()
+    paths = set[Path]()
     for place, _, names in os.walk(folder):
-        found.update(Path(place, name).relative_to(folder) for name in names)
-    return {path for path in found if not path.name.startswith(CATALOG)}
+        paths.update(Path(place, name).relative_to(folder) for name in names)
+    return {path for path in paths if not path.name.startswith(CATALOG)}

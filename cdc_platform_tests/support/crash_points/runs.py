@@ -97,16 +97,16 @@ class Trial:
         equal states are returned once.
         """
         self.lake.restore(self.begun)
-        found: dict[LakeState, Leftover] = {}
+        leftovers: dict[LakeState, Leftover] = {}
 
         def keep(death: Death, effect: Effect) -> None:
             is_torn = death.moment is Moment.WITHIN
             state = self.lake.keep(path_of(effect.target) if is_torn else None)
-            found.setdefault(state, Leftover(death, effect, state))
+            leftovers.setdefault(state, Leftover(death, effect, state))
 
         with POINTS.counted(witness=keep):
             self._run(self.act)
-        return tuple(found.values())
+        return tuple(leftovers.values())
 
     def survive(self, leftover: Leftover, *, has_checks: bool = True) -> Recovery:
         """Recover from a death, and return the outcome."""

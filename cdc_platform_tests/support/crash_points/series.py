@@ -130,8 +130,8 @@ def choose(items: Sequence[ItemT], extent: Extent, chance: random.Random) -> lis
     return chosen
 
 
-def _spread(items: Sequence[ItemT], most: int | None) -> list[ItemT]:
-    """Return at most so many items, evenly spread from the first to the last."""
-    if most is None or len(items) <= most:
+def _spread(items: Sequence[ItemT], limit: int | None) -> list[ItemT]:
+    """Return at most `limit` items, evenly spread from the first to the last."""
+    if limit is None or len(items) <= limit:
         return [*items]
-    return [items[number * (len(items) - 1) // max(1, most - 1)] for number in range(most)]
+    return [items[number * (len(items) - 1) // max(1, limit - 1)] for number in range(limit)]

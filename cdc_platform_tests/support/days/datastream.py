@@ -167,7 +167,7 @@ class FilesDay:
     def _put(self, file: WrittenFile) -> None:
         """Write a file whole, and note what it delivers."""
         self._folder.write(file.events, file.name, compressed=file.name.endswith(".gz"))
-        self._recent = [*(known for known in self._recent if known.name != file.name), file][-RECENT_FILES:]
+        self._recent = [*(old for old in self._recent if old.name != file.name), file][-RECENT_FILES:]
         for event in file.events:
             newest = self._newest.setdefault((event.table, event.row["id"]), event)
             if event.position > newest.position:

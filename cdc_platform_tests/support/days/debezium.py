@@ -21,7 +21,7 @@ PARTS: Final = 3
 """So many cycles pass from the beginning of a snapshot to its end."""
 CHUNK: Final = 20
 """Rows of an incremental snapshot that come in one cycle."""
-MOST_NOTES: Final = 50
+MAX_NOTES: Final = 50
 """Columns that come and go in a day, at most."""
 REDELIVERED: Final = 600
 """A connector that starts again repeats at most so many messages."""
@@ -40,7 +40,7 @@ class SessionsDay(Sessions):
         source = self.settings.source
         assert isinstance(source, DebeziumSettings)
         # Messages without a schema say nothing of types.
-        notes = {f"note_{number}": "text" for number in range(MOST_NOTES)}
+        notes = {f"note_{number}": "text" for number in range(MAX_NOTES)}
         columns = {**source.columns, ITEMS: {**source.columns[ITEMS], **notes}}
         replacing = replace(source, snapshots=SnapshotPolicy.REPLACE, columns=columns)
         self.settings = hurried(replace(self.settings, source=replacing))
@@ -84,13 +84,13 @@ class SessionsDay(Sessions):
 
     def differences(self, pipeline: Pipeline) -> list[str]:
         """Compare all tables with the rows that transactions have left, with notes while there are any."""
-        found = super().differences(pipeline)
+        differences = super().differences(pipeline)
         if self._note is None:
-            return found
+            return differences
         rows = self._items.items()
         expected = Counter((*key, *row, self._notes[key].get(self._note)) for key, row in rows)
         stored = stored_rows(pipeline, ITEMS, ("id", "n", "big", self._note))
-        return [*found, *describe_difference(f"{ITEMS} with {self._note}", expected, stored)]
+        return [*differences, *describe_difference(f"{ITEMS} with {self._note}", expected, stored)]
 
     @property
     def _note(self) -> str | None:

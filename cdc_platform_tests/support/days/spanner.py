@@ -44,17 +44,17 @@ class BankDay(BankWorkload):
 
     def differences(self, pipeline: Pipeline) -> list[str]:
         """Compare the tables with the history, and the log since it was compared last."""
-        found = super().differences(pipeline)
+        differences = super().differences(pipeline)
         cut, lineage = newest_cut(pipeline.lake), load_lineage(pipeline.lake)
-        if found or cut is None or lineage is None:
-            return found
+        if differences or cut is None or lineage is None:
+            return differences
         self.ended |= {token for token, partition in lineage.partitions.items() if partition.is_finished}
         try:
             check_log(self.simulator, pipeline, cut, self.checked_micros)
         except AssertionError as error:
-            found = [str(error)]
+            differences = [str(error)]
         self.checked_micros = cut.position_micros
-        return found
+        return differences
 
 
 @contextmanager

@@ -14,7 +14,7 @@ class MeasuredStream(BytesIO):
 
     allocated_bytes = 0
     largest_bytes = 0
-    """Most bytes allocated at once, beyond those at the first read of the stream."""
+    """Peak bytes allocated, beyond those at the first read of the stream."""
     _used_bytes = 0
 
     def __enter__(self) -> Self:

@@ -23,7 +23,7 @@ POOLS: Final = (
 COLLECTIONS_MAX: Final = 10
 CLEANER_MS: Final = 300
 """So long Spark's cleaner has between two collections."""
-SETTLED: Final = 0.98
+STEADY_SHARE: Final = 0.98
 """A collection after which more than this part of the heap is still used is the last one."""
 
 
@@ -150,7 +150,7 @@ class Session:
             lang.System.gc()
             lang.Thread.sleep(CLEANER_MS)
             used = int(bean.getHeapMemoryUsage().getUsed())
-            if used > before * SETTLED:
+            if used > before * STEADY_SHARE:
                 break
         return int(min(used, before))
 

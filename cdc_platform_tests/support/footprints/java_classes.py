@@ -25,6 +25,6 @@ def keep_classes(spark: SparkSession) -> None:
     """
     view: Any = spark._jvm  # noqa: SLF001  what is kept is kept there
     for name in (FUNCTIONS, UTILITIES):
-        known = _KnownClass(name, view._gateway_client)  # noqa: SLF001  nor is it anywhere else
+        java_class = _KnownClass(name, view._gateway_client)  # noqa: SLF001  nor is it anywhere else
         for key in (name, name.rpartition(".")[2]):
-            setattr(view, key, known)
+            setattr(view, key, java_class)

@@ -25,16 +25,16 @@ from cdc_platform_tests.support.hostile.values import (
 from cdc_platform_tests.unified_types import UNIFIED, avro_file, event_schema
 
 Payload = dict[str, Any]
-MOST_BLOCK_BYTES: Final = 2**20
-MOST_DEPTH: Final = 40
+MAX_BLOCK_BYTES: Final = 2**20
+MAX_DEPTH: Final = 40
 TABLE: Final = "shop.items"
 COLUMNS: Final = {
     TABLE: {"id": "INT64", "v": "INT64", "t": "STRING", "note": "JSON"},
     "s.t": {"t": "JSON"},
 }
 SETTINGS: Final = {
-    "most_block_bytes": MOST_BLOCK_BYTES,
-    "most_depth": MOST_DEPTH,
+    "most_block_bytes": MAX_BLOCK_BYTES,
+    "most_depth": MAX_DEPTH,
     "most_digits": 200,
     "columns": COLUMNS,
 }
@@ -102,7 +102,7 @@ BAD_LINES: Final = {
         written(nested(200), _event({"more": NUMBER})), "`source_metadata` is nested deeper than 100 levels"
     ),
     "long line": Bad(
-        _row(t="x" * MOST_BLOCK_BYTES), f"bytes, more than `most_block_bytes`, {MOST_BLOCK_BYTES}"
+        _row(t="x" * MAX_BLOCK_BYTES), f"bytes, more than `most_block_bytes`, {MAX_BLOCK_BYTES}"
     ),
     "no json": Bad("{", "The line is not JSON ("),
 }
@@ -148,7 +148,7 @@ def gzip_of_a_long_line() -> bytes:
 
 GZIPPED: Final = [{"id": key, "v": 1, "t": "a", "note": '{"a":1}'} for key in (21, 22)]
 """The rows in it."""
-TOO_LONG: Final = f"The line has {2**24 + 2} bytes, more than `most_block_bytes`, {MOST_BLOCK_BYTES}"
+TOO_LONG: Final = f"The line has {2**24 + 2} bytes, more than `most_block_bytes`, {MAX_BLOCK_BYTES}"
 BAD_KEY: Final = _half("keys._id")
 
 

@@ -39,10 +39,10 @@ def break_at(turns: Container[int], pattern: str, how: Break) -> Choice:
 
 def act_at(turns: Container[int], pattern: str, act: Callable[[], object]) -> Choice:
     """Return a choice that does something before some statements of a pattern reach the server."""
-    found = break_at(turns, pattern, Break.BEFORE)
+    matches = break_at(turns, pattern, Break.BEFORE)
 
     def choose(text: str) -> None:
-        if found(text) is not None:
+        if matches(text) is not None:
             act()
 
     return choose

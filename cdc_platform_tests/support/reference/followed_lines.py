@@ -40,9 +40,9 @@ def complete_locally(look_up: LookUp, changes: pa.Table, asked: pa.Table) -> pa.
     chains = key_chains_of(ids_of(asked), _links_of(changes))
     names = pa.array(map(chains.get, ids_of(changes)), pa.string())
     is_asked = pc.and_(pc.is_valid(names), lack_values(changes))
-    followed = _lines_of(changes, names, is_asked)
-    stored = [_with_chains(lines, chains) for lines in look_up(_needed(followed))]
-    lines = pa.concat_tables([followed, *stored], promote_options="default")
+    changed = _lines_of(changes, names, is_asked)
+    stored = [_with_chains(lines, chains) for lines in look_up(_needed(changed))]
+    lines = pa.concat_tables([changed, *stored], promote_options="default")
     lines = lines.append_column(SOURCE_PLACE, pa.repeat("", lines.num_rows))
     lines = lines.append_column(LOGGED_MICROS, pa.nulls(lines.num_rows, pa.int64()))
     lines = lines.select([*LINE, REST]).sort_by([(name, "ascending") for name in LINE_ORDER])
@@ -71,11 +71,11 @@ def _lines_of(changes: pa.Table, chains: pa.Array, is_asked: pa.ChunkedArray) ->
     return changes.append_column(REST, rest).append_column(KEY_CHAIN, chains).filter(pc.is_valid(chains))
 
 
-def _needed(followed: pa.Table) -> set[RowId]:
+def _needed(changed: pa.Table) -> set[RowId]:
     """Return the rows whose values are looked for before any change of the batch has them all."""
     whole, needed = set[RowId](), set[RowId]()
-    columns = (followed[name].to_pylist() for name in ("table_name", "keys", "previous_keys", "change_kind"))
-    for table, keys, previous, kind, lacks in zip(*columns, lack_values(followed).to_pylist(), strict=True):
+    columns = (changed[name].to_pylist() for name in ("table_name", "keys", "previous_keys", "change_kind"))
+    for table, keys, previous, kind, lacks in zip(*columns, lack_values(changed).to_pylist(), strict=True):
         origin = (table, keys if previous is None else previous)
         if lacks and origin not in whole:
             needed.add(origin)

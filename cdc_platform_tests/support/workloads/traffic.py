@@ -41,7 +41,7 @@ ORIGIN: Final = 1_790_000_000_000_000
 SECOND: Final = 1_000_000
 EACH_OPENED_WITH: Final = 1000
 """Opening balance of each account: the sum of balances never changes."""
-MOST_TRIES: Final = 5
+MAX_TRIES: Final = 5
 """A cycle that no window of gets through is tried again, as continuous running does."""
 
 GroupCounts = list[tuple[str, int]]
@@ -155,7 +155,7 @@ class Traffic:
 
     def catch_up(self, simulator: Simulator, pipeline: Pipeline, spark: SparkSession) -> None:
         """Let no time pass until a cut holds all there is: what has failed is read by the next cycle."""
-        for _ in range(MOST_TRIES):
+        for _ in range(MAX_TRIES):
             # A cut lies a microsecond before the clock that its cycle saw.
             if self.checked_micros == self.now_micros - 1:
                 return
@@ -163,7 +163,7 @@ class Traffic:
         raise AssertionError(f"the newest cut is at {self.checked_micros}, the clock at {self.now_micros}")
 
     def _run(self, pipeline: Pipeline, spark: SparkSession) -> Any:
-        for left in reversed(range(MOST_TRIES)):
+        for left in reversed(range(MAX_TRIES)):
             try:
                 return run_cycle(pipeline, spark)
             except CdcError as error:

@@ -73,7 +73,7 @@ class Workload(Protocol):
         ...
 
 
-Opening = Callable[[Place, Broker | None], AbstractContextManager[Workload]]
+WorkloadOpener = Callable[[Place, Broker | None], AbstractContextManager[Workload]]
 
 
 @contextmanager
@@ -98,9 +98,9 @@ def _datastream_keyless(place: Place, _broker: Broker | None) -> Iterator[Worklo
     yield KeylessFiles(place)
 
 
-def _debezium(strategy: Strategy, *, from_kafka: bool) -> Opening:
+def _debezium(strategy: Strategy, *, from_kafka: bool) -> WorkloadOpener:
     @contextmanager
-    def opening(place: Place, broker: Broker | None) -> Iterator[Workload]:
+    def open_workload(place: Place, broker: Broker | None) -> Iterator[Workload]:
         from cdc_platform_tests.support.debezium.workload import Files, Sessions, Topics
 
         if from_kafka:
@@ -109,11 +109,11 @@ def _debezium(strategy: Strategy, *, from_kafka: bool) -> Opening:
         else:
             yield Sessions(place, strategy, Files(place.folder))
 
-    return opening
+    return open_workload
 
 
 KAFKA: Final = "_kafka"
-WORKLOADS: Final[Mapping[str, Opening]] = {
+WORKLOADS: Final[Mapping[str, WorkloadOpener]] = {
     "spanner": _spanner,
     "datastream_history": _datastream,
     "datastream_keyless": _datastream_keyless,

@@ -7,7 +7,7 @@ from typing import Final
 
 from cdc_platform.errors import RecordUnreadable
 from cdc_platform.model.base.names import (
-    MOST_COLUMN_CHARACTERS,
+    MAX_COLUMN_CHARACTERS,
     case_key,
     is_reserved_column,
     long_column_reason,
@@ -61,4 +61,4 @@ def _is_taken(name: str) -> bool:
 
 def _with_digest(name: str) -> str:
     digest = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_DIGITS]
-    return f"{name.removeprefix(_OWN)[: MOST_COLUMN_CHARACTERS - _DIGEST_DIGITS - 1]}_{digest}"
+    return f"{name.removeprefix(_OWN)[: MAX_COLUMN_CHARACTERS - _DIGEST_DIGITS - 1]}_{digest}"

@@ -209,7 +209,7 @@ class _LastLayout(NamedTuple):
 class Layouts:
     """Cache of layouts, by the identity of an event's columns, or else by value."""
 
-    _MOST: Final = 2_000
+    _MAX_LAYOUTS: Final = 2_000
 
     def __init__(self, settings: DatastreamSettings) -> None:
         self._settings = settings
@@ -236,7 +236,7 @@ class Layouts:
         if layout is None:
             layout = make_layout(kind, envelope, self._settings)
         for store in (self._last, self._by_value):
-            if len(store) >= self._MOST:
+            if len(store) >= self._MAX_LAYOUTS:
                 store.clear()
         self._by_value[columns, kind, layout_key] = layout
         present = [name for name in _LAYOUT_FIELDS if name in metadata]

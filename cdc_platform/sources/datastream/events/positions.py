@@ -34,8 +34,8 @@ _SQLSERVER_LSN: Final = re.compile(
 _MOMENT: Final = f"%0{COMMIT_DIGITS}d"
 _NO_LOCATION: Final = (0, 0, 0)
 _U32: Final = 1 << 32
-_MOST_DIGITS: Final = 64
-"""Most digits of a number, including leading zeros."""
+_MAX_DIGITS: Final = 64
+"""Maximum number of digits of a number, including leading zeros."""
 _U64: Final = 1 << 64
 
 
@@ -227,7 +227,7 @@ def _salesforce(envelope: Envelope, _rules: PositionRules) -> Position:
 
 def _number(value: object, field: str) -> str:
     """Return an unsigned 64-bit number as sixteen hex digits."""
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= _MOST_DIGITS:
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= _MAX_DIGITS:
         value = int(value)
     if type(value) is not int or not 0 <= value < _U64:
         raise _missing(field, value)

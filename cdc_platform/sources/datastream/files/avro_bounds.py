@@ -11,8 +11,8 @@ ARRAY_RECORD: Final = ("nestedArray", "elementValue")
 """Fields of Datastream's record for an array, the only type that may contain itself."""
 _SIZES: Final = ("precision", "scale")
 _NULLS: Final[Sequence[Schema]] = ("null", {"type": "null"})
-_MOST_EMPTY: Final = 10
-"""Most values of a record that take no byte: bare nulls, which no source of Datastream has."""
+_MAX_EMPTY: Final = 10
+"""Maximum number of values of a record that take no byte: bare nulls, which no source of Datastream has."""
 
 
 def check_extent(schema: Schema, bounds: Bounds) -> None:
@@ -43,7 +43,7 @@ def _check_digits(part: Schema, bounds: Bounds) -> None:
         )
 
 
-def most_values_of(schema: Schema, bounds: Bounds) -> int:
+def max_values_of(schema: Schema, bounds: Bounds) -> int:
     """Return how many values a record may have whose text, with the schema's own names, is within the bounds.
 
     An item of an array takes a byte, and as text the name of each of its fields, or a whole symbol.
@@ -62,15 +62,15 @@ def most_values_of(schema: Schema, bounds: Bounds) -> int:
     return min(bounds.most_values, bounds.most_block_bytes // longest)
 
 
-def unrolled(schema: Schema, most_depth: int) -> Schema:
+def unrolled(schema: Schema, max_depth: int) -> Schema:
     """Return a qualified schema that has arrays within arrays as their own types, up to a depth."""
     if isinstance(schema, list):
-        return [unrolled(branch, most_depth) for branch in schema]
+        return [unrolled(branch, max_depth) for branch in schema]
     if not isinstance(schema, Mapping):
         return schema
     if _is_array(schema):
-        return _levels(schema, most_depth)
-    return {name: unrolled(part, most_depth) if name in PARTS else part for name, part in schema.items()}
+        return _levels(schema, max_depth)
+    return {name: unrolled(part, max_depth) if name in PARTS else part for name, part in schema.items()}
 
 
 def _is_array(schema: Mapping[str, Any]) -> bool:
@@ -81,13 +81,13 @@ def _is_array(schema: Mapping[str, Any]) -> bool:
     return bool(_nesting(fields[0], schema["name"], None) != fields[0])
 
 
-def _levels(record: Mapping[str, Any], most_depth: int) -> Schema:
+def _levels(record: Mapping[str, Any], max_depth: int) -> Schema:
     """Return the record with a nested record of another name, and so on; deeper arrays cannot be read."""
     base, (nested, element) = record["name"], record["fields"]
     level: Schema = {"type": "enum", "name": f"{base}__too_deep", "symbols": []}
     # A type is defined at its first use, which is in the innermost record.
-    element = unrolled(element, most_depth)
-    for number in range(most_depth, -1, -1):
+    element = unrolled(element, max_depth)
+    for number in range(max_depth, -1, -1):
         fields = [_nesting(nested, base, level), element]
         level = {**record, "name": f"{base}__{number}" if number else base, "fields": fields}
         element = {**element, "type": _references(element["type"])}
@@ -144,19 +144,19 @@ def extent_of(schema: Schema, bounds: Bounds) -> Extent:
 class _Extents:
     """Extents of types by full name, without the types that are being measured."""
 
-    most_depth: int
+    max_depth: int
     by_name: dict[str, Extent | None] = field(default_factory=dict)
 
     def measure(self, schema: Schema) -> Extent:
         """Return the extent of a value of a schema."""
         extent = self._measure(schema)
         # Nested arrays add to the depth.
-        if extent.depth > 8 * self.most_depth:
+        if extent.depth > 8 * self.max_depth:
             raise ValueError(
-                f"its values are deeper than {self.most_depth} levels; see the setting `most_depth`"
+                f"its values are deeper than {self.max_depth} levels; see the setting `most_depth`"
             )
-        if extent.empty > _MOST_EMPTY:
-            raise ValueError(f"a record of it has more than {_MOST_EMPTY} parts that take no byte")
+        if extent.empty > _MAX_EMPTY:
+            raise ValueError(f"a record of it has more than {_MAX_EMPTY} parts that take no byte")
         return extent
 
     def _measure(self, schema: Schema) -> Extent:

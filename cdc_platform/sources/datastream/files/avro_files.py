@@ -14,7 +14,7 @@ from cdc_platform.sources.datastream.events.envelope import Envelope
 from cdc_platform.sources.datastream.files.avro_bounds import (
     check_extent,
     extent_of,
-    most_values_of,
+    max_values_of,
     unrolled,
 )
 from cdc_platform.sources.datastream.files.avro_names import Schema, qualified
@@ -163,10 +163,10 @@ def _compiled(text: str, bounds: Bounds) -> tuple[Schema, Fields | None, Stored]
     try:
         stored = parse_schema(unrolled(without_logical_types(schema), bounds.most_depth))
         extent = extent_of(stored, bounds)
-        fields, most_values = payload_fields(schema), most_values_of(stored, bounds)
+        fields, max_values = payload_fields(schema), max_values_of(stored, bounds)
         if (reason := unfit_columns_reason([name for name, _ in fields or ()])) is not None:
             raise ValueError(reason)
-        return schema, fields, Stored(stored, most_values, extent.empty_in_items)
+        return schema, fields, Stored(stored, max_values, extent.empty_in_items)
     except DAMAGE as error:
         raise AvroDamaged(f"Its schema cannot be used ({describe_damage(error)})") from error
 

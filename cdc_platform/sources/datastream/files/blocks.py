@@ -11,17 +11,17 @@ from cdc_platform.sources.datastream.settings.bounds import DEFAULT_BOUNDS, Boun
 from cdc_platform.sources.datastream.values.columns import RowBatch
 from cdc_platform.sources.text_files import FileDamaged
 
-MOST_AHEAD_BYTES: Final = 1 << 24
-"""Most bytes of a file's text in memory at once; parsed, they take several times as much memory."""
+MAX_AHEAD_BYTES: Final = 1 << 24
+"""Maximum bytes of a file's text in memory at once; parsed, they take several times as much memory."""
 
 
 class LineBlock:
     """Lines, the parsed content of each, and the batch of its row."""
 
-    def __init__(self, lines: Sequence[bytes], most_values: int) -> None:
+    def __init__(self, lines: Sequence[bytes], max_values: int) -> None:
         self.lines = lines
         self.size_bytes = sum(map(len, lines))
-        self.events: Sequence[Parsed] = parsed_lines(lines, most_values)
+        self.events: Sequence[Parsed] = parsed_lines(lines, max_values)
         self._batches: dict[tuple[SchemaName, tuple[str, ...]], RowBatch] = {}
         self.batch_of: Sequence[RowBatch | None] = list(map(self._batch_of, self.events))
 
@@ -79,7 +79,7 @@ class Blocks:
         Blocks at the start of the file are not parsed again, up to a limit.
         """
         is_first = self._passed == 0
-        while is_first and self._queued_bytes < MOST_AHEAD_BYTES and self._read():
+        while is_first and self._queued_bytes < MAX_AHEAD_BYTES and self._read():
             pass
         queued = list(self._queue) if is_first else []
         yield from queued

@@ -89,13 +89,13 @@ _BEYOND_BYTES: Final = 2**62
 """More bytes than any file has; streams cannot read more at once."""
 
 
-def read_blocks(stream: BinaryIO, header: Header, most_bytes: int) -> Iterator[AvroBlock]:
+def read_blocks(stream: BinaryIO, header: Header, max_bytes: int) -> Iterator[AvroBlock]:
     """Yield the blocks of a file; the last block of a damaged file reports the damage.
 
     Args:
         stream: the file, after its header.
         header: its header.
-        most_bytes: most bytes of a decompressed block; a larger block counts as damage.
+        max_bytes: maximum bytes of a decompressed block; a larger block counts as damage.
     """
     while (count := _read_long(stream)) is not None:
         size = _read_long(stream)
@@ -103,13 +103,13 @@ def read_blocks(stream: BinaryIO, header: Header, most_bytes: int) -> Iterator[A
             problem = "it ends within the head of a block" if size is None else "a block's size is none"
             yield AvroBlock(0, b"", problem)
             return
-        block = _block(stream, header, count, size, most_bytes)
+        block = _block(stream, header, count, size, max_bytes)
         yield block
         if block.damage is not None:
             return
 
 
-def _block(stream: BinaryIO, header: Header, count: int, size: int, most_bytes: int) -> AvroBlock:
+def _block(stream: BinaryIO, header: Header, count: int, size: int, max_bytes: int) -> AvroBlock:
     stored = stream.read(size)
     sync = stream.read(SYNC_BYTES)
     damage = None
@@ -120,19 +120,19 @@ def _block(stream: BinaryIO, header: Header, count: int, size: int, most_bytes: 
     elif len(sync) < SYNC_BYTES:
         damage = "it ends within the marker behind a block"
     try:
-        return AvroBlock(count, _decompressed(header.codec, stored, most_bytes), damage)
+        return AvroBlock(count, _decompressed(header.codec, stored, max_bytes), damage)
     except DAMAGE as error:
         return AvroBlock(count, b"", damage or f"a block cannot be decompressed ({describe_damage(error)})")
 
 
-def _decompressed(codec: str, data: bytes, most_bytes: int) -> bytes:
+def _decompressed(codec: str, data: bytes, max_bytes: int) -> bytes:
     make = _CODECS[codec]
     if make is None:
         return data
     decompressor = make()
-    content: bytes = decompressor.decompress(data, most_bytes + 1)
-    if len(content) > most_bytes:
-        raise ValueError(f"it has more than {most_bytes} bytes; see the setting `most_block_bytes`")
+    content: bytes = decompressor.decompress(data, max_bytes + 1)
+    if len(content) > max_bytes:
+        raise ValueError(f"it has more than {max_bytes} bytes; see the setting `most_block_bytes`")
     if not decompressor.eof:
         raise EOFError("its compressed bytes end too early")
     return content
@@ -157,26 +157,26 @@ class Stored:
 
     Args:
         schema: the schema parsed by Avro's library.
-        most_values: most values of a record.
+        max_values: maximum number of values of a record.
         empty_in_items: values without bytes in each value of an array or a map.
     """
 
     schema: Any
-    most_values: int
+    max_values: int
     empty_in_items: int = 0
 
     def stream(self, data: bytes) -> BytesIO:
         """Return a stream for reading records, which counts reads if records may have too many values."""
-        most = self.most_values // (1 + self.empty_in_items)
-        return BytesIO(data) if len(data) <= most else _CountedReads(data, most, self.most_values)
+        max_reads = self.max_values // (1 + self.empty_in_items)
+        return BytesIO(data) if len(data) <= max_reads else _CountedReads(data, max_reads, self.max_values)
 
 
 class _CountedReads(BytesIO):
     """Stream of a block's bytes that counts the values that were read since the last record."""
 
-    def __init__(self, data: bytes, most_reads: int, most_values: int) -> None:
+    def __init__(self, data: bytes, max_reads: int, max_values: int) -> None:
         super().__init__(data)
-        self._most_reads, self._most_values, self._reads = most_reads, most_values, 0
+        self._max_reads, self._max_values, self._reads = max_reads, max_values, 0
 
     def begin(self) -> None:
         """Begin another record."""
@@ -192,10 +192,8 @@ class _CountedReads(BytesIO):
         # A byte with its highest bit set is a part of a number that continues.
         if size != 1 or data < _GOES_ON:
             self._reads += 1
-            if self._reads > self._most_reads:
-                raise ValueError(
-                    f"it has more than {self._most_values} values; see the setting `most_values`"
-                )
+            if self._reads > self._max_reads:
+                raise ValueError(f"it has more than {self._max_values} values; see the setting `most_values`")
         return data
 
 

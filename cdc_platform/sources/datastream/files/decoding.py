@@ -29,8 +29,8 @@ _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _KEY_TYPES: Final = frozenset({str, int, type(None)})
 _NO_KEYS: Final = frozenset({object})
 MICROS_PER_MILLI: Final = 1000
-_MOST_BITS: Final = 128
-"""Most bits of a number of milliseconds that a message can show; the range of years is checked later."""
+_MAX_BITS: Final = 128
+"""Maximum bits of a number of milliseconds that a message can show; the range of years is checked later."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def micros_of(value: Any, name: str) -> int | None:
             return _moment_micros(value)
     except ValueError as error:
         raise EventFaulty(f"`{name}`: {error}") from error
-    if value is not None and (type(value) is not int or value.bit_length() > _MOST_BITS):
+    if value is not None and (type(value) is not int or value.bit_length() > _MAX_BITS):
         raise EventFaulty(f"`{name}` is not a moment")
     return None if value is None else value * MICROS_PER_MILLI
 

@@ -15,9 +15,9 @@ from cdc_platform.sources.text_files import GZIP_MAGIC, FileDamaged, read_chunks
 
 SUFFIXES: Final = (".avro", ".json", ".jsonl", ".json.gz", ".jsonl.gz")
 """Suffixes of files with events."""
-_MOST_SPACES: Final = 1_000
-_MOST_BYTES: Final = 64 * 1024**2
-"""Most bytes before the first object in a file of JSON lines."""
+_MAX_SPACES: Final = 1_000
+_MAX_BYTES: Final = 64 * 1024**2
+"""Maximum bytes before the first object in a file of JSON lines."""
 _OBJECT: Final = re.compile(rb"^[^\S\n]*\{", re.MULTILINE)
 """The start of a line with an object."""
 
@@ -53,13 +53,13 @@ def _not_json(stream: BinaryIO) -> str | None:
     try:
         for chunk in read_chunks(stream):
             is_empty = is_empty and not chunk
-            if _OBJECT.search(chunk) or _OBJECT.match(line + chunk[:_MOST_SPACES]):
+            if _OBJECT.search(chunk) or _OBJECT.match(line + chunk[:_MAX_SPACES]):
                 return None
             # A line may begin at the end of a chunk, with spaces.
             spaces = chunk.rpartition(b"\n")[2] if b"\n" in chunk else line + chunk
-            line = spaces[-_MOST_SPACES:] if spaces.isspace() or not spaces else b"."
+            line = spaces[-_MAX_SPACES:] if spaces.isspace() or not spaces else b"."
             read_bytes += len(chunk)
-            if read_bytes > _MOST_BYTES:
+            if read_bytes > _MAX_BYTES:
                 break
     except FileDamaged as error:
         return f"The file is damaged: {error}"

@@ -56,38 +56,38 @@ Parsed = JsonEvent | dict[str, Any] | EventFaulty
 _typed: Final = msgspec.json.Decoder(JsonEvent, float_hook=JsonNumber).decode
 _written: Final = msgspec.json.Decoder(_WrittenEvent).decode
 _items: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
-_MOST_LEVELS: Final = 100
-"""Most levels of nesting in metadata, which are serialised again as a whole."""
+_MAX_LEVELS: Final = 100
+"""Maximum number of levels of nesting in metadata, which are serialised again as a whole."""
 _BEGIN_VALUES: Final = (b",", b"[", b"{")
 _TEXT: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 """Matches a whole string from its opening quote, so that no byte is examined twice."""
 _REFUSALS: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
 
 
-def parsed_lines(lines: Sequence[bytes], most_values: int) -> Sequence[Parsed]:
+def parsed_lines(lines: Sequence[bytes], max_values: int) -> Sequence[Parsed]:
     """Return the content of each line; a line with more values than the limit is a fault."""
-    large = {place for place, line in enumerate(lines) if has_more_values(line, most_values)}
+    large = {place for place, line in enumerate(lines) if has_more_values(line, max_values)}
     try:
         if not large and not any(map(_may_be_deep, lines)):
             return list(map(_typed, lines))
     except _REFUSALS:
         pass
-    refusal = f"The line has more than {most_values} values; see the setting `most_values`"
+    refusal = f"The line has more than {max_values} values; see the setting `most_values`"
     return [
         EventFaulty(refusal) if place in large else _parsed_line(line) for place, line in enumerate(lines)
     ]
 
 
-def has_more_values(line: bytes, most: int) -> bool:
+def has_more_values(line: bytes, limit: int) -> bool:
     """Return whether a line of JSON may have more values than a bound, without parsing it."""
-    if len(line) <= most or sum(map(line.count, _BEGIN_VALUES)) < most:
+    if len(line) <= limit or sum(map(line.count, _BEGIN_VALUES)) < limit:
         return False
     bare = _TEXT.sub(b"", line)
-    return sum(map(bare.count, _BEGIN_VALUES)) >= most
+    return sum(map(bare.count, _BEGIN_VALUES)) >= limit
 
 
 def _may_be_deep(line: bytes) -> bool:
-    return line.count(b"{") + line.count(b"[") > _MOST_LEVELS
+    return line.count(b"{") + line.count(b"[") > _MAX_LEVELS
 
 
 def _parsed_line(line: bytes) -> Parsed:
@@ -133,11 +133,11 @@ def event_of(line: bytes) -> dict[str, Any]:
 
 def _check_depth(metadata: Any) -> None:
     parts = [metadata]
-    for _ in range(_MOST_LEVELS):
+    for _ in range(_MAX_LEVELS):
         parts = [part for part in parts if isinstance(part, dict | list)]
         parts = [item for part in parts for item in (part.values() if isinstance(part, dict) else part)]
     if parts:
-        raise EventFaulty(f"`source_metadata` is nested deeper than {_MOST_LEVELS} levels")
+        raise EventFaulty(f"`source_metadata` is nested deeper than {_MAX_LEVELS} levels")
 
 
 def checked(parsed: dict[str, Any] | EventFaulty) -> JsonEvent:

@@ -10,7 +10,7 @@ _SHOWN_BYTES: Final = 200
 
 
 def read_blocks(
-    stream: BinaryIO, most_line_bytes: int = DEFAULT_BOUNDS.most_block_bytes
+    stream: BinaryIO, max_line_bytes: int = DEFAULT_BOUNDS.most_block_bytes
 ) -> Iterator[list[bytes]]:
     """Yield the lines of a stream that are not blank, without line ends, many at a time.
 
@@ -20,7 +20,7 @@ def read_blocks(
     Raises:
         FileDamaged: a gzip ends too early, or is invalid from some place on.
     """
-    rest, size_bytes = _Line(most_line_bytes), 0
+    rest, size_bytes = _Line(max_line_bytes), 0
     gathered: list[bytes] = []
     damage: FileDamaged | None = None
     try:
@@ -58,13 +58,13 @@ class LongLine(bytes):
 class _Line:
     """A line that arrives in parts."""
 
-    def __init__(self, most_bytes: int) -> None:
-        self._most_bytes, self._parts, self._size_bytes = most_bytes, list[bytes](), 0
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes, self._parts, self._size_bytes = max_bytes, list[bytes](), 0
 
     def add(self, part: bytes) -> None:
         """Add the next part; only the beginning of a line that is too long is kept."""
         self._size_bytes += len(part)
-        if self._size_bytes <= self._most_bytes:
+        if self._size_bytes <= self._max_bytes:
             self._parts.append(part)
         else:
             self._parts = [b"".join([*self._parts[:1], part])[:_SHOWN_BYTES]]
@@ -73,9 +73,9 @@ class _Line:
         """Return the line, and begin the next one."""
         line, size_bytes = b"".join(self._parts), self._size_bytes
         self._parts, self._size_bytes = [], 0
-        if size_bytes <= self._most_bytes:
+        if size_bytes <= self._max_bytes:
             return line
-        return LongLine.of(f"{size_bytes} bytes, more than `most_block_bytes`, {self._most_bytes}", line)
+        return LongLine.of(f"{size_bytes} bytes, more than `most_block_bytes`, {self._max_bytes}", line)
 
 
 def _without_line_ends(lines: list[bytes]) -> list[bytes]:

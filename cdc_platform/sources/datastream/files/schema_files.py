@@ -19,7 +19,7 @@ from cdc_platform.sources.file_store import FileStore
 
 SCHEMA_SUFFIXES: Final = (".avsc", ".schema")
 AVRO_SUFFIX: Final = ".avro"
-MOST_OFFERS: Final = 3
+MAX_OFFERS: Final = 3
 """Avro files of a key that are searched for its schema; an empty or truncated file contains none."""
 
 Offers = Mapping[str, tuple[SourceFile, ...]]
@@ -48,7 +48,7 @@ def offered_schemas(listed: Iterable[SourceFile], read: Iterable[SourceFile]) ->
     for file in listed:
         if file.path.endswith((*SCHEMA_SUFFIXES, AVRO_SUFFIX)) and key_of_name(file.path) in keys:
             offers.setdefault(key_of_name(file.path), []).append(file)
-    return {key: tuple(sorted(files, key=_merit)[:MOST_OFFERS]) for key, files in offers.items()}
+    return {key: tuple(sorted(files, key=_merit)[:MAX_OFFERS]) for key, files in offers.items()}
 
 
 def _merit(file: SourceFile) -> tuple[bool, str]:

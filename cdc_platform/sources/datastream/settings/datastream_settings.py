@@ -10,7 +10,7 @@ from cdc_platform.errors import SettingError
 from cdc_platform.model.base.declared_settings import Described, check_members, read_json, to_json
 from cdc_platform.model.base.timestamps import DAY_S
 from cdc_platform.model.schema.schema_policy import SchemaPolicy
-from cdc_platform.model.stream.files import MOST_BYTES, MOST_FILES
+from cdc_platform.model.stream.files import MAX_BYTES, MAX_FILES
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities
 from cdc_platform.sources.datastream.settings.bounds import DEFAULT_BOUNDS, Bounds
 from cdc_platform.sources.datastream.settings.declarations import (
@@ -28,8 +28,8 @@ from cdc_platform.sources.locations import DEADLINE_S, check_location
 
 Value = TypeVar("Value")
 
-MOST_BASENAMES: Final = 99
-MOST_EPOCHS: Final = 9_999
+MAX_BASENAMES: Final = 99
+MAX_EPOCHS: Final = 9_999
 _POSITIVE: Final = (
     *("deletion_marker_retention_s", "late_files_s", "most_files", "most_bytes", "deadline_s"),
     *("most_depth", "most_digits", "most_values", "most_block_bytes"),
@@ -147,10 +147,10 @@ class DatastreamSettings:
             "recognised within this time."
         ),
     ] = 3 * DAY_S
-    most_files: Annotated[int, Described("Maximum number of files per cycle.")] = MOST_FILES
+    most_files: Annotated[int, Described("Maximum number of files per cycle.")] = MAX_FILES
     most_bytes: Annotated[
         int, Described("Maximum bytes per cycle; a cycle always reads at least one file.")
-    ] = MOST_BYTES
+    ] = MAX_BYTES
     most_depth: Annotated[
         int,
         Described(
@@ -204,15 +204,15 @@ class DatastreamSettings:
         moments = [epoch_micros_of(text) for text in self.epochs]
         if any(earlier >= other for earlier, other in pairwise(moments)):
             raise SettingError("epochs", f"must ascend, but are: {', '.join(self.epochs)}")
-        if len(moments) > MOST_EPOCHS:
-            raise SettingError("epochs", f"must be at most {MOST_EPOCHS}, but are: {len(moments)}")
+        if len(moments) > MAX_EPOCHS:
+            raise SettingError("epochs", f"must be at most {MAX_EPOCHS}, but are: {len(moments)}")
         if self.backfill_policy == BackfillPolicy.FORCE and not moments:
             raise SettingError(
                 "epochs", "is empty, so `force` would repair nothing; write when the repeated backfill begins"
             )
         names = self.binlog_basenames
-        if len(set(names)) != len(names) or not all(names) or len(names) > MOST_BASENAMES:
-            problem = f"must be at most {MOST_BASENAMES} different names, but is: {list(names)}"
+        if len(set(names)) != len(names) or not all(names) or len(names) > MAX_BASENAMES:
+            problem = f"must be at most {MAX_BASENAMES} different names, but is: {list(names)}"
             raise SettingError("binlog_basenames", problem)
 
     def _check_times(self) -> None:

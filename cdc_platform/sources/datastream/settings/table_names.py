@@ -20,7 +20,7 @@ _TABLE_FIELDS: Final[Mapping[SourceKind, str]] = {
     SourceKind.SALESFORCE: "object_name",
     SourceKind.MONGODB: "collection",
 }
-_MOST_PARTS: Final = 3
+_MAX_PARTS: Final = 3
 _AMBIGUOUS: Final = re.compile(r'[."]')
 
 
@@ -56,7 +56,7 @@ def name_by_template(template: str | None, *parts: str) -> str | None:
         template: as in `table_name`.
         parts: the table, and before it its database, its schema, or both in this order.
     """
-    if template is None or not 0 < len(parts) <= _MOST_PARTS:
+    if template is None or not 0 < len(parts) <= _MAX_PARTS:
         return None
     fields = {"table": parts[-1]}
     if len(parts) > 1:

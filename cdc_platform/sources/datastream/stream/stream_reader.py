@@ -24,7 +24,7 @@ from cdc_platform.sources.workers import keep_out_of_forks
 State = TypeVar("State", StreamState, BackfillState)
 
 PAGE_SIZE: Final = 1000
-"""Most objects per answer of Datastream."""
+"""Maximum number of objects per answer of Datastream."""
 
 _LOCAL_CHANNEL_OPTIONS: Final = (
     ("grpc.max_receive_message_length", -1),

@@ -170,7 +170,7 @@ class StreamStatus:
 
 
 SUMMARISED: Final = 3
-"""Most errors and objects in a summary."""
+"""Maximum number of errors and objects in a summary."""
 
 
 def _first(title: str, texts: list[str]) -> Iterable[str]:

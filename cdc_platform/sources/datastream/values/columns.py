@@ -50,7 +50,7 @@ def types_of(values: Sequence[Any]) -> frozenset[type]:
     return frozenset(types)
 
 
-def _sizes(least: int, most: int) -> set[type]:
-    if least >= -MAX_PLAIN_INTEGER and most <= MAX_PLAIN_INTEGER:
+def _sizes(lowest: int, highest: int) -> set[type]:
+    if lowest >= -MAX_PLAIN_INTEGER and highest <= MAX_PLAIN_INTEGER:
         return set()
-    return {WideInteger} if least >= -MAX_INT64 - 1 and most <= MAX_INT64 else {WideInteger, HugeInteger}
+    return {WideInteger} if lowest >= -MAX_INT64 - 1 and highest <= MAX_INT64 else {WideInteger, HugeInteger}

@@ -94,7 +94,7 @@ class Inference:
     def fields(self) -> Fields:
         """The columns in the order of their first appearance, without variants."""
         variants = self.variants
-        return tuple((name, found) for name, found in self._types.items() if name not in variants)
+        return tuple((name, column_type) for name, column_type in self._types.items() if name not in variants)
 
     @property
     def variants(self) -> Mapping[str, str]:
@@ -102,11 +102,11 @@ class Inference:
 
         No row has both: names in one row are two columns of the source.
         """
-        most: dict[str, str] = {}
+        commonest: dict[str, str] = {}
         for name, _ in self._rows.most_common():
-            most.setdefault(case_key(name), name)
+            commonest.setdefault(case_key(name), name)
         return {
-            name: most[key]
+            name: commonest[key]
             for name in self._types
-            if most[key := case_key(name)] != name and key not in self._together
+            if commonest[key := case_key(name)] != name and key not in self._together
         }

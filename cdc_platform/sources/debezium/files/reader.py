@@ -23,19 +23,19 @@ from cdc_platform.sources.debezium.splits.rounds import DecodedSplits, SplitRoun
 from cdc_platform.sources.debezium.splits.spark_reading import decoded_by_tasks, raw_records
 from cdc_platform.sources.debezium.splits.split_reader import SplitContext
 from cdc_platform.sources.debezium.transactions.progress import FileProgress, PassedUntil
-from cdc_platform.sources.debezium.transactions.transaction_buffer import Opening, TransactionBuffer
+from cdc_platform.sources.debezium.transactions.transaction_buffer import Admission, TransactionBuffer
 from cdc_platform.sources.event_batches import EventBatches
 from cdc_platform.sources.file_store import FileStore
 
 Rows = TypeVar("Rows")
 
-MOST_BYTES: Final = 256 * 1024**2
+MAX_BYTES: Final = 256 * 1024**2
 """Of the text that one cycle reads, unless a transaction is longer."""
-MOST_LINES: Final = 500_000
+MAX_LINES: Final = 500_000
 """The same of lines, each of which takes a kilobyte or more of a task's memory, however short it is."""
-LEAST_SPLIT_BYTES: Final = 1024**2
+MIN_SPLIT_BYTES: Final = 1024**2
 """Of a split: a task takes longer to begin than to decode less."""
-MOST_SPLIT_BYTES: Final = 16 * 1024**2
+MAX_SPLIT_BYTES: Final = 16 * 1024**2
 """The same, of which a task holds a few times as much in memory."""
 _GROWTH: Final = 1.25
 
@@ -57,7 +57,7 @@ class FilesReading:
         settings: DebeziumSettings,
         cycle: int,
         plan: ReadPlan,
-        split_lines: int = MOST_LINES,
+        split_lines: int = MAX_LINES,
     ) -> None:
         inputs: dict[str, Any] = json.loads(plan.inputs)
         self._window = plan.windows[0]
@@ -78,77 +78,77 @@ class FilesReading:
 
     def locally(self) -> Generator[pa.RecordBatch, None, None]:
         """Yield the raw records of as much as a cycle reads, decoded by this process."""
-        rows = self._read(self._decode_here, 1)
+        rows = self._read(self._decode_locally, 1)
         for batches in rows.splits:
             yield from rows.release(batches)
         yield from rows.reports
 
-    def by_tasks(self, spark: SparkSession, most_tasks: int, frames: ExitStack) -> DataFrame:
+    def by_tasks(self, spark: SparkSession, max_tasks: int, frames: ExitStack) -> DataFrame:
         """Return the same, decoded by tasks.
 
         Args:
             spark: session whose tasks share the splits.
-            most_tasks: how many tasks there are.
+            max_tasks: how many tasks there are.
             frames: ends when the records have been committed.
         """
 
         def decode(splits: Sequence[FileSplit], state: str | None) -> SparkSplits:
-            numbers = spark.range(0, len(splits), 1, min(len(splits), most_tasks))
+            numbers = spark.range(0, len(splits), 1, min(len(splits), max_tasks))
             return decoded_by_tasks(numbers, FileSplitDecoder(self._context, state, splits), frames)
 
-        return raw_records(spark, self._read(decode, most_tasks))
+        return raw_records(spark, self._read(decode, max_tasks))
 
     def _read(
-        self, decode: Callable[[Sequence[FileSplit], str | None], DecodedSplits[Rows]], most_tasks: int
+        self, decode: Callable[[Sequence[FileSplit], str | None], DecodedSplits[Rows]], max_tasks: int
     ) -> CycleRows[Rows]:
         """Read as much as a cycle does, and on until some of it may pass."""
         rounds = SplitRounds(decode, FileSplit.merged, self._state)
-        splitter = self._splitter(most_tasks)
+        splitter = self._splitter(max_tasks)
         splits, enough = splitter.splits(), 1.0
         while taken := list(_up_to(splits, enough)):
             rounds.take(taken)
             outcome = rounds.outcome()
-            opening = outcome.opened(self._buffer, has_metadata=self._settings.has_transaction_metadata)
-            if opening.limit is not None:
-                outcome, opening = outcome.without_waiting(opening, rounds.free_rows())
-            if self._advances(opening):
+            admission = outcome.admission(self._buffer, has_metadata=self._settings.has_transaction_metadata)
+            if admission.limit is not None:
+                outcome, admission = outcome.without_waiting(admission, rounds.free_rows())
+            if self._advances(admission):
                 break
             enough = _GROWTH - 1
-        reading = self._reading(outcome, opening, splitter.failed)
-        reports = report_batches(reading, outcome, opening, EventBatches(self._context.cycle), self._window)
-        return CycleRows(list(rounds.blocks()), Release(opening), list(reports))
+        reading = self._reading(outcome, admission, splitter.failed)
+        reports = report_batches(reading, outcome, admission, EventBatches(self._context.cycle), self._window)
+        return CycleRows(list(rounds.blocks()), Release(admission), list(reports))
 
-    def _decode_here(self, splits: Sequence[FileSplit], state: str | None) -> LocalSplits:
+    def _decode_locally(self, splits: Sequence[FileSplit], state: str | None) -> LocalSplits:
         decoder = FileSplitDecoder(self._context, state, splits)
         blocks = [batch for number in range(len(splits)) for batch in decoder.blocks(number)]
         return LocalSplits(pa.Table.from_batches(blocks, SPLIT_BLOCKS))
 
-    def _splitter(self, most_tasks: int) -> FileSplitter:
+    def _splitter(self, max_tasks: int) -> FileSplitter:
         unread_bytes = sum(file.unread_bytes for file in self.files)
         # Each split of a gzip unpacks all that comes before it.
         is_packed = any(file.path.endswith(".gz") for file in self.files)
-        share_bytes = MOST_BYTES if is_packed else min(unread_bytes, MOST_BYTES) // most_tasks
-        split_bytes = min(max(share_bytes, LEAST_SPLIT_BYTES), MOST_SPLIT_BYTES)
+        share_bytes = MAX_BYTES if is_packed else min(unread_bytes, MAX_BYTES) // max_tasks
+        split_bytes = min(max(share_bytes, MIN_SPLIT_BYTES), MAX_SPLIT_BYTES)
         return FileSplitter(
             self._store,
             self.files,
             self._begun,
             SplitStarts(self._settings, DecoderState.from_json(self._state)),
-            SplitSize(min(self._split_lines, MOST_LINES), split_bytes),
+            SplitSize(min(self._split_lines, MAX_LINES), split_bytes),
             self._settings.most_unpacked_bytes,
         )
 
-    def _advances(self, opening: Opening) -> bool:
+    def _advances(self, admission: Admission) -> bool:
         """Return whether the next cycle begins behind where this one has begun."""
         if not self.files:
             return True
         first = self.files[0].path
-        resume = opening.resume.get(first)
+        resume = admission.resume.get(first)
         return resume is None or resume > self._begun[first]
 
-    def _reading(self, outcome: SplitOutcome, opening: Opening, failed: dict[str, str]) -> Reading:
+    def _reading(self, outcome: SplitOutcome, admission: Admission, failed: dict[str, str]) -> Reading:
         files = {file.path: file for file in self.files}
-        advances = self._advances(opening)
+        advances = self._advances(admission)
         # Else the next cycle begins where the file cannot be read, and says so.
         reported = {
             path: error
@@ -156,7 +156,7 @@ class FilesReading:
             if not (path in outcome.lines and outcome.lines[path].ends and advances)
         }
         progress = {
-            path: _progress(lines, files[path], opening.resume.get(path), is_cut=path in failed).to_text()
+            path: _progress(lines, files[path], admission.resume.get(path), is_cut=path in failed).to_text()
             for path, lines in outcome.lines.items()
             if path not in reported
         }
@@ -166,7 +166,7 @@ class FilesReading:
 def _up_to(splits: Iterator[FileSplit], enough: float) -> Iterator[FileSplit]:
     """Yield the splits that follow next, until there is a share of what a cycle reads."""
     lines = text_bytes = 0
-    while max(text_bytes / MOST_BYTES, lines / MOST_LINES) < enough:
+    while max(text_bytes / MAX_BYTES, lines / MAX_LINES) < enough:
         split = next(splits, None)
         if split is None:
             return

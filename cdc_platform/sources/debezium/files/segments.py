@@ -45,14 +45,14 @@ def opened_lines(store: FileStore, segment: Segment) -> Iterator[Iterator[RawLin
 
 @contextmanager
 def opened_chunks(
-    store: FileStore, segment: Segment, most_unpacked_bytes: int | None = None
+    store: FileStore, segment: Segment, max_unpacked_bytes: int | None = None
 ) -> Iterator[Iterator[RawLines]]:
     """Yield the lines of a file from the first of a segment on, by chunks of the file.
 
     Args:
         store: where the file is.
         segment: the lines.
-        most_unpacked_bytes: of the text of a gzip, which is checked to its end before any line is taken; None
+        max_unpacked_bytes: of the text of a gzip, which is checked to its end before any line is taken; None
             where that has been done.
 
     Raises:
@@ -64,9 +64,9 @@ def opened_chunks(
         raise FileDamaged(f"{file.size_bytes} bytes instead of {read_bytes}. {GROW_ONLY}")
     with store.opened(file.path, max(read_bytes - 1, 0)) as stream:
         first = stream.read(CHUNK_BYTES)
-        if most_unpacked_bytes is not None and not read_bytes and first.startswith(GZIP_MAGIC):
+        if max_unpacked_bytes is not None and not read_bytes and first.startswith(GZIP_MAGIC):
             with store.opened(file.path) as whole:
-                check_gzip(whole, most_unpacked_bytes)
+                check_gzip(whole, max_unpacked_bytes)
         chunks = raw_lines(stream, first, read_bytes)
         # Where a gzip was read up to, is known by the number of its lines.
         yield chunks if read_bytes else _without_first(chunks, segment.begun)

@@ -190,11 +190,11 @@ class DebeziumSource(ArrivalTimeSource):
         spool.require_next(lines)
         spool.delete_read(lines, time.time() - own_input.keep_spool_s)
 
-    def read(self, spark: "SparkSession", cycle: int, plan: ReadPlan, most_tasks: int) -> "DataFrame":
+    def read(self, spark: "SparkSession", cycle: int, plan: ReadPlan, max_tasks: int) -> "DataFrame":
         """Decode the files of a plan in Spark tasks, and return their raw records."""
         from cdc_platform.sources.debezium.files.reader import FilesReading
 
-        return FilesReading(self.store, self.settings, cycle, plan).by_tasks(spark, most_tasks, self._frames)
+        return FilesReading(self.store, self.settings, cycle, plan).by_tasks(spark, max_tasks, self._frames)
 
     def reading(self) -> AbstractContextManager[None]:
         """Return a context that keeps decoded events."""
@@ -216,7 +216,7 @@ class DebeziumSource(ArrivalTimeSource):
                     raise
                 raise as_source_error(*failed.groups()) from error
 
-    def read_here(self, cycle: int, plan: ReadPlan) -> "Generator[pa.RecordBatch, None, None]":
+    def read_in_process(self, cycle: int, plan: ReadPlan) -> "Generator[pa.RecordBatch, None, None]":
         """Yield the raw records of the files of a plan, read by this process."""
         from cdc_platform.sources.debezium.files.reader import FilesReading
 

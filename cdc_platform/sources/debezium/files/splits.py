@@ -96,7 +96,7 @@ class FileSplitter:
         begun: how many lines of each have been read.
         starts: finds the lines at which a split may begin.
         size: of a split, unless a transaction is larger.
-        most_unpacked_bytes: how much text a gzip may have.
+        max_unpacked_bytes: how much text a gzip may have.
     """
 
     store: FileStore
@@ -104,7 +104,7 @@ class FileSplitter:
     begun: Mapping[str, int]
     starts: SplitStarts
     size: SplitSize
-    most_unpacked_bytes: int
+    max_unpacked_bytes: int
     failed: dict[str, str] = field(default_factory=dict)
     """Why a file could not be read to its end; the earlier lines still belong to the splits."""
 
@@ -124,7 +124,7 @@ class FileSplitter:
         yield growing.take()
 
     def _splits_of(self, segment: Segment, growing: _Growing) -> Iterator[FileSplit]:
-        with opened_chunks(self.store, segment, self.most_unpacked_bytes) as chunks:
+        with opened_chunks(self.store, segment, self.max_unpacked_bytes) as chunks:
             for chunk in chunks:
                 lines, text_bytes = len(chunk.texts), sum(map(len, chunk.texts))
                 if self._is_full(growing.lines + lines, growing.text_bytes + text_bytes):

@@ -122,8 +122,8 @@ class KafkaClient:
             (place.topic, place.partition): int(result.result().offset) for place, result in results.items()
         }
 
-    def beginnings(self, most: int) -> Generator[RawMessage, None, None]:
-        """Yield the first messages of each partition, about ``most`` in total.
+    def beginnings(self, limit: int) -> Generator[RawMessage, None, None]:
+        """Yield the first messages of each partition, about ``limit`` in total.
 
         Raises:
             SourceUnreachable: no broker answers.
@@ -132,7 +132,7 @@ class KafkaClient:
         partitions = [
             partition for partition in self.partitions() if partition.end_exclusive > partition.earliest
         ]
-        share = max(1, most // max(1, len(partitions)))
+        share = max(1, limit // max(1, len(partitions)))
         yield from self.messages(partition.first(share) for partition in partitions)
 
     def messages(self, ranges: Iterable[TopicRange]) -> Generator[RawMessage, None, None]:
@@ -216,8 +216,8 @@ class KafkaClient:
         client_properties = {**self._settings.client_properties(), **properties, "error_cb": self._remember}
         try:
             # Its own log goes to the error output; the platform's errors report what matters.
-            made = {"AdminClient": admin.AdminClient, "Consumer": confluent_kafka.Consumer}[kind]
-            return made(client_properties, logger=LOGGER)
+            client_type = {"AdminClient": admin.AdminClient, "Consumer": confluent_kafka.Consumer}[kind]
+            return client_type(client_properties, logger=LOGGER)
         except confluent_kafka.KafkaException as error:
             raise SettingError(
                 "input.kafka.client",
@@ -244,8 +244,8 @@ def _name_of(error: Exception) -> str:
 def _id_of(topic: Any) -> str:
     """Return the topic's id; brokers before 2.8 have none and return the same for all topics."""
     topic_id = topic.topic_id
-    most, least = topic_id.get_most_significant_bits(), topic_id.get_least_significant_bits()
-    return f"{most % 2**64:016x}{least % 2**64:016x}"
+    high, low = topic_id.get_most_significant_bits(), topic_id.get_least_significant_bits()
+    return f"{high % 2**64:016x}{low % 2**64:016x}"
 
 
 def _raw(message: Any) -> RawMessage:

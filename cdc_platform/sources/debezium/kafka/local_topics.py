@@ -12,9 +12,9 @@ from cdc_platform.sources.debezium.kafka.messages import MESSAGES
 from cdc_platform.sources.debezium.kafka.topic_ranges import TopicRange
 from cdc_platform.sources.debezium.wire.messages import RawMessage
 
-MOST_OFFSETS: Final = 20_000
+MAX_OFFSETS: Final = 20_000
 """Maximum number of offsets; Spark reads larger ranges."""
-MOST_BYTES: Final = 16 * 1024**2
+MAX_BYTES: Final = 16 * 1024**2
 """Maximum bytes of keys, values and headers in this process; Spark reads more."""
 
 
@@ -26,14 +26,14 @@ def poll_messages(client: KafkaClient, ranges: Sequence[TopicRange]) -> pa.Table
         SourceUnreachable: no broker sends a message in time.
         AccessDenied: the brokers deny access, or access to a topic.
     """
-    if sum(topic_range.end_exclusive - topic_range.start for topic_range in ranges) > MOST_OFFSETS:
+    if sum(topic_range.end_exclusive - topic_range.start for topic_range in ranges) > MAX_OFFSETS:
         return None
     polled: list[RawMessage] = []
     total_bytes = 0
     with closing(client.messages(ranges)) as messages:
         for message in messages:
             total_bytes += _bytes_of(message)
-            if total_bytes > MOST_BYTES:
+            if total_bytes > MAX_BYTES:
                 return None
             polled.append(message)
     return pa.Table.from_pylist(_in_order(polled), MESSAGES)

@@ -39,9 +39,9 @@ class TopicPartition:
         """Name in the read progress."""
         return f"{self.topic}/{self.partition}"
 
-    def first(self, most: int) -> "TopicRange":
-        """Return the range of its first messages, at most ``most``."""
-        end_exclusive = min(self.end_exclusive, self.earliest + most)
+    def first(self, limit: int) -> "TopicRange":
+        """Return the range of its first messages, at most ``limit``."""
+        end_exclusive = min(self.end_exclusive, self.earliest + limit)
         identity = self.topic, self.partition, self.topic_id
         return TopicRange(*identity, self.earliest, self.earliest, end_exclusive)
 

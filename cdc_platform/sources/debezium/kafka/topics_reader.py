@@ -21,14 +21,14 @@ from cdc_platform.sources.debezium.splits.reports import Reading, report_batches
 from cdc_platform.sources.debezium.splits.rounds import DecodedSplits, joined_outcome
 from cdc_platform.sources.debezium.splits.split_reader import SplitContext, SplitReader
 from cdc_platform.sources.debezium.transactions.progress import PassedUntil
-from cdc_platform.sources.debezium.transactions.transaction_buffer import Opening, TransactionBuffer
+from cdc_platform.sources.debezium.transactions.transaction_buffer import Admission, TransactionBuffer
 from cdc_platform.sources.debezium.transactions.transactions import Arrival
 from cdc_platform.sources.debezium.wire.messages import RawMessage
 from cdc_platform.sources.event_batches import EventBatches
 from cdc_platform.sources.workers import prepare_worker
 
-LEAST_SPLIT_MESSAGES: Final = 2_000
-"""Fewest messages per split: a task takes longer to start than to decode fewer."""
+MIN_SPLIT_MESSAGES: Final = 2_000
+"""Minimum number of messages per split: a task takes longer to start than to decode fewer."""
 Rows = TypeVar("Rows")
 
 
@@ -91,12 +91,12 @@ class TopicsReading:
         """Decoder of splits of the messages."""
         return TopicSplitDecoder(self._context, self._state, self.ranges)
 
-    def most_splits(self, most_tasks: int) -> int:
+    def max_splits(self, max_tasks: int) -> int:
         """Return the number of splits that are worth decoding in separate tasks."""
         # In a flattened stream, a tombstone belongs to the delete before it.
         is_flattened = bool(self._start.flat_deletes)
         messages = sum(item.end_exclusive - item.start for item in self.ranges)
-        return 1 if is_flattened else max(1, min(most_tasks, messages // LEAST_SPLIT_MESSAGES))
+        return 1 if is_flattened else max(1, min(max_tasks, messages // MIN_SPLIT_MESSAGES))
 
     def router(self, splits: int) -> MessageRouter:
         """Return the router of messages to splits; a snapshot that replaces tables is one transaction."""
@@ -113,8 +113,8 @@ class TopicsReading:
             take_messages(reader, batch)
         split = LocalSplits(pa.Table.from_batches(reader.blocks()))
         rows = self.read(lambda _splits: split, 1)
-        for released in rows.splits:
-            yield from rows.release(released)
+        for blocks in rows.splits:
+            yield from rows.release(blocks)
         yield from rows.reports
 
     def read(self, decode: Callable[[int], DecodedSplits[Rows]], splits: int) -> CycleRows[Rows]:
@@ -132,17 +132,17 @@ class TopicsReading:
             outcome = joined_outcome(decoded.outcomes, self._state)
         if outcome is None:
             outcome = self.decoder.reader().outcome()
-        opening = outcome.opened(self._buffer, has_metadata=self._has_metadata)
-        if opening.limit is not None:
-            outcome, opening = outcome.without_waiting(opening, decoded.free_rows())
-        release = Release(opening, self._buffer.passed_until.truncated)
-        return CycleRows([decoded.blocks()], release, list(self._reports(outcome, opening)))
+        admission = outcome.admission(self._buffer, has_metadata=self._has_metadata)
+        if admission.limit is not None:
+            outcome, admission = outcome.without_waiting(admission, decoded.free_rows())
+        release = Release(admission, self._buffer.passed_until.truncated)
+        return CycleRows([decoded.blocks()], release, list(self._reports(outcome, admission)))
 
-    def _reports(self, outcome: SplitOutcome, opening: Opening) -> Iterator[pa.RecordBatch]:
+    def _reports(self, outcome: SplitOutcome, admission: Admission) -> Iterator[pa.RecordBatch]:
         files = {item.origin: item.as_file for item in self.ranges}
-        progress = {item.origin: _progress(item, opening.resume.get(item.origin)) for item in self.ranges}
+        progress = {item.origin: _progress(item, admission.resume.get(item.origin)) for item in self.ranges}
         batches = EventBatches(self._context.cycle)
-        return report_batches(Reading(files, progress), outcome, opening, batches, self._context.window)
+        return report_batches(Reading(files, progress), outcome, admission, batches, self._context.window)
 
 
 def take_messages(reader: SplitReader, batch: pa.RecordBatch) -> None:

@@ -70,7 +70,7 @@ class TopicsSource(DebeziumSource):
         return ReadPlan(windows, json.dumps(inputs))
 
     def read_locally(
-        self, cycle: int, plan: ReadPlan, most_s: float
+        self, cycle: int, plan: ReadPlan, max_s: float
     ) -> "Generator[pa.RecordBatch, None, None] | None":
         """Yield the raw records of the messages of a plan; None if the messages are many or large.
 
@@ -79,7 +79,7 @@ class TopicsSource(DebeziumSource):
             SourceUnreachable: no broker sends a message in time.
             AccessDenied: the brokers deny access, or access to a topic.
         """
-        if not most_s:
+        if not max_s:
             return None
         from cdc_platform.sources.debezium.kafka.local_topics import poll_messages
 
@@ -87,7 +87,7 @@ class TopicsSource(DebeziumSource):
         messages = poll_messages(self.client, reading.ranges)
         return None if messages is None else reading.locally(messages.to_batches())
 
-    def read(self, spark: "SparkSession", cycle: int, plan: ReadPlan, most_tasks: int) -> "DataFrame":
+    def read(self, spark: "SparkSession", cycle: int, plan: ReadPlan, max_tasks: int) -> "DataFrame":
         """Decode the messages of a plan in Spark tasks, and return their raw records."""
         from cdc_platform.sources.debezium.kafka.topics_frame import read_messages
         from cdc_platform.sources.debezium.splits.spark_reading import (
@@ -104,7 +104,7 @@ class TopicsSource(DebeziumSource):
             messages = read_messages(spark, self.kafka, reading.ranges, reading.router(splits))
             return decoded_by_tasks(messages, reading.decoder, self._frames)
 
-        return raw_records(spark, reading.read(decode, reading.most_splits(most_tasks)))
+        return raw_records(spark, reading.read(decode, reading.max_splits(max_tasks)))
 
     def _reading(self, cycle: int, plan: ReadPlan) -> "TopicsReading":
         from cdc_platform.sources.debezium.kafka.topics_reader import TopicsReading

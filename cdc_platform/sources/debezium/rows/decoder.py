@@ -30,10 +30,10 @@ from cdc_platform.sources.debezium.wire.message_contents import (
     DataEvent,
     EnvelopeContent,
     LogicalMessage,
+    MessageUnusable,
     Notification,
     Signal,
     Tombstone,
-    Unreadable,
 )
 from cdc_platform.sources.debezium.wire.messages import Message, RawMessage, parse_line, parse_raw
 from cdc_platform.sources.debezium.wire.positions import event_id, is_snapshot, ordering_key
@@ -90,7 +90,7 @@ class Decoder:
         table, order = None, ""
         with suppress(*MALFORMED):
             table = self._table(envelope)[0]
-        with suppress(Unreadable):
+        with suppress(MessageUnusable):
             order = ordering_key(envelope, self.state.floor_of(envelope.source))
         return fault_of(message, error, envelope, order, table)
 
@@ -129,11 +129,11 @@ class Decoder:
             is_delete = event.op is DELETE and event.key is not None
             self.state.note_delete(event.message.topic, key_text(event.key or {}) if is_delete else "")
         table, label = self._table(event)
-        known = self.state.known_of(event.source.server, table)
+        savepoint = self.state.savepoint(event.source.server, table)
         try:
             decoded = self._decode_row(event, table, label)
         except MALFORMED:
-            self.state.forget_beyond(known)
+            self.state.roll_back(savepoint)
             raise
         self._plain.learn(event, table)
         return decoded
@@ -166,11 +166,11 @@ class Decoder:
         """Return the table's name in the lake, which a partition shares with its table, and its own name.
 
         Raises:
-            Unreadable: only a partition was truncated.
+            MessageUnusable: only a partition was truncated.
         """
         source = event.source
         if event.op is TRUNCATE and (target := self._target(source.name)) != source.name:
-            raise Unreadable(
+            raise MessageUnusable(
                 f"The partition `{source.name}` of `{target}` was truncated, and nothing shows which rows it "
                 "had. Take a new snapshot of the table; to keep partitions separate, remove the pattern from "
                 "`partitions`."
@@ -188,12 +188,12 @@ class Decoder:
         """Note the database's table of a table of the lake.
 
         Raises:
-            Unreadable: the lake's table belongs to another table of the database.
+            MessageUnusable: the lake's table belongs to another table of the database.
         """
         owner = self.state.owners.setdefault(name, label)
         if owner != label:
             bare = label.replace('"', "")
-            raise Unreadable(
+            raise MessageUnusable(
                 f"The tables `{owner}` and `{label}` would both be `{name}` in the lake, which is the first "
                 "one by now. Name them apart in `table_name`, such as {schema}__{table}; where the second is "
                 f"the first by another name, send it there in `partitions`: {bare}: {owner}."
@@ -212,10 +212,10 @@ class Decoder:
 
     def _named(self, database: str, schema: str, table: str) -> str:
         if not table:
-            raise Unreadable("The event does not name its table: `source.table` is empty.")
+            raise MessageUnusable("The event does not name its table: `source.table` is empty.")
         name = self.settings.table_name.format(database=database, schema=schema, table=table)
         if (reason := long_table_reason(name)) is not None:
-            raise Unreadable(reason)
+            raise MessageUnusable(reason)
         return name
 
     def _is_full(self, event: DataEvent, table: str) -> bool:
@@ -229,7 +229,7 @@ class Decoder:
         """Note the replica identity of the event's table.
 
         Raises:
-            Unreadable: the identity is unusable, or the type of a column is unknown.
+            MessageUnusable: the identity is unusable, or the type of a column is unknown.
         """
         name = event.source.name
 
@@ -242,7 +242,7 @@ class Decoder:
             self._bare.add(identity_of(event))
         is_unusable = name in self.state.unusable and not is_full and event.op is not TRUNCATE
         if is_unusable and table not in self.settings.full_identity and not self._names_full(event):
-            raise Unreadable(
+            raise MessageUnusable(
                 f"{IDENTITY_ADVICE}. Where the table really has the key, and FULL, name it in "
                 "`full_identity`."
             )

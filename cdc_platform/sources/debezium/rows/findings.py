@@ -9,7 +9,7 @@ from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.sources.debezium.rows.plans import ColumnPlan, TablePlan
 from cdc_platform.sources.debezium.values.unavailable import MASKED, UNAVAILABLE, UNDECIDED
 from cdc_platform.sources.debezium.wire.event_faults import NEW_KEYS
-from cdc_platform.sources.debezium.wire.message_contents import DataEvent, Unreadable
+from cdc_platform.sources.debezium.wire.message_contents import DataEvent, MessageUnusable
 from cdc_platform.sources.debezium.wire.positions import is_snapshot
 from cdc_platform.sources.json_codec import write
 
@@ -33,11 +33,11 @@ def is_unavailable(column: ColumnPlan, value: Any, findings: Findings) -> bool:
     """Return whether a value was not sent.
 
     Raises:
-        Unreadable: the settings do not state what null means here, or the marker is masked.
+        MessageUnusable: the settings do not state what null means here, or the marker is masked.
     """
     state = column.detector.judge(value)
     if state is UNDECIDED:
-        raise Unreadable(
+        raise MessageUnusable(
             f"The column `{column.name}` is null in an update. Debezium also sends null for an unchanged "
             f"large value of the type {column.encoding.source}, under the settings of this connector, so the "
             "value may be there. State what null means in `null_policies` (unavailable, null or error), by "
@@ -46,7 +46,7 @@ def is_unavailable(column: ColumnPlan, value: Any, findings: Findings) -> bool:
             "`full_identity`."
         )
     if state is MASKED:
-        raise Unreadable(
+        raise MessageUnusable(
             f"The column `{column.name}` seems to have a marker that the connector has masked: "
             f"{str(value)[:80]!r}. State in `column_placeholders` what the marker becomes: the text itself, "
             "truncate:LENGTH or hash:ALGORITHM:SALT."
@@ -62,13 +62,13 @@ def completed(plan: TablePlan, row: Mapping[str, Any], before: Mapping[str, Any]
     Some connectors send markers of arrays although the row before has the values.
 
     Raises:
-        Unreadable: the row before does not have a value that was not sent.
+        MessageUnusable: the row before does not have a value that was not sent.
     """
     values = dict(row)
     for name, column in plan.columns.items():
         if name in row and is_unsent_under_full(column, row[name], before):
             if name not in before:
-                raise Unreadable(f"The column `{name}` was not sent, and the row before lacks it, too.")
+                raise MessageUnusable(f"The column `{name}` was not sent, and the row before lacks it, too.")
             values[name] = before[name]
     return values
 

@@ -10,7 +10,7 @@ from cdc_platform.sources.debezium.wire.message_contents import (
     TRUNCATE,
     UPDATE,
     DataEvent,
-    Unreadable,
+    MessageUnusable,
 )
 from cdc_platform.sources.debezium.wire.positions import is_snapshot
 
@@ -49,7 +49,7 @@ def check_key(keys: dict[str, list[str]], event: DataEvent, table: str) -> None:
         table: the event's table in the lake.
 
     Raises:
-        Unreadable: the key has changed.
+        MessageUnusable: the key has changed.
     """
     if event.op is TRUNCATE:
         return
@@ -58,7 +58,7 @@ def check_key(keys: dict[str, list[str]], event: DataEvent, table: str) -> None:
     if before is None:
         before = keys[table] = key
     if key != before:
-        raise Unreadable(
+        raise MessageUnusable(
             f"The key of `{table}` is ({_listed(key)}) now, and was ({_listed(before)}): one table cannot "
             "have rows of both keys. Let the connector take a new snapshot of it, and read it in a new "
             "pipeline."
@@ -74,7 +74,7 @@ def check_key_types(key_types: dict[str, dict[str, str]], types: Mapping[str, st
         table: the event's table in the lake.
 
     Raises:
-        Unreadable: the type of a key column has changed.
+        MessageUnusable: the type of a key column has changed.
     """
     before = key_types.get(table)
     if before is None:
@@ -83,7 +83,7 @@ def check_key_types(key_types: dict[str, dict[str, str]], types: Mapping[str, st
         return
     name = next((name for name in types if types[name] != before.get(name, types[name])), None)
     if name is not None:
-        raise Unreadable(
+        raise MessageUnusable(
             f"The key's column `{name}` of `{table}` is {types[name]} now, and was {before[name]}: the rows "
             "that are there would lose their keys. Let the connector take a new snapshot of the table, and "
             "read it in a new pipeline; a type that holds the values of both, declared there in `columns`, "

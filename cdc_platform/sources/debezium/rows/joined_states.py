@@ -53,7 +53,7 @@ def joined_state(before: DecoderState, start: DecoderState, end: DecoderState) -
 
 def _has_same_identities(before: DecoderState, start: DecoderState, use: StateUse) -> bool:
     """Return whether both states agree on the replica identities of the split's tables."""
-    return all(known & use.names == assumed & use.names for known, assumed in _identities(before, start))
+    return all(actual & use.names == assumed & use.names for actual, assumed in _identities(before, start))
 
 
 def _identities(before: DecoderState, start: DecoderState) -> tuple[tuple[set[str], set[str]], ...]:
@@ -91,25 +91,25 @@ def _joined_snapshots(before: _Servers, start: _Servers, end: DecoderState) -> _
         return None
     joined = dict(before)
     for server in use.servers & seen.keys():
-        known, assumed, left = before.get(server), start.get(server), seen[server]
-        if known is None or _is_same(known, assumed):
-            joined[server] = left if known is None else _with_changes(left, known)
-        elif assumed is None and _is_of_beginning(known, left, is_snapshot=server in use.snapshot_servers):
-            joined[server] = _with_changes(known, left)
+        actual, assumed, after = before.get(server), start.get(server), seen[server]
+        if actual is None or _is_same(actual, assumed):
+            joined[server] = after if actual is None else _with_changes(after, actual)
+        elif assumed is None and _is_of_beginning(actual, after, is_snapshot=server in use.snapshot_servers):
+            joined[server] = _with_changes(actual, after)
         else:
             return None
     return joined
 
 
-def _is_same(known: ServerSnapshots, assumed: ServerSnapshots | None) -> bool:
+def _is_same(actual: ServerSnapshots, assumed: ServerSnapshots | None) -> bool:
     """Return whether two differ only in the times of changes to tables."""
-    return assumed is not None and replace(known, changed={}) == replace(assumed, changed={})
+    return assumed is not None and replace(actual, changed={}) == replace(assumed, changed={})
 
 
-def _is_of_beginning(known: ServerSnapshots, left: ServerSnapshots, *, is_snapshot: bool) -> bool:
+def _is_of_beginning(actual: ServerSnapshots, after: ServerSnapshots, *, is_snapshot: bool) -> bool:
     """Return whether there has only been the first snapshot, and the split has rows of no other one."""
-    beginning = ServerSnapshots(known.first, known.first)
-    return _is_same(known, beginning) and (not is_snapshot or _is_same(left, beginning))
+    beginning = ServerSnapshots(actual.first, actual.first)
+    return _is_same(actual, beginning) and (not is_snapshot or _is_same(after, beginning))
 
 
 def _with_changes(snapshots: ServerSnapshots, other: ServerSnapshots) -> ServerSnapshots:

@@ -9,7 +9,7 @@ from cdc_platform.sources.debezium.wire.message_contents import CREATE, DELETE, 
 from cdc_platform.sources.debezium.wire.positions import is_snapshot
 
 _REMEMBERED: Final = 1000
-"""Most deletes that the next cycle knows; a sender puts a few messages at most between two halves."""
+"""Maximum number of deletes that the next cycle knows; a sender puts few messages between two halves."""
 
 _PREFIX: Final = "__debezium."
 

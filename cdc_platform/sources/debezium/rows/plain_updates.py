@@ -37,7 +37,7 @@ class PlainUpdates:
         """Return the change of a plain update; None for all other events.
 
         Raises:
-            Unreadable: a value or the key cannot be used.
+            MessageUnusable: a value or the key cannot be used.
         """
         form = self._forms.get(_form_of(event)) if _may_be_plain(event) else None
         if form is None:

@@ -24,7 +24,7 @@ from cdc_platform.sources.debezium.values.placeholder_zeros import is_zero
 from cdc_platform.sources.debezium.values.postgres_types import PostgresType
 from cdc_platform.sources.debezium.values.unavailable import Detector, detector_of, masked_markers, version_of
 from cdc_platform.sources.debezium.values.values import Read, fits_its_type, reader_of
-from cdc_platform.sources.debezium.wire.message_contents import DataEvent, Unreadable
+from cdc_platform.sources.debezium.wire.message_contents import DataEvent, MessageUnusable
 
 _MAX_PLANS: Final = 10_000
 _ANY: Final = "*"
@@ -97,7 +97,7 @@ class Planner:
         """Return the plan for an event of a table, by its name in the lake.
 
         Raises:
-            Unreadable: the type of a column is unknown.
+            MessageUnusable: the type of a column is unknown.
         """
         row = event.after if event.after is not None else event.before or event.key or {}
         keys = self._keys(event, table)
@@ -118,7 +118,7 @@ class Planner:
         if declared is not None:
             return declared
         if not event.message.has_key:
-            raise Unreadable(
+            raise MessageUnusable(
                 f"The event of `{table}` is stored without its key. Set the key columns, "
                 f"`keys: {{{table}: [COLUMN, ...]}}`, or `keys: {{{table}: []}}` if the table has no key."
             )
@@ -208,7 +208,7 @@ def _encoding(
         return encoding if declared is None else agreed_encoding(encoding, declared)
     if declared is not None:
         return declared
-    raise Unreadable(
+    raise MessageUnusable(
         f"The event has no schema block, and nothing says what the column `{name}` of `{table}` is: its "
         "JSON alone may be one of several types. Set `schemas.enable=true` in the converters, "
         f"or declare PostgreSQL's type: columns: {{{table}: {{{name}: TYPE}}}}."
@@ -219,20 +219,20 @@ def _check_names(table: str, names: Sequence[str]) -> None:
     """Reject columns that the lake cannot have or distinguish, such as names that differ only in case.
 
     Raises:
-        Unreadable: there are such columns.
+        MessageUnusable: there are such columns.
     """
     if (reason := unfit_columns_reason(names)) is not None:
-        raise Unreadable(f"{reason}, or name what you do not need in `ignored_columns`.")
+        raise MessageUnusable(f"{reason}, or name what you do not need in `ignored_columns`.")
     names_by_case: dict[str, str] = {}
     for name in names:
         if is_reserved_column(name):
-            raise Unreadable(
+            raise MessageUnusable(
                 f"No column of a lake can have the name of the column `{name}` of `{table}`. Name it in "
                 "`ignored_columns`, or rename it at the source."
             )
         other = names_by_case.setdefault(case_key(name), name)
         if other != name:
-            raise Unreadable(
+            raise MessageUnusable(
                 f"The columns `{other}` and `{name}` of `{table}` differ in case only, and are one to the "
                 "lake. Name one of them in `ignored_columns`."
             )

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from cdc_platform.sources.debezium.rows.plans import ColumnPlan, TablePlan
 from cdc_platform.sources.debezium.rows.row_values import read_value
-from cdc_platform.sources.debezium.wire.message_contents import UPDATE, DataEvent, Unreadable
+from cdc_platform.sources.debezium.wire.message_contents import UPDATE, DataEvent, MessageUnusable
 from cdc_platform.sources.json_codec import write
 
 _KEY_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
@@ -24,13 +24,13 @@ def key_json(plan: TablePlan, key: Mapping[str, Any]) -> str:
     It must distinguish the same rows as the merge, which compares values.
 
     Raises:
-        Unreadable: a column of the key is missing, null or not sent, or its type cannot hold the value.
+        MessageUnusable: a column of the key is missing, null or not sent, or its type cannot hold the value.
     """
     for name, column in plan.key_columns:
         if key.get(name) is None:
-            raise Unreadable(f"The key's column `{name}` is missing or null.")
+            raise MessageUnusable(f"The key's column `{name}` is missing or null.")
         if not column.is_always_sent and column.detector.is_marker(key[name]):
-            raise Unreadable(
+            raise MessageUnusable(
                 f"The key's column `{name}` was not sent: it has the marker of a large value, so the row is "
                 "unknown. Choose key columns that are always sent, or run ALTER TABLE ... REPLICA IDENTITY "
                 "FULL."

@@ -6,7 +6,7 @@ from typing import Any
 from cdc_platform.sources.debezium.rows.findings import Findings
 from cdc_platform.sources.debezium.rows.plans import ColumnPlan, TablePlan
 from cdc_platform.sources.debezium.values.moments import ValueRefused
-from cdc_platform.sources.debezium.wire.message_contents import Unreadable
+from cdc_platform.sources.debezium.wire.message_contents import MessageUnusable
 from cdc_platform.sources.json_codec import write
 
 IsUnsent = Callable[[ColumnPlan, Any, Findings], bool]
@@ -17,12 +17,12 @@ def read_value(column: ColumnPlan, value: Any) -> Any:
     """Return the value of a column in the form of the log.
 
     Raises:
-        Unreadable: the value does not match its type, or the lake cannot store it.
+        MessageUnusable: the value does not match its type, or the lake cannot store it.
     """
     try:
         return None if value is None else column.read(value)
     except ValueRefused as error:
-        raise Unreadable(f"The value of the column `{column.name}` {error}.") from error
+        raise MessageUnusable(f"The value of the column `{column.name}` {error}.") from error
 
 
 def values_json(plan: TablePlan, row: Mapping[str, Any]) -> str:
@@ -44,7 +44,7 @@ def sent_values_json(
         keeps_null: whether a value that was not sent becomes null instead of being left out.
 
     Raises:
-        Unreadable: a value does not match its type, or the lake cannot store it.
+        MessageUnusable: a value does not match its type, or the lake cannot store it.
     """
     columns, values = plan.others, dict[str, Any]()
     for name, value in row.items():

@@ -34,8 +34,8 @@ from cdc_platform.sources.debezium.wire.message_contents import (
     TRUNCATE,
     UPDATE,
     DataEvent,
+    MessageUnusable,
     Op,
-    Unreadable,
 )
 from cdc_platform.sources.debezium.wire.positions import event_id, is_snapshot, ordering_key
 
@@ -89,7 +89,7 @@ class RowDecoder:
                 and every value is sent.
 
         Raises:
-            Unreadable: a value or the key cannot be used, or the key has another type than before.
+            MessageUnusable: a value or the key cannot be used, or the key has another type than before.
         """
         if event.op is TRUNCATE:
             return [self._frame(event, table, "[]")._replace(metadata=metadata_of(event, Findings()))]
@@ -107,7 +107,7 @@ class RowDecoder:
         """Return the change of an update without a row before, of a table with a key that is not under FULL.
 
         Raises:
-            Unreadable: a value or the key cannot be used.
+            MessageUnusable: a value or the key cannot be used.
         """
         findings = Findings()
         # All at once: adding the row to a frame later takes twice as long.
@@ -126,11 +126,11 @@ class RowDecoder:
             position=event.message.position,
         )
 
-    def settle(self, unpaired: Unpaired) -> SourceEvent:
+    def finalise(self, unpaired: Unpaired) -> SourceEvent:
         """Return the change of an inserted row with the present knowledge of its old key.
 
         Raises:
-            Unreadable: it has changed its key, and the settings do not state what null means in it.
+            MessageUnusable: it has changed its key, and the settings do not state what null means in it.
         """
         previous = None if unpaired.identity is None else self.state.pairer.deleted_at(unpaired.identity)
         if unpaired.event is None:
@@ -212,7 +212,7 @@ class RowDecoder:
         }
         content = {name: value for name, value in members.items() if plan.columns[name].has_content(value)}
         # An unreadable value is not a reason to reject an event that is complete without it.
-        with suppress(Unreadable):
+        with suppress(MessageUnusable):
             if content:
                 self.befores[change.event_id] = values_json(plan, content)
 
@@ -244,7 +244,7 @@ class RowDecoder:
         If that is unknown, a marker counts as a marker, and null as NULL.
         """
         if event.after is None:
-            raise Unreadable(f"The event with the operation {event.op.value!r} has no `after`.")
+            raise MessageUnusable(f"The event with the operation {event.op.value!r} has no `after`.")
         may_lack = event.op is UPDATE or (event.op is CREATE and previous is not None)
         may_move = event.op is CREATE and bool(plan.keys) and not self.state.pairer.is_new(event)
 
@@ -268,7 +268,7 @@ class RowDecoder:
         """Yield the removal of a row equal to the one before, and the addition of the one after."""
         if event.op in (UPDATE, DELETE):
             if event.before is None:
-                raise Unreadable(
+                raise MessageUnusable(
                     "The row has no key, and the event does not say what the row was before. Run ALTER TABLE "
                     "... REPLICA IDENTITY FULL, or give the table a primary key."
                 )

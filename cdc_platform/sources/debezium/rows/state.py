@@ -96,21 +96,21 @@ class DecoderState:
             self.use.compared_topics.add(topic)
         return self.flat_deletes.get(topic)
 
-    def known_of(self, server: str, table: str) -> "KnownOfTable":
-        """Return what is known of a table of the lake, and of its server's snapshot."""
+    def savepoint(self, server: str, table: str) -> "TableSavepoint":
+        """Return a savepoint of a table of the lake and of its server's snapshot, for `roll_back`."""
         facts = (self.owners, self.keys, self.key_types)
-        is_known = table in self.owners and table in self.keys and table in self.key_types
-        lacking = () if is_known else tuple(part for part in facts if table not in part)
-        return KnownOfTable(server, table, self.floors.get(server), lacking)
+        is_complete = table in self.owners and table in self.keys and table in self.key_types
+        unset = () if is_complete else tuple(part for part in facts if table not in part)
+        return TableSavepoint(server, table, self.floors.get(server), unset)
 
-    def forget_beyond(self, known: "KnownOfTable") -> None:
-        """Forget what was learned of a table since: from an event that turned out to be a fault."""
-        for facts in known.lacking:
-            facts.pop(known.table, None)
-        if known.floor is None:
-            self.floors.pop(known.server, None)
+    def roll_back(self, savepoint: "TableSavepoint") -> None:
+        """Discard what was learned of a table since, from an event that turned out to be a fault."""
+        for facts in savepoint.unset:
+            facts.pop(savepoint.table, None)
+        if savepoint.floor is None:
+            self.floors.pop(savepoint.server, None)
         else:
-            self.floors[known.server] = known.floor
+            self.floors[savepoint.server] = savepoint.floor
 
     def to_json(self) -> str:
         """Return the state as text, equal for equal states."""
@@ -150,20 +150,20 @@ class DecoderState:
         )
 
 
-class KnownOfTable(NamedTuple):
-    """Knowledge of a table before an event.
+class TableSavepoint(NamedTuple):
+    """State of a table before an event.
 
     Args:
         server: of the event.
         table: of the lake.
         floor: position of the server's last snapshot.
-        lacking: facts by table that have none of it yet.
+        unset: facts by table that have no entry for it yet.
     """
 
     server: str
     table: str
     floor: int | None
-    lacking: tuple[dict[str, Any], ...]
+    unset: tuple[dict[str, Any], ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from cdc_platform.sources.debezium.settings.connector import (
 from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
 from cdc_platform.sources.debezium.settings.policies import NullPolicy, SnapshotPolicy, Strategy
-from cdc_platform.sources.debezium.wire.lines import MOST_UNPACKED_BYTES
+from cdc_platform.sources.debezium.wire.lines import MAX_UNPACKED_BYTES
 from cdc_platform.sources.locations import check_location
 
 DEDUP_WINDOW_MAX_S: Final = 31 * DAY_S
@@ -52,7 +52,7 @@ class FilesInput:
             "Maximum bytes of text of a gzip file, because the platform holds a file in memory; the "
             "check `files_readable` names a larger one as unread."
         ),
-    ] = MOST_UNPACKED_BYTES
+    ] = MAX_UNPACKED_BYTES
 
     def __post_init__(self) -> None:
         check_filled(self, "input.files.")
@@ -195,8 +195,8 @@ class DebeziumSettings:
 
     @property
     def most_unpacked_bytes(self) -> int:
-        """Most bytes of text in a gzip file."""
-        return self.input.most_unpacked_bytes if isinstance(self.input, FilesInput) else MOST_UNPACKED_BYTES
+        """Maximum bytes of text in a gzip file."""
+        return self.input.most_unpacked_bytes if isinstance(self.input, FilesInput) else MAX_UNPACKED_BYTES
 
     @property
     def title(self) -> str:

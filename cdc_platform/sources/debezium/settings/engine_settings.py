@@ -19,7 +19,7 @@ CONNECTOR: Final = "io.debezium.connector.postgresql.PostgresConnector"
 OFFSET_STORE: Final = "org.apache.kafka.connect.storage.FileOffsetBackingStore"
 OWNED: Final = ("offset.", "converter.", "key.converter.", "value.converter.", "header.converter.")
 """Prefixes of properties that only the platform may set: the spool's guarantees depend on them."""
-MOST_PORT: Final = 65_535
+MAX_PORT: Final = 65_535
 _SLOT: Final = re.compile(r"[a-z0-9_]{1,63}")
 _TOPIC_PREFIX: Final = re.compile(r"[A-Za-z0-9._-]+")
 POST_PROCESSORS: Final = "post.processors"
@@ -92,8 +92,8 @@ class EngineInput:
         if not 0 <= self.keep_spool_s < math.inf:
             problem = f"must be 0 or more and finite, but is: {self.keep_spool_s}"
             raise SettingError("input.engine.keep_spool_s", problem)
-        if not 0 < self.port <= MOST_PORT:
-            raise SettingError("input.engine.port", f"must be 1 to {MOST_PORT}, but is: {self.port}")
+        if not 0 < self.port <= MAX_PORT:
+            raise SettingError("input.engine.port", f"must be 1 to {MAX_PORT}, but is: {self.port}")
         if _SLOT.fullmatch(self.slot) is None:
             problem = (
                 "must be made of at most 63 lower-case letters, digits and underscores, as PostgreSQL asks"

@@ -5,14 +5,14 @@ from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, cast
+from typing import Final, Self, cast
 
 import pyarrow as pa
 
 from cdc_platform.model.stream.events import SourceMessage
 from cdc_platform.sources.debezium.rows.state import DecoderState, StateUse
 from cdc_platform.sources.debezium.transactions.transaction_buffer import (
-    Opening,
+    Admission,
     TransactionBuffer,
     earliest,
 )
@@ -64,7 +64,7 @@ class SplitOutcome:
         counts: distinct rows of each transaction.
         truncates: transaction, table and ordering key of truncates.
         notes: logical messages of each transaction, with origins and positions; "" has all others.
-        taken: number of messages in the split.
+        messages: number of messages in the split.
         newest_micros: send time of the newest message.
         resume: positions of first halves that wait for their other half.
         state: final state of the decoder.
@@ -77,7 +77,7 @@ class SplitOutcome:
     counts: Counts
     truncates: Sequence[tuple[str, str, str]]
     notes: Mapping[str, Sequence[tuple[SourceMessage, str, int]]]
-    taken: int
+    messages: int
     newest_micros: int
     resume: Mapping[str, int]
     state: str
@@ -91,10 +91,10 @@ class SplitOutcome:
         state.use = self.use
         return state
 
-    def shift_places(self, taken: int) -> None:
+    def shift_places(self, messages: int) -> None:
         """Shift the places of this split by the number of messages in earlier splits."""
         for transaction in self.transactions.values():
-            transaction.shift_places(taken)
+            transaction.shift_places(messages)
 
     def to_bytes(self) -> bytes:
         """Return the octets for `from_bytes`, which are valid only within the cycle."""
@@ -105,26 +105,26 @@ class SplitOutcome:
         """Return the outcome of octets from a task of this cycle."""
         return cast("SplitOutcome", pickle.loads(data))  # noqa: S301  written by our own task, never stored
 
-    def opened(self, buffer: TransactionBuffer, *, has_metadata: bool) -> Opening:
+    def admission(self, buffer: TransactionBuffer, *, has_metadata: bool) -> Admission:
         """Return what may pass; without transaction metadata, each event passes by itself."""
         if not has_metadata:
-            return Opening(buffer.passed_until, resume=self.resume)
-        opening = buffer.open_up(self.transactions, self.newest_micros)
+            return Admission(buffer.passed_until, resume=self.resume)
+        admission = buffer.admit(self.transactions, self.newest_micros)
         notes = self.notes.get("", ())
-        return opening.with_resume(
-            {origin: position} for note, origin, position in notes if opening.holds_back(note.ordering_key)
+        return admission.with_resume(
+            {origin: position} for note, origin, position in notes if admission.holds_back(note.ordering_key)
         )
 
-    def without_waiting(self, opening: Opening, free: Iterable[FreeRow]) -> tuple["SplitOutcome", Opening]:
+    def without_waiting(self, admission: Admission, free: Iterable[FreeRow]) -> tuple[Self, Admission]:
         """Return the outcome without rows that wait one by one, and where to read these again."""
         left: defaultdict[str, FileCounts] = defaultdict(FileCounts)
         places: list[Mapping[str, int]] = []
         for order, origin, position, is_fault in free:
-            if opening.holds_back(order):
+            if admission.holds_back(order):
                 places.append({origin: position})
             else:
                 left[origin].add(is_fault=is_fault)
-        return replace(self, counts={**self.counts, "": left}), opening.with_resume(places)
+        return replace(self, counts={**self.counts, "": left}), admission.with_resume(places)
 
 
 def combined_outcome(outcomes: Sequence[SplitOutcome]) -> SplitOutcome:
@@ -150,7 +150,7 @@ def combined_outcome(outcomes: Sequence[SplitOutcome]) -> SplitOutcome:
         counts=counts,
         truncates=[truncate for outcome in outcomes for truncate in outcome.truncates],
         notes=notes,
-        taken=sum(outcome.taken for outcome in outcomes),
+        messages=sum(outcome.messages for outcome in outcomes),
         newest_micros=max(outcome.newest_micros for outcome in outcomes),
         resume=earliest(outcome.resume for outcome in outcomes),
         state=last.state,

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from cdc_platform.model.base.schemas import EVENT, RAW_EVENT_RECORDS
 from cdc_platform.sources.debezium.splits.marked_rows import ORDER, TRANSACTION, from_octets
 from cdc_platform.sources.debezium.splits.outcome import ROWS
-from cdc_platform.sources.debezium.transactions.transaction_buffer import Opening
+from cdc_platform.sources.debezium.transactions.transaction_buffer import Admission
 from cdc_platform.sources.sound_rows import escaped
 
 Rows = TypeVar("Rows")
@@ -24,12 +24,12 @@ class Release:
     """Turns `SPLIT_BLOCKS` into raw records.
 
     Args:
-        opening: the transactions that may pass.
+        admission: the transactions that may pass.
         truncated: ordering key of each table's last truncate that earlier cycles have passed. Snapshot rows
             belong to no transaction, so they do not make a truncate in another partition wait.
     """
 
-    opening: Opening
+    admission: Admission
     truncated: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, blocks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -37,9 +37,9 @@ class Release:
         for batch in blocks:
             for octets in batch.column(ROWS).drop_null():
                 for rows in from_octets(octets.as_buffer()):
-                    yield from self._released(rows)
+                    yield from self._passing(rows)
 
-    def _released(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    def _passing(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         passing = rows.filter(self._passes(rows))
         if passing.num_rows:
             columns = [passing.column(name) for name in RAW_EVENT_RECORDS.names]
@@ -48,18 +48,18 @@ class Release:
 
     def _passes(self, batch: pa.RecordBatch) -> pa.Array:
         passes = pc.invert(pc.is_in(batch.column(TRANSACTION), value_set=self._excluded))
-        if self.opening.limit is None:
+        if self.admission.limit is None:
             return passes
-        must_wait = pc.fill_null(pc.greater_equal(batch.column(ORDER), self.opening.limit), False)
+        must_wait = pc.fill_null(pc.greater_equal(batch.column(ORDER), self.admission.limit), False)
         return pc.and_(passes, pc.invert(must_wait))
 
     @cached_property
     def _excluded(self) -> pa.Array:
-        return pa.array(map(escaped, self.opening.excluded), pa.string())
+        return pa.array(map(escaped, self.admission.excluded), pa.string())
 
     @cached_property
     def _faults(self) -> "_Texts":
-        return _Texts.by_name(self.opening.faults)
+        return _Texts.by_name(self.admission.faults)
 
     @cached_property
     def _truncates(self) -> "_Texts":
@@ -67,7 +67,7 @@ class Release:
 
     def _events(self, rows: pa.RecordBatch) -> pa.Array:
         events = rows.column("event")
-        if not (self.opening.faults or self.truncated):
+        if not (self.admission.faults or self.truncated):
             return events
         fields = dict(zip(EVENT.names, events.flatten(), strict=True))
         of_transaction = self._faults.of(rows.column(TRANSACTION))

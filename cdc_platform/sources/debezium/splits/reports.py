@@ -12,7 +12,7 @@ from cdc_platform.model.stream.records import AGAIN_SINCE
 from cdc_platform.sources.debezium.settings.engine_settings import MARKER_PREFIX
 from cdc_platform.sources.debezium.splits.outcome import Counts, SplitOutcome
 from cdc_platform.sources.debezium.transactions.progress import PASSED, STATE, PassedUntil
-from cdc_platform.sources.debezium.transactions.transaction_buffer import Opening
+from cdc_platform.sources.debezium.transactions.transaction_buffer import Admission
 from cdc_platform.sources.event_batches import EventBatches, FileCounts
 
 
@@ -32,21 +32,21 @@ class Reading:
 
 
 def report_batches(
-    reading: Reading, outcome: SplitOutcome, opening: Opening, batches: EventBatches, window: ReadWindow
+    reading: Reading, outcome: SplitOutcome, admission: Admission, batches: EventBatches, window: ReadWindow
 ) -> Iterator[pa.RecordBatch]:
     """Yield the reports and the logical messages that pass.
 
     Args:
         reading: messages that were read.
         outcome: outcome of all splits.
-        opening: transactions that may pass.
+        admission: transactions that may pass.
         batches: receives the rows.
         window: window of the stream.
     """
-    files, counts = reading.files, _counts(outcome.counts, opening)
+    files, counts = reading.files, _counts(outcome.counts, admission)
     for name, notes in outcome.notes.items():
-        for note, origin, _ in notes if name not in opening.excluded else ():
-            is_waiting = not name and opening.holds_back(note.ordering_key)
+        for note, origin, _ in notes if name not in admission.excluded else ():
+            is_waiting = not name and admission.holds_back(note.ordering_key)
             if not (is_waiting or note.prefix.startswith(MARKER_PREFIX)):
                 batches.add_message(note, window, files[origin])
     for origin, text in reading.progress.items():
@@ -55,11 +55,11 @@ def report_batches(
         batches.report_file(window, files[origin], counts[origin], error)
     state = SourceFile(STATE, "", 0, 0, outcome.state)
     further = {
-        "waiting": [asdict(transaction) for transaction in opening.waiting],
-        AGAIN_SINCE: opening.again_since_micros,
+        "waiting": [asdict(transaction) for transaction in admission.waiting],
+        AGAIN_SINCE: admission.again_since_micros,
     }
     batches.report_file(window, state, FileCounts(), further=further)
-    until = _with_truncates(opening, outcome)
+    until = _with_truncates(admission, outcome)
     batches.report_file(window, SourceFile(PASSED, "", 0, 0, until.to_text()), FileCounts())
     report = WindowReport(
         window.token, window.start_exclusive_micros, window.end_inclusive_micros, WindowOutcome.COMPLETE
@@ -68,27 +68,27 @@ def report_batches(
     yield from batches.take()
 
 
-def _counts(counts: Counts, opening: Opening) -> defaultdict[str, FileCounts]:
+def _counts(counts: Counts, admission: Admission) -> defaultdict[str, FileCounts]:
     """Return the number of rows of each file that pass."""
     passing: defaultdict[str, FileCounts] = defaultdict(FileCounts)
     for name, by_origin in counts.items():
-        for origin, count in by_origin.items() if name not in opening.excluded else ():
+        for origin, count in by_origin.items() if name not in admission.excluded else ():
             passing[origin] = passing[origin].plus(count)
     return passing
 
 
-def _with_truncates(opening: Opening, outcome: SplitOutcome) -> PassedUntil:
+def _with_truncates(admission: Admission, outcome: SplitOutcome) -> PassedUntil:
     """Return how far transactions have passed, including truncates that enter the log."""
-    truncated = dict(opening.until.truncated)
+    truncated = dict(admission.until.truncated)
     for name, table, ordering_key in outcome.truncates:
-        if _enters(name, ordering_key, opening, outcome.counts):
+        if _enters(name, ordering_key, admission, outcome.counts):
             truncated[table] = max(ordering_key, truncated.get(table, ""))
-    return replace(opening.until, truncated=truncated)
+    return replace(admission.until, truncated=truncated)
 
 
-def _enters(name: str, ordering_key: str, opening: Opening, counts: Counts) -> bool:
+def _enters(name: str, ordering_key: str, admission: Admission, counts: Counts) -> bool:
     """Return whether a truncate enters the log; one in a transaction with a faulty event does not."""
     if not name:
-        return not opening.holds_back(ordering_key)
-    is_faulty = name in opening.faults or any(count.faults for count in counts.get(name, {}).values())
-    return name not in opening.excluded and not is_faulty
+        return not admission.holds_back(ordering_key)
+    is_faulty = name in admission.faults or any(count.faults for count in counts.get(name, {}).values())
+    return name not in admission.excluded and not is_faulty

@@ -11,8 +11,8 @@ from cdc_platform.sources.debezium.rows.joined_states import joined_state
 from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.splits.outcome import FreeRow, SplitOutcome, combined_outcome
 
-MOST_ROUNDS: Final = 4
-"""Most rounds of parallel decoding; each decodes the splits again that depend on the previous round."""
+MAX_ROUNDS: Final = 4
+"""Maximum number of rounds of parallel decoding; each decodes again what depends on the previous round."""
 Split = TypeVar("Split")
 Rows = TypeVar("Rows")
 Rows_co = TypeVar("Rows_co", covariant=True)
@@ -76,7 +76,7 @@ class SplitRounds(Generic[Split, Rows]):
         for rounds in count(1):
             if not pending:
                 return
-            if rounds > MOST_ROUNDS:
+            if rounds > MAX_ROUNDS:
                 pending = [self._merge(pending)]
             text = self._entries[-1].state.to_json() if self._entries else self._state
             decoded = self._decode(pending, text)
@@ -99,7 +99,7 @@ class SplitRounds(Generic[Split, Rows]):
             state = joined_state(before, start, outcome.end) if number else outcome.end
             if state is None:
                 return list(splits[number:])
-            outcome.shift_places(sum(entry.outcome.taken for entry in self._entries))
+            outcome.shift_places(sum(entry.outcome.messages for entry in self._entries))
             self._entries.append(_Entry(split, decoded, number, outcome, state))
         return []
 
@@ -138,13 +138,13 @@ def joined_outcome(outcomes: Sequence[SplitOutcome], state: str | None) -> Split
     # Any of them may have come before any other.
     if any(joined_state(before, start, end) is None for before, end in permutations(ends, 2)):
         return None
-    known = ends[0]
+    combined = ends[0]
     for end in ends[1:]:
-        joined = joined_state(known, start, end)
+        joined = joined_state(combined, start, end)
         if joined is None:
             return None
-        known = joined
-    return replace(combined_outcome(outcomes), state=known.to_json())
+        combined = joined
+    return replace(combined_outcome(outcomes), state=combined.to_json())
 
 
 def _sharing(outcomes: Sequence[SplitOutcome]) -> tuple[int, int] | None:

@@ -26,8 +26,8 @@ def decoded_by_tasks(messages: DataFrame, decoder: Batches, frames: ExitStack) -
 def raw_records(spark: SparkSession, rows: CycleRows[DataFrame]) -> DataFrame:
     """Return the raw records of a cycle."""
     splits = reduce(DataFrame.unionAll, rows.splits)
-    released = splits.mapInArrow(rows.release, from_arrow_schema(RAW_EVENT_RECORDS))
-    return released.unionAll(reports_frame(spark, rows.reports))
+    records = splits.mapInArrow(rows.release, from_arrow_schema(RAW_EVENT_RECORDS))
+    return records.unionAll(reports_frame(spark, rows.reports))
 
 
 def reports_frame(spark: SparkSession, reports: Iterable[pa.RecordBatch]) -> DataFrame:

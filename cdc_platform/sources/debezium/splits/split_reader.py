@@ -31,8 +31,8 @@ from cdc_platform.sources.debezium.splits.outcome import (
     SplitOutcome,
 )
 from cdc_platform.sources.debezium.transactions.collector import Collector
-from cdc_platform.sources.debezium.transactions.finalise import settled
-from cdc_platform.sources.event_batches import EventBatches, FileCounts, Released
+from cdc_platform.sources.debezium.transactions.finalise import altered_events
+from cdc_platform.sources.event_batches import EventBatches, FileCounts, TransactionEvent
 from cdc_platform.sources.sound_rows import escaped
 
 Event = SourceEvent | FaultyEvent
@@ -58,7 +58,7 @@ class SplitContext:
 class _Placed(msgspec.Struct, frozen=True, gc=False):
     """An event that becomes a row; ``name`` and ``order`` are as in `TRANSACTION` and `ORDER`."""
 
-    released: Released
+    whole: TransactionEvent
     origin: str
     name: str = ""
     order: str | None = None
@@ -91,8 +91,8 @@ class SplitReader:
     def blocks(self, split: int = 0) -> Iterator[pa.RecordBatch]:
         """Yield the rows of all messages, as `SPLIT_BLOCKS`; the last block has the outcome."""
         batches, marks = EventBatches(self._context.cycle), list[tuple[str, str | None]]()
-        for placed in self._settled():
-            batches.add_whole(placed.released, self._context.window, self._files[placed.origin])
+        for placed in self._final_events():
+            batches.add_whole(placed.whole, self._context.window, self._files[placed.origin])
             marks.append((escaped(placed.name), placed.order))
             self._count(placed)
             if batches.is_full:
@@ -108,26 +108,26 @@ class SplitReader:
             yield _block({SPLIT: split, ROWS: to_octets(batch)})
         marks.clear()
 
-    def _settled(self) -> Iterator[_Placed]:
+    def _final_events(self) -> Iterator[_Placed]:
         """Yield the events that become rows, with changes completed by later messages of the split."""
         placed = list(
             self._by_transaction() if self.settings.has_transaction_metadata else self._one_by_one()
         )
-        others = settled([item.released.event for item in placed], self.decoder.rows)
+        others = altered_events([item.whole.event for item in placed], self.decoder.rows)
         if not others:
             yield from placed
             return
         for item in placed:
-            event = item.released.event
+            event = item.whole.event
             other = others.get(event.event_id) if isinstance(event, SourceEvent) else None
-            yield item if other is None else replace(item, released=replace(item.released, event=other))
+            yield item if other is None else replace(item, whole=replace(item.whole, event=other))
 
     def _one_by_one(self) -> Iterator[_Placed]:
         """Yield each event by itself: it is unknown which transactions are complete."""
         half = self.collector.first_half
         for event, origin, _ in self.collector.free:
             if half is None or event is not half[0]:
-                yield _Placed(Released(event, "", 1), origin)
+                yield _Placed(TransactionEvent(event, "", 1), origin)
 
     def _by_transaction(self) -> Iterator[_Placed]:
         for name, members in self.collector.members.items():
@@ -135,16 +135,16 @@ class SplitReader:
             nameless = [(event, origin) for event, origin in members if not event.event_id]
             whole = [*distinct.values(), *nameless]
             has_metadata = self.collector.transactions[name].has_metadata
-            released_by, records = (name, len(whole)) if has_metadata else ("", 1)
+            transaction_id, records = (name, len(whole)) if has_metadata else ("", 1)
             for event, origin in whole:
-                yield _Placed(Released(event, released_by, records), origin, name)
+                yield _Placed(TransactionEvent(event, transaction_id, records), origin, name)
         for event, origin, position in self.collector.free:
             order = event.ordering_key if isinstance(event, SourceEvent) else None
             self._free.append((order, origin, position, order is None))
-            yield _Placed(Released(event, "", 1), origin, "", order)
+            yield _Placed(TransactionEvent(event, "", 1), origin, "", order)
 
     def _count(self, placed: _Placed) -> None:
-        is_fault = isinstance(placed.released.event, FaultyEvent)
+        is_fault = isinstance(placed.whole.event, FaultyEvent)
         self._counts[placed.name][placed.origin].add(is_fault=is_fault)
 
     def _truncates(self) -> Iterator[tuple[str, str, str]]:
@@ -166,7 +166,7 @@ class SplitReader:
             counts={name: dict(by_origin) for name, by_origin in self._counts.items()},
             truncates=list(self._truncates()),
             notes=dict(collector.notes),
-            taken=collector.taken,
+            messages=collector.messages,
             newest_micros=collector.newest_micros,
             resume={half[1]: half[2]} if half is not None and is_kept else {},
             state=self.decoder.state.to_json(),

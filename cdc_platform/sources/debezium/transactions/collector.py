@@ -22,7 +22,7 @@ class Collector:
         members: events of each transaction with their origins, in order of arrival.
         notes: logical messages of each transaction with their origins and positions; "" has all others.
         free: all other events, with their origins and positions.
-        taken: number of messages that have arrived.
+        messages: number of messages that have arrived.
         newest_micros: time at which the newest message was sent.
 
     Args:
@@ -36,11 +36,11 @@ class Collector:
         self.members: defaultdict[str, list[tuple[Event, str]]] = defaultdict(list)
         self.notes: defaultdict[str, list[tuple[SourceMessage, str, int]]] = defaultdict(list)
         self.free: list[tuple[Event, str, int]] = []
-        self.taken = 0
+        self.messages = 0
         self.newest_micros = 0
         self._is_one_stream = is_one_stream
         self._has_transaction_metadata = has_transaction_metadata
-        self._messages: defaultdict[str, set[str]] = defaultdict(set)
+        self._message_ids: defaultdict[str, set[str]] = defaultdict(set)
         self._current = ""
         self._newest: tuple[Event, str, int] | None = None
 
@@ -56,7 +56,7 @@ class Collector:
     def take(self, arrival: Arrival) -> None:
         """Add messages that have arrived."""
         event = arrival.event
-        self.taken += 1
+        self.messages += 1
         self.newest_micros = max(self.newest_micros, arrival.micros)
         if isinstance(event, SourceEvent):
             self._take_event(event, arrival)
@@ -72,9 +72,9 @@ class Collector:
     def _take_boundary(self, boundary: TransactionBegin | TransactionEnd, arrival: Arrival) -> None:
         bounded = self._of(boundary.transaction_id)
         bounded.has_metadata = True
-        bounded.take_place(arrival, self.taken)
+        bounded.take_place(arrival, self.messages)
         if not is_buffered_snapshot(boundary.transaction_id):
-            bounded.bounded_at = self.taken
+            bounded.bounded_at = self.messages
         if isinstance(boundary, TransactionBegin):
             self._current = boundary.transaction_id
             bounded.begun_at = bounded.begun_at or (arrival.origin, arrival.position)
@@ -126,16 +126,16 @@ class Collector:
         if not transaction:
             return
         counted = self._of(transaction)
-        counted.take_place(arrival, self.taken)
+        counted.take_place(arrival, self.messages)
         event = arrival.event
         if counted.since_micros is None and isinstance(event, SourceEvent):
             counted.since_micros = event.source_micros
         counted.has_metadata = (
             counted.has_metadata or ordering_key is None or is_buffered_snapshot(transaction)
         )
-        messages = self._messages[transaction]
-        messages.add(_message_of(event_id) or f"{arrival.origin}#{arrival.position}")
-        counted.messages = len(messages)
+        message_ids = self._message_ids[transaction]
+        message_ids.add(_message_of(event_id) or f"{arrival.origin}#{arrival.position}")
+        counted.messages = len(message_ids)
         if ordering_key is not None:
             counted.take_order(ordering_key)
 

@@ -11,7 +11,7 @@ from cdc_platform.sources.debezium.wire.event_faults import fault_of
 Event = SourceEvent | FaultyEvent
 
 
-def settled(events: Sequence[Event], rows: RowDecoder) -> Mapping[str, Event]:
+def altered_events(events: Sequence[Event], rows: RowDecoder) -> Mapping[str, Event]:
     """Return the altered events by their identities: inserted rows and shared keys.
 
     Args:
@@ -27,14 +27,14 @@ def settled(events: Sequence[Event], rows: RowDecoder) -> Mapping[str, Event]:
 
 def _completed_events(rows: RowDecoder) -> Iterator[tuple[str, Event]]:
     for identity, unpaired in list(rows.unpaired.items()):
-        outcome = _settled(rows, unpaired)
+        outcome = _finalised(rows, unpaired)
         if outcome != unpaired.change:
             yield identity, outcome
 
 
-def _settled(rows: RowDecoder, unpaired: Unpaired) -> Event:
+def _finalised(rows: RowDecoder, unpaired: Unpaired) -> Event:
     try:
-        return rows.settle(unpaired)
+        return rows.finalise(unpaired)
     except MALFORMED as error:
         if unpaired.event is None:
             # The deletion is unusable and in quarantine, so the row counts as new.

@@ -1,4 +1,4 @@
-"""Decision on which transactions may enter the log: whole ones that were committed before all others."""
+"""Admission of transactions to the log: whole ones that were committed before all others."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,7 +14,7 @@ _CLOCKS_DIFFER_MS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class Admission:
     """Arrived transactions that may enter the log.
 
     Args:
@@ -39,7 +39,7 @@ class Opening:
         """Return whether an event without a transaction must wait."""
         return ordering_key is not None and self.limit is not None and ordering_key >= self.limit
 
-    def with_resume(self, places: Iterable[Mapping[str, int]]) -> "Opening":
+    def with_resume(self, places: Iterable[Mapping[str, int]]) -> "Admission":
         """Return the same with additional positions from which origins must be read again."""
         return replace(self, resume=earliest([self.resume, *places]))
 
@@ -57,7 +57,7 @@ class TransactionBuffer:
     Args:
         is_one_stream: whether all messages arrive in the order in which the connector emitted them, so an
             incomplete transaction that has ended stays incomplete.
-        passed_until: the last `Opening.until`; a transaction that is not after it has passed before and was
+        passed_until: the last `Admission.until`; a transaction that is not after it has passed before and was
             sent again, maybe without its beginning.
         patience_micros: an incomplete transaction is given up once a message was sent this long after its
             last one; None means never.
@@ -69,7 +69,7 @@ class TransactionBuffer:
     patience_micros: int | None = None
     read_micros: int | None = None
 
-    def open_up(self, transactions: Mapping[str, Transaction], newest_micros: int = 0) -> Opening:
+    def admit(self, transactions: Mapping[str, Transaction], newest_micros: int = 0) -> Admission:
         """Return the transactions that may pass, and the positions from which to read the rest again.
 
         Args:
@@ -82,15 +82,15 @@ class TransactionBuffer:
             for name, transaction in transactions.items()
             if self._waits(name, transaction, boundaries, newest_micros)
         }
-        orders = [
+        keys = [
             transaction.first_order for transaction in waiting.values() if transaction.first_order is not None
         ]
-        opening = Opening(self.passed_until, limit=min(orders, default=None), waiting=_as_waiting(waiting))
+        admission = Admission(self.passed_until, limit=min(keys, default=None), waiting=_as_waiting(waiting))
         begun = earliest({origin: position} for origin, position in _beginnings(waiting.values()))
         excluded = waiting.keys() | {
             name
             for name, transaction in transactions.items()
-            if name not in waiting and _is_behind(transaction, opening, begun)
+            if name not in waiting and _is_behind(transaction, admission, begun)
         }
         passing = {name: transaction for name, transaction in transactions.items() if name not in excluded}
         until = self.passed_until
@@ -98,7 +98,7 @@ class TransactionBuffer:
             until = self._later(until, name, transaction)
         faults = {name: self._fault(name, transaction) for name, transaction in passing.items()}
         return replace(
-            opening,
+            admission,
             until=until,
             excluded=frozenset(excluded),
             faults={name: fault for name, fault in faults.items() if fault is not None},
@@ -197,12 +197,12 @@ def _beginnings(waiting: Iterable[Transaction]) -> list[tuple[str, int]]:
     return [transaction.begun_at for transaction in waiting if transaction.begun_at is not None]
 
 
-def _is_behind(transaction: Transaction, opening: Opening, begun: Mapping[str, int]) -> bool:
+def _is_behind(transaction: Transaction, admission: Admission, begun: Mapping[str, int]) -> bool:
     """Return whether a transaction was committed after one that waits.
 
     A transaction without a readable event, such as an empty one, has no ordering key, but a BEGIN.
     """
-    if opening.holds_back(transaction.first_order):
+    if admission.holds_back(transaction.first_order):
         return True
     origin, position = transaction.begun_at or ("", 0)
     return origin in begun and position > begun[origin]

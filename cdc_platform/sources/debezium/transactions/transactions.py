@@ -65,16 +65,16 @@ class Transaction:
             return self.commit_lsn
         return -1 if self.first_order is None else commit_of(self.first_order)
 
-    def shift_places(self, taken: int) -> None:
+    def shift_places(self, messages: int) -> None:
         """Shift its places by the number of messages in earlier splits."""
-        self.last_taken += taken
-        self.bounded_at += taken if self.bounded_at else 0
+        self.last_taken += messages
+        self.bounded_at += messages if self.bounded_at else 0
 
-    def take_place(self, arrival: Arrival, taken: int) -> None:
+    def take_place(self, arrival: Arrival, messages: int) -> None:
         """Record the position of one of its messages, and the number of messages that have arrived."""
         first_position = self.places.setdefault(arrival.origin, arrival.position)
         self.places[arrival.origin] = min(first_position, arrival.position)
-        self.last_taken = taken
+        self.last_taken = messages
         self.last_micros = max(self.last_micros, arrival.micros)
 
     def take_order(self, ordering_key: str) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from cdc_platform.model.base.number_texts import whole_number
-from cdc_platform.model.schema.table_schema import ARRAY, MOST_DIMENSIONS, PG_NUMERIC, ColumnType
+from cdc_platform.model.schema.table_schema import ARRAY, MAX_DIMENSIONS, PG_NUMERIC, ColumnType
 from cdc_platform.sources.debezium.values.encodings import (
     MAX_DIGITS,
     MICROS,
@@ -18,8 +18,8 @@ from cdc_platform.sources.debezium.values.encodings import (
 )
 from cdc_platform.sources.debezium.values.postgres_types import STRING_ARRAY, TEXT, PostgresType
 
-_MOST_BITS: Final = 83_886_080
-"""Most bits that PostgreSQL's `bit(n)` can declare."""
+_MAX_BITS: Final = 83_886_080
+"""Maximum bits that PostgreSQL's `bit(n)` can declare."""
 _SOURCE_TYPE: Final = "__debezium.source.column.type"
 _SOURCE_LENGTH: Final = "__debezium.source.column.length"
 _SOURCE_SCALE: Final = "__debezium.source.column.scale"
@@ -94,8 +94,8 @@ def _check_dimensions(field: Mapping[str, Any]) -> None:
     dimensions, inner = 0, field
     while inner["type"] == "array":
         dimensions, inner = dimensions + 1, inner["items"]
-        if dimensions > MOST_DIMENSIONS:
-            raise ValueError(f"an array of more than {MOST_DIMENSIONS} dimensions")
+        if dimensions > MAX_DIMENSIONS:
+            raise ValueError(f"an array of more than {MAX_DIMENSIONS} dimensions")
 
 
 def _block_array(field: Mapping[str, Any]) -> Encoding:
@@ -114,7 +114,7 @@ def _block_decimal(parameters: Mapping[str, Any]) -> Encoding:
 
 def _block_bits(parameters: Mapping[str, Any]) -> Encoding:
     length = whole_number(parameters.get("length") or UNBOUNDED)
-    length = length if length <= _MOST_BITS else UNBOUNDED
+    length = length if length <= _MAX_BITS else UNBOUNDED
     return bits_encoding("bit" if length < UNBOUNDED else "varbit", length, length)
 
 

@@ -22,7 +22,7 @@ NANOS: Final = 9
 UNBOUNDED: Final = 2**31 - 1
 """Length of a `bit varying`, whose values have different lengths."""
 _SHORT_BITS: Final = 152
-"""Most bits that take at most 24 bytes with a header of 5 bytes; PostgreSQL moves only longer values out
+"""Maximum bits that take at most 24 bytes with a header of 5 bytes; PostgreSQL moves only longer values out
 of their row."""
 
 

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Final
 
-from cdc_platform.model.schema.table_schema import MOST_DIMENSIONS
+from cdc_platform.model.schema.table_schema import MAX_DIMENSIONS
 
 TEXT: Final = "text"
 STRING_ARRAY: Final = "string[]"
@@ -34,8 +34,8 @@ _ALIASES: Final = {
     "time without time zone": "time",
 }
 _SIZES: Final = re.compile(r"\(\s*(-?\d+)\s*(?:,\s*(-?\d+)\s*)?\)")
-_MOST_CHARACTERS: Final = 1_000
-"""Most characters of a type with its schema; PostgreSQL allows 63 per name."""
+_MAX_CHARACTERS: Final = 1_000
+"""Maximum number of characters of a type with its schema; PostgreSQL allows 63 per name."""
 _AS_TEXT: Final = " as text"
 _SPACES: Final = re.compile(r"\s+")
 _ARRAY: Final = re.compile(r"(.*?)\s*(?:\[\d*\])+", re.DOTALL)
@@ -63,12 +63,12 @@ class PostgresType:
             text: the type as PostgreSQL or Debezium writes it.
             sizes: precision and scale, or length, if the text lacks them.
         """
-        if len(text) > _MOST_CHARACTERS:
+        if len(text) > _MAX_CHARACTERS:
             return cls(text)
         plain = _SPACES.sub(" ", text.strip().lower())
         if plain.endswith(_AS_TEXT):
             return cls.parse(plain.removesuffix(_AS_TEXT), sizes).kept_as_text()
-        if len(plain) - len(plain.lstrip("_")) > MOST_DIMENSIONS:
+        if len(plain) - len(plain.lstrip("_")) > MAX_DIMENSIONS:
             return cls(plain)
         array = _ARRAY.fullmatch(plain)
         inner = array.group(1) if array else plain[1:] if plain.startswith("_") else None

@@ -37,9 +37,9 @@ _NOT_FINITE: Final = frozenset({"NaN", "Infinity", "-Infinity"})
 _ENDLESS: Final = {"POSITIVE_INFINITY": "Infinity", "NEGATIVE_INFINITY": "-Infinity"}
 """Infinite decimals, in the connector's notation."""
 _WIDE: Final = Context(prec=20_000)
-_MOST_LIST_CHARACTERS: Final = 50_000_000
+_MAX_LIST_CHARACTERS: Final = 50_000_000
 """Limit of Spark for a text. With exponents, few bytes can stand for many digits."""
-_MOST_DIGITS: Final = 150_000
+_MAX_DIGITS: Final = 150_000
 """PostgreSQL's numbers have up to 147,455 digits in total; the connector's far fewer."""
 
 
@@ -143,8 +143,8 @@ def _list_reader(encoding: Encoding) -> Read:
         for item in value:
             items.append(None if item is None else read(item))
             characters += len(items[-1]) if isinstance(items[-1], str) else 0
-            if characters > _MOST_LIST_CHARACTERS:
-                refuse(f"has more than {_MOST_LIST_CHARACTERS:,} characters in its elements")
+            if characters > _MAX_LIST_CHARACTERS:
+                refuse(f"has more than {_MAX_LIST_CHARACTERS:,} characters in its elements")
         return items
 
     return read_all
@@ -201,7 +201,7 @@ def _hex(value: str) -> str:
 
 
 def _whole(value: str) -> int:
-    if len(value) > _MOST_DIGITS:
+    if len(value) > _MAX_DIGITS:
         raise ValueError("more digits than PostgreSQL's numbers have")
     return int.from_bytes(base64.b64decode(value, validate=True), "big", signed=True)
 
@@ -223,13 +223,13 @@ def _decimal_text(value: Any, *, is_text: bool) -> str:
     if number.is_finite():
         return plain_digits(number)
     if not is_text:
-        refuse(f"is {value}, which a decimal of the lake cannot be. Declare the column as `numeric`, a text")
+        refuse(f"is {value}, which no decimal of the lake can hold. Declare the column as `numeric`, a text")
     return "NaN" if number.is_nan() else str(number)
 
 
 def _bits(value: str, length: int) -> str:
     octets = base64.b64decode(value, validate=True)
-    if length < _EXACT_BITS and length > 8 * len(octets) + _MOST_PADDED_BITS:
+    if length < _EXACT_BITS and length > 8 * len(octets) + _MAX_PADDED_BITS:
         raise ValueError("far fewer bits than the column's type has")
     number = int.from_bytes(octets, "little")
     # The number of leading zeros of a value of varying length is unknown.
@@ -237,7 +237,7 @@ def _bits(value: str, length: int) -> str:
 
 
 _EXACT_BITS: Final = 2**31 - 1
-_MOST_PADDED_BITS: Final = 2**20
+_MAX_PADDED_BITS: Final = 2**20
 """Zeros not backed by bytes of a value; an event of few bytes must not become a long text."""
 
 

@@ -14,7 +14,7 @@ def read_content(message: Message) -> EnvelopeContent:
     """Return the content of a message.
 
     Raises:
-        Unreadable: this version cannot use its content.
+        MessageUnusable: this version cannot use its content.
     """
     payload, block = part_of(message.value)
     if isinstance(payload, TypedEnvelope):

@@ -11,6 +11,7 @@ from cdc_platform.sources.debezium.wire.message_contents import (
     EnvelopeContent,
     Heartbeat,
     LogicalMessage,
+    MessageUnusable,
     Notification,
     Op,
     Signal,
@@ -18,7 +19,6 @@ from cdc_platform.sources.debezium.wire.message_contents import (
     Tombstone,
     TransactionBegin,
     TransactionEnd,
-    Unreadable,
 )
 from cdc_platform.sources.debezium.wire.messages import Message
 from cdc_platform.sources.debezium.wire.schema_blocks import (
@@ -50,13 +50,13 @@ def read_envelope(message: Message) -> EnvelopeContent | None:
     """Return the content of a message; None if it has no envelope, like flattened messages.
 
     Raises:
-        Unreadable: it has an envelope that this version cannot use.
+        MessageUnusable: it has an envelope that this version cannot use.
     """
     payload = payload_of(message.value)
     if payload is None:
         return Tombstone(message.topic, payload_of(message.key), message.position)
     if not isinstance(payload, dict):
-        raise Unreadable("The value is not a JSON object; use the JSON converter for values.")
+        raise MessageUnusable("The value is not a JSON object; use the JSON converter for values.")
     if not payload.keys() <= _MEMBERS and any(name.startswith(ADDED_PREFIX) for name in payload):
         # A table may have columns with the names of a control message's fields.
         return None
@@ -87,7 +87,7 @@ def transaction_of(text: object) -> str:
 def _data(message: Message, payload: dict[str, Any]) -> DataEvent:
     op = payload["op"]
     if op not in OPS:
-        raise Unreadable(f"This version does not know the operation {op!r}.")
+        raise MessageUnusable(f"This version does not know the operation {op!r}.")
     source = _source(payload["source"])
     place = _place(payload, source)
     images = _row(payload.get("before")), _row(payload.get("after"))
@@ -105,7 +105,7 @@ def data_event(
     """Return the event of a message with a block, the images before and after, an id and an order.
 
     Raises:
-        Unreadable: the key, or one that a header names, is not an object.
+        MessageUnusable: the key, or one that a header names, is not an object.
     """
     key, key_block = part_of(message.key)
     return DataEvent(
@@ -193,7 +193,7 @@ def sequence_of(value: Any) -> tuple[int | None, int | None] | None:
     """Return the two positions of `source.sequence`, which is a JSON array within a text.
 
     Raises:
-        Unreadable: the text has another form.
+        MessageUnusable: the text has another form.
     """
     if value is None:
         return None
@@ -205,20 +205,20 @@ def sequence_of(value: Any) -> tuple[int | None, int | None] | None:
         first, last = load_json(value) if isinstance(value, str) else value
         return whole(first), whole(last)
     except (ValueError, TypeError) as error:
-        raise Unreadable(f"`source.sequence` is not a pair of positions: {value!r}.") from error
+        raise MessageUnusable(f"`source.sequence` is not a pair of positions: {value!r}.") from error
 
 
 def whole(value: Any) -> int | None:
     """Return a number that arrives as a number or a text.
 
     Raises:
-        Unreadable: the database has no such number.
+        MessageUnusable: the database has no such number.
     """
     if value is None:
         return None
     number = value if type(value) is int else whole_number(value)
     if not -_BEYOND < number < _BEYOND:
-        raise Unreadable(f"A number of the event is beyond 64 bits: {str(value)[:_SHOWN]}.")
+        raise MessageUnusable(f"A number of the event is beyond 64 bits: {str(value)[:_SHOWN]}.")
     return number
 
 
@@ -233,14 +233,14 @@ def key_of(part: Any) -> Mapping[str, Any] | None:
     """Return the columns of a key.
 
     Raises:
-        Unreadable: the key is not an object.
+        MessageUnusable: the key is not an object.
     """
     return _key(payload_of(part))
 
 
 def _key(key: Any) -> Mapping[str, Any] | None:
     if key is not None and not isinstance(key, dict):
-        raise Unreadable("The key is not a JSON object; use the JSON converter for keys.")
+        raise MessageUnusable("The key is not a JSON object; use the JSON converter for keys.")
     return key or None
 
 
@@ -251,5 +251,5 @@ def key_header(message: Message, name: str) -> Mapping[str, Any] | None:
 
 def _row(part: Any) -> Mapping[str, Any] | None:
     if part is not None and not isinstance(part, dict):
-        raise Unreadable("`before` or `after` is not a JSON object.")
+        raise MessageUnusable("`before` or `after` is not a JSON object.")
     return part

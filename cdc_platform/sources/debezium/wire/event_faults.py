@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from cdc_platform.model.stream.events import FaultyEvent
-from cdc_platform.sources.debezium.wire.message_contents import DELETE, DataEvent, Unreadable
+from cdc_platform.sources.debezium.wire.message_contents import DELETE, DataEvent, MessageUnusable
 from cdc_platform.sources.debezium.wire.messages import Message
 from cdc_platform.sources.debezium.wire.positions import is_snapshot
 
@@ -29,8 +29,8 @@ def fault_of(
         ordering_key: ordering key of the change that it describes.
         table: the table's name in the lake; the source's own name if missing.
     """
-    is_unreadable = isinstance(error, Unreadable)
-    reason = str(error) if is_unreadable else f"The event is not what Debezium documents: {error!r}."
+    is_unusable = isinstance(error, MessageUnusable)
+    reason = str(error) if is_unusable else f"The event is not what Debezium documents: {error!r}."
     metadata: dict[str, Any] = {
         "topic": message.topic,
         "partition": message.partition,

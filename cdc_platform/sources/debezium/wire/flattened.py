@@ -18,9 +18,9 @@ from cdc_platform.sources.debezium.wire.message_contents import (
     READ,
     TRUNCATE,
     DataEvent,
+    MessageUnusable,
     Op,
     SourceInfo,
-    Unreadable,
 )
 from cdc_platform.sources.debezium.wire.messages import Message
 from cdc_platform.sources.debezium.wire.schema_blocks import Fields, fields_of, part_of, payload_of
@@ -56,7 +56,7 @@ def read_flattened(message: Message) -> DataEvent:
     """Return the event of a flattened message.
 
     Raises:
-        Unreadable: it does not state its operation, or its place in the order of changes.
+        MessageUnusable: it does not state its operation, or its place in the order of changes.
     """
     row = payload_of(message.value)
     metadata = {
@@ -87,21 +87,21 @@ def read_flattened(message: Message) -> DataEvent:
 
 def _check_found(metadata: Mapping[str, Any], row: Mapping[str, Any]) -> None:
     if not any(name.startswith(ADDED_PREFIX) for name in row):
-        raise Unreadable(
+        raise MessageUnusable(
             "The value is neither an event of Debezium nor a row with order fields besides its columns, so "
             f"nothing shows which change came first. {ADVICE}."
         )
     if "sequence" not in metadata and "lsn" not in metadata:
-        raise Unreadable(f"The flattened event has no position in the database's log. {ADVICE}.")
+        raise MessageUnusable(f"The flattened event has no position in the database's log. {ADVICE}.")
     if "op" not in metadata and DELETED not in row:
-        raise Unreadable(f"The flattened event does not say what happened to the row. {ADVICE}.")
+        raise MessageUnusable(f"The flattened event does not say what happened to the row. {ADVICE}.")
 
 
 def _op_of(metadata: Mapping[str, Any], row: Mapping[str, Any]) -> Op:
     """Return the operation.
 
     Raises:
-        Unreadable: the event may be an insert or an update, and only updates leave values out.
+        MessageUnusable: the event may be an insert or an update, and only updates leave values out.
     """
     if str(row.get(DELETED)).lower() == "true":
         return DELETE
@@ -109,12 +109,12 @@ def _op_of(metadata: Mapping[str, Any], row: Mapping[str, Any]) -> Op:
     if op is None and str(metadata.get("snapshot") or "false") != "false":
         return READ
     if op is None:
-        raise Unreadable(
+        raise MessageUnusable(
             "The flattened event does not state whether the row was inserted or updated, and only updates "
             f"leave values out. {ADVICE}."
         )
     if op not in list(Op):
-        raise Unreadable(f"This version does not know the operation {op!r}.")
+        raise MessageUnusable(f"This version does not know the operation {op!r}.")
     return Op(op)
 
 
@@ -124,7 +124,7 @@ def _source_of(metadata: Mapping[str, Any], message: Message) -> SourceInfo:
         # The transform drops the name; a topic is named PREFIX.SCHEMA.TABLE.
         schema, _, table = message.topic.partition(".")[2].rpartition(".")
     if not table or not schema:
-        raise Unreadable(f"The flattened event does not say which table it belongs to. {ADVICE}.")
+        raise MessageUnusable(f"The flattened event does not say which table it belongs to. {ADVICE}.")
     micros = whole(metadata.get("ts_us"))
     if micros is None and metadata.get("ts_ms") is not None:
         micros = (whole(metadata["ts_ms"]) or 0) * 1000

@@ -14,11 +14,11 @@ from cdc_platform.sources.text_files import (
     uncompressed,
 )
 
-MOST_UNPACKED_BYTES: Final = 1024**3
-"""Most bytes of text in a gzip file, which each cycle that reads it unpacks from its beginning."""
+MAX_UNPACKED_BYTES: Final = 1024**3
+"""Maximum bytes of text in a gzip file, which each cycle that reads it unpacks from its beginning."""
 
-MOST_LINE_BYTES: Final = 128 * 1024**2
-"""Most bytes of a line; decoding takes several times as much memory."""
+MAX_LINE_BYTES: Final = 128 * 1024**2
+"""Maximum bytes of a line; decoding takes several times as much memory."""
 _SHOWN_BYTES: Final = 100_000
 
 
@@ -106,7 +106,7 @@ def decoded_line(line: RawLine) -> Line:
     return Line(line.text.decode(errors="surrogateescape"), line.read_bytes)
 
 
-def check_gzip(stream: BinaryIO, most_bytes: int) -> None:
+def check_gzip(stream: BinaryIO, max_bytes: int) -> None:
     """Check that a gzip file can be read to its end, and that its text is within the limit.
 
     Raises:
@@ -118,9 +118,9 @@ def check_gzip(stream: BinaryIO, most_bytes: int) -> None:
     text_bytes = 0
     for chunk in decompressed(stream, first):
         text_bytes += len(chunk)
-        if text_bytes > most_bytes:
+        if text_bytes > max_bytes:
             raise FileDamaged(
-                f"The gzip has more than {most_bytes} bytes of text. Give its lines in smaller files, "
+                f"The gzip has more than {max_bytes} bytes of text. Give its lines in smaller files, "
                 "or raise `input.files.most_unpacked_bytes`"
             )
 
@@ -138,12 +138,12 @@ def _cut(chunks: Iterable[bytes]) -> Iterator[tuple[list[bytes], list[int], bool
     for chunk in chunks:
         first, *others = chunk.split(b"\n")
         length += len(first)
-        if length <= MOST_LINE_BYTES:
+        if length <= MAX_LINE_BYTES:
             parts.append(first)
         if others:
             last = others.pop()
             lengths = [length + 1, *(len(other) + 1 for other in others)]
-            if max(lengths) > MOST_LINE_BYTES:
+            if max(lengths) > MAX_LINE_BYTES:
                 others = [_joined([other], len(other)) for other in others]
             yield [_joined(parts, length), *others], lengths, True
             parts, length = [last], len(last)
@@ -152,11 +152,10 @@ def _cut(chunks: Iterable[bytes]) -> Iterator[tuple[list[bytes], list[int], bool
 
 def _joined(parts: list[bytes], length: int) -> bytes:
     text = b"".join(parts)
-    if length <= MOST_LINE_BYTES:
+    if length <= MAX_LINE_BYTES:
         return text
     return (
-        text[:_SHOWN_BYTES]
-        + f"... (the line has {length} bytes, and the most are {MOST_LINE_BYTES})".encode()
+        text[:_SHOWN_BYTES] + f"... (the line has {length} bytes, and the limit is {MAX_LINE_BYTES})".encode()
     )
 
 

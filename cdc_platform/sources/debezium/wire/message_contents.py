@@ -30,7 +30,7 @@ class Op(StrEnum):
 CREATE, UPDATE, DELETE, READ, TRUNCATE = Op
 
 
-class Unreadable(ValueError):
+class MessageUnusable(ValueError):
     """A message has no usable content; the text states the reason and what to do."""
 
 

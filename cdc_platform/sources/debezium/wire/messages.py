@@ -72,8 +72,8 @@ class Message(msgspec.Struct, frozen=True):
         return self.sent if isinstance(self.sent, str) else _raw_text(self.sent)
 
 
-class _Unreadable(ValueError):
-    """A part of a message cannot be read; the text states the reason."""
+class _MessageMalformed(ValueError):
+    """A message is not in any supported format; the text states the reason."""
 
 
 def parse_line(line: bytes, position: int) -> Message | FaultyEvent:
@@ -101,7 +101,7 @@ def parse_line(line: bytes, position: int) -> Message | FaultyEvent:
         if fields is None:
             return Message("", 0, None, None, None, None, None, position, has_key=False, sent=text)
         if not isinstance(fields, dict):
-            raise _Unreadable("a line must be a JSON object")
+            raise _MessageMalformed("a line must be a JSON object")
         return _of_fields(fields, position, text)
     except (ValueError, RecursionError, TypeError, LookupError, AttributeError) as error:
         return FaultyEvent(f"The line cannot be read as a message: {error}.", escaped(text), position)
@@ -171,7 +171,7 @@ def _strict(value: bytes | str | None) -> Any:
     if value is None or value in (b"", ""):
         return None
     if isinstance(value, bytes) and value.startswith(_AVRO_MAGIC):
-        raise _Unreadable("its value is Avro or Protobuf of a schema registry; use the JSON converter")
+        raise _MessageMalformed("its value is Avro or Protobuf of a schema registry; use the JSON converter")
     if isinstance(value, bytes) and not value.isascii():
         value = text_of_bytes(value)
     return load_value(value)

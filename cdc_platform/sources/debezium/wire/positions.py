@@ -9,8 +9,8 @@ from cdc_platform.sources.debezium.wire.message_contents import (
     TRUNCATE,
     DataEvent,
     LogicalMessage,
+    MessageUnusable,
     SourceInfo,
-    Unreadable,
 )
 from cdc_platform.sources.json_codec import write_sorted
 
@@ -46,7 +46,7 @@ def ordering_key(event: DataEvent | LogicalMessage, floor: int) -> str:
             the previous commit.
 
     Raises:
-        Unreadable: the event has no position.
+        MessageUnusable: the event has no position.
     """
     commit, change = _log_position(event.source, floor)
     rank = _GIVE_UP if isinstance(event, DataEvent) and event.op is DELETE else _OTHERS
@@ -58,7 +58,7 @@ def ordering_key(event: DataEvent | LogicalMessage, floor: int) -> str:
 def _total_order(event: DataEvent | LogicalMessage) -> int:
     order = event.total_order or 0
     if not 0 <= order < 10**_ORDER_DIGITS:
-        raise Unreadable(f"`transaction.total_order` is not a position in a transaction: {order}.")
+        raise MessageUnusable(f"`transaction.total_order` is not a position in a transaction: {order}.")
     return order
 
 
@@ -95,7 +95,7 @@ def _log_position(source: SourceInfo, floor: int) -> tuple[int, int]:
     if change is None:
         change = source.lsn
     if change is None:
-        raise Unreadable("The event has no position in the database's log: neither `sequence` nor `lsn`.")
+        raise MessageUnusable("The event has no position in the database's log: no `sequence` and no `lsn`.")
     if is_snapshot(source):
         return change, 0  # before all later writes, in any order of their commits
     if source.commit_lsn is not None:

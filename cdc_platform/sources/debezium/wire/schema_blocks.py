@@ -10,7 +10,7 @@ import msgspec
 from cdc_platform.sources.debezium.wire.typed_envelope import typed_envelope
 from cdc_platform.sources.json_codec import parser_of
 
-_MOST_BLOCKS: Final = 500
+_MAX_BLOCKS: Final = 500
 """Different schema blocks that are kept: a few of each version of each table."""
 load_json: Final = parser_of(Decimal, str)
 """Returns a JSON value whose numbers keep all their digits; raises ValueError where there is no JSON."""
@@ -73,7 +73,7 @@ def _load_payload(text: str | bytes) -> Any:
     return typed_envelope(text) or load_json(text)
 
 
-@lru_cache(_MOST_BLOCKS)
+@lru_cache(_MAX_BLOCKS)
 def _block(text: bytes) -> Any:
     block = load_json(text)
     return SchemaBlock(block) if isinstance(block, dict) else block

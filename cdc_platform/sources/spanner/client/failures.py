@@ -137,8 +137,8 @@ MEANINGS: Final = (
 def to_source_error(settings: SpannerSettings, code: str, text: str) -> SourceError:
     """Return the platform's error for a gRPC status; its message names the stream and the remedy."""
     meaning = find_meaning(MEANINGS, code, text, passing=_UNREACHABLE_ADVICE, refused=_REFUSED_ADVICE)
-    said = f"Spanner said {code}: {text}"
-    return meaning.error(f"Cannot read {settings.title}. {meaning.advice}. {said}")
+    answer = f"Spanner said {code}: {text}"
+    return meaning.error(f"Cannot read {settings.title}. {meaning.advice}. {answer}")
 
 
 def refused_start(
@@ -158,24 +158,24 @@ def refused_start(
     start = to_rfc3339(start_micros)
     advice = "or leave it out: the tables are then copied as they are now, and the stream takes over"
     # The rest of its advice is for a pipeline that has a lake.
-    said = f"Spanner said{str(refusal).rpartition('Spanner said')[2]}"
+    answer = f"Spanner said{str(refusal).rpartition('Spanner said')[2]}"
     if max(start_micros, (begins_micros or 0) - _CLOCK_SLACK_S * 1_000_000) < kept_micros:
         return RetentionExpired(
             f"`start_timestamp` is {start}, but the {settings.title} keeps records for {retention_s} s only. "
-            f"Set it to a time after {to_rfc3339(kept_micros)}, {advice}. {said}"
+            f"Set it to a time after {to_rfc3339(kept_micros)}, {advice}. {answer}"
         )
     begins = f"at {to_rfc3339(begins_micros)}" if begins_micros is not None else "later"
     return SettingError(
         "start_timestamp",
         f"lies before the change stream existed: it is {start}, and the stream's records begin {begins}, "
         "although its `retention_period` reaches back further (unless that was shorter until recently). Set "
-        f"it to a time since then, {advice}. {said}",
+        f"it to a time since then, {advice}. {answer}",
     )
 
 
-def _earliest_micros(said: str) -> int | None:
+def _earliest_micros(answer: str) -> int | None:
     """Return the earliest start that Spanner's text names, else None."""
-    match = _EARLIEST.search(said)
+    match = _EARLIEST.search(answer)
     try:
         return from_rfc3339(match.group(1).rstrip(".")) if match else None
     except ValueError:

@@ -24,7 +24,7 @@ CONTINUES: Final = 0x80
 MISSHAPEN: Final = (*MALFORMED, SyntaxError, MemoryError, struct.error)
 """Errors that decoders, including Arrow's, raise for a value of an undocumented shape."""
 
-_MOST_BITS: Final = 64
+_MAX_BITS: Final = 64
 _DOUBLE: Final = struct.Struct("<d")
 
 
@@ -141,7 +141,7 @@ def integer(value: bytes, position: int) -> tuple[int, int]:
     if byte < CONTINUES:
         return byte, position
     whole, shift = byte & 0x7F, 7
-    while shift <= _MOST_BITS:
+    while shift <= _MAX_BITS:
         byte = value[position]
         position += 1
         whole |= (byte & 0x7F) << shift

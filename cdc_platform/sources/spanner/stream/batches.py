@@ -12,7 +12,7 @@ from cdc_platform.model.base.schemas import CHILD_PARTITION, MOD, RAW_CHANGE_REC
 from cdc_platform.model.stream.lineage import ChildAnnouncement
 from cdc_platform.model.stream.read_windows import ReadWindow, WindowReport
 from cdc_platform.model.stream.records import RecordKind
-from cdc_platform.sources.sound_rows import MOST_TEXT_CHARACTERS, safe_text, safe_value, sound_batches
+from cdc_platform.sources.sound_rows import MAX_TEXT_CHARACTERS, safe_text, safe_value, sound_batches
 from cdc_platform.sources.spanner.client.placements import lists_partitions
 from cdc_platform.sources.spanner.stream.record_rows import (
     CHILDREN,
@@ -171,7 +171,7 @@ def _fault(row: tuple[Any, ...], _error: Exception) -> tuple[Any, ...]:
     mods = (
         None
         if record.mods is None
-        else tuple(part and safe_text(part, MOST_TEXT_CHARACTERS) for part in record.mods)
+        else tuple(part and safe_text(part, MAX_TEXT_CHARACTERS) for part in record.mods)
     )
     return tuple(record._replace(mods=mods, column_types=None, number_of_records_in_transaction=None))
 

@@ -35,12 +35,12 @@ def windows_from_json(text: str) -> tuple[ReadWindow, ...]:
     return tuple(ReadWindow(**fields) for fields in json.loads(text))
 
 
-def deal_out(windows: Sequence[ReadWindow], most_tasks: int) -> list[tuple[ReadWindow, ...]]:
+def deal_out(windows: Sequence[ReadWindow], max_tasks: int) -> list[tuple[ReadWindow, ...]]:
     """Return the windows of each task; their numbers differ by at most one.
 
     The windows are ordered by how far back they reach, so every task gets some of the oldest.
     """
-    return [tuple(windows[number::most_tasks]) for number in range(min(most_tasks, len(windows)))]
+    return [tuple(windows[number::max_tasks]) for number in range(min(max_tasks, len(windows)))]
 
 
 class ChangeStreamDataSource(DataSource):

@@ -8,7 +8,7 @@ from cdc_platform.errors import RecordUnreadable
 from cdc_platform.model.base.names import ROOT_TOKEN
 from cdc_platform.model.schema.table_schema import ColumnType
 from cdc_platform.model.stream.records import RecordKind
-from cdc_platform.sources.sound_rows import MOST_TEXT_CHARACTERS, safe_text
+from cdc_platform.sources.sound_rows import MAX_TEXT_CHARACTERS, safe_text
 
 _EXCERPT_BYTES: Final = 500
 _INT64_BITS: Final = 64
@@ -110,7 +110,7 @@ def malformed_row(
         record_order=sequence,
         server_transaction_id=transaction_id,
         table_name=table,
-        mods=(None, safe_text(record_text, MOST_TEXT_CHARACTERS), _shown(problem)),
+        mods=(None, safe_text(record_text, MAX_TEXT_CHARACTERS), _shown(problem)),
     )
 
 

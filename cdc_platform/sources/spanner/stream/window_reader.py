@@ -91,13 +91,13 @@ def _read_to_end(
         SourceUnreachable: every answer ends earlier than one before it.
     """
     attempts = client.attempts()
-    most = (0, 0)
+    furthest = (0, 0)
     while True:
         yield from _read_with_retries(client, builder, window)
-        if builder.is_closed or builder.extent == most:
+        if builder.is_closed or builder.extent == furthest:
             return
-        if builder.extent > most:
-            most = builder.extent
+        if builder.extent > furthest:
+            furthest = builder.extent
             attempts.progressed()
         else:
             attempts.failed(

@@ -3,7 +3,7 @@
 import pytest
 
 from cdc_platform.errors import RecordUnreadable
-from cdc_platform.model.base.names import MOST_COLUMN_CHARACTERS, case_key, is_reserved_column
+from cdc_platform.model.base.names import MAX_COLUMN_CHARACTERS, case_key, is_reserved_column
 from cdc_platform.model.schema.schema_policy import SchemaPolicy
 from cdc_platform.sources.datastream.events.column_names import lake_names
 
@@ -23,4 +23,4 @@ def test_no_column_has_a_name_that_is_too_long(keys: tuple[str, ...]) -> None:
     with pytest.raises(RecordUnreadable, match="256 characters, but the limit is 255"):
         lake_names(["id", "n" * 256], keys, SchemaPolicy.EVOLVE)
     name = "__" + "n" * 253
-    assert len(lake_names([name], [], SchemaPolicy.EVOLVE)[name]) == MOST_COLUMN_CHARACTERS
+    assert len(lake_names([name], [], SchemaPolicy.EVOLVE)[name]) == MAX_COLUMN_CHARACTERS

@@ -55,7 +55,7 @@ def test_blocks_do_not_show(
     data = data[: len(data) * 2 // 3] if form == "cut gzip" else data
     expected = list(decode_file(SETTINGS, data))
     monkeypatch.setattr(lines, "CHUNK_BYTES", chunk_bytes)
-    monkeypatch.setattr(blocks, "MOST_AHEAD_BYTES", ahead_bytes)
+    monkeypatch.setattr(blocks, "MAX_AHEAD_BYTES", ahead_bytes)
     assert expected == list(decode_file(SETTINGS, data))
 
 

@@ -24,8 +24,8 @@ def quick(data: bytes) -> bytes:
 def test_a_long_line_is_copied_a_few_times(compress: Callable[[bytes], bytes]) -> None:
     """The octets allocated are a small multiple of the line, for any number of chunks."""
     with MeasuredStream(compress(b"{}\n" + LONG + b"\n[]")) as stream:
-        found = [line for block in read_blocks(stream) for line in block]
-    assert found == [b"{}", LONG, b"[]"]
+        lines = [line for block in read_blocks(stream) for line in block]
+    assert lines == [b"{}", LONG, b"[]"]
     assert stream.allocated_bytes < 8 * len(LONG)
 
 
@@ -33,9 +33,9 @@ def test_a_long_line_is_copied_a_few_times(compress: Callable[[bytes], bytes]) -
 def test_a_line_beyond_the_bound_is_not_kept(compress: Callable[[bytes], bytes]) -> None:
     """Each of its chunks is dropped as it comes, and a gzip is unpacked a chunk at a time."""
     with MeasuredStream(compress(b"{}\n" + b"x" * len(LONG) + b"\n[]")) as stream:
-        found = [line for block in read_blocks(stream, CHUNK_BYTES) for line in block]
-    assert [len(line) < 1_000 for line in found] == [True] * 3
-    assert f"{len(LONG)} bytes, more than `most_block_bytes`".encode() in found[1]
+        lines = [line for block in read_blocks(stream, CHUNK_BYTES) for line in block]
+    assert [len(line) < 1_000 for line in lines] == [True] * 3
+    assert f"{len(LONG)} bytes, more than `most_block_bytes`".encode() in lines[1]
     assert stream.largest_bytes < 8 * CHUNK_BYTES
 
 

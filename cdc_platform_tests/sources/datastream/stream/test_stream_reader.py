@@ -71,7 +71,7 @@ def test_each_state_is_read(server: DatastreamServer, name: str) -> None:
 
 
 @pytest.mark.parametrize("number", [0, NEW_NUMBER])
-def test_a_state_that_is_not_known_is_said_to_be_so(server: DatastreamServer, number: int) -> None:
+def test_a_state_that_is_not_known_is_reported(server: DatastreamServer, number: int) -> None:
     """Neither a missing state nor one of a later API is taken for another one."""
     server.hold(number)
     assert StreamState.UNKNOWN is read_stream(server.settings()).state
@@ -149,7 +149,7 @@ def test_an_object_of_a_source_that_is_not_known_keeps_the_name_that_is_shown(
 
 def test_objects_of_several_pages_are_all_read_once(server: DatastreamServer) -> None:
     """Objects come in order of name, for any order and size of the pages."""
-    server.most_page_size = 3
+    server.max_page_size = 3
     server.hold("RUNNING", *(table(number) for number in reversed(range(8))))
     names = [stream_object.name for stream_object in read_stream(server.settings()).objects]
     assert [f"bank.t{number:03}" for number in range(8)] == names
@@ -165,7 +165,7 @@ def test_pages_are_as_large_as_the_api_gives(server: DatastreamServer) -> None:
 
 def test_a_page_that_fails_is_asked_again_alone(server: DatastreamServer) -> None:
     """Pages that were read are kept, and each call counts its attempts from zero."""
-    server.most_page_size = 1
+    server.max_page_size = 1
     server.hold("RUNNING", table(0), table(1))
     server.refusals = [UNAVAILABLE, UNAVAILABLE, None, UNAVAILABLE, UNAVAILABLE, None, UNAVAILABLE]
     assert len(read_stream(server.settings()).objects) == 2
@@ -245,7 +245,7 @@ def test_a_slow_answer_ends_at_the_deadline_of_the_read(server: DatastreamServer
 
 def test_pages_without_end_end_at_the_deadline(server: DatastreamServer) -> None:
     """The deadline is one of the whole read, not of each page."""
-    server.most_page_size = 1
+    server.max_page_size = 1
     server.delay_s = 0.05
     server.hold("RUNNING", *(table(number) for number in range(1000)))
     with pytest.raises(SourceUnreachable, match="DEADLINE_EXCEEDED"):

@@ -46,10 +46,10 @@ DECLARED: Final = (
 )
 
 
-def outcome(found: FieldType, declared: str | None, native: NativeReader, value: Any) -> tuple[str, Any]:
+def outcome(field: FieldType, declared: str | None, native: NativeReader, value: Any) -> tuple[str, Any]:
     """Return what is read of a value, or why nothing is."""
     try:
-        reader = column_reader(found, None if declared is None else declared_type(declared), native)
+        reader = column_reader(field, None if declared is None else declared_type(declared), native)
         return "value", value if reader is None else reader(value)
     except (ValueError, TypeError) as error:
         return "refused", str(error)
@@ -67,14 +67,16 @@ def test_an_element_is_read_as_a_column(
     native: NativeReader, kind: Kind, declared: str | None, value: Any
 ) -> None:
     """An array of one element has the value of a column of its type, or is refused for the same reason."""
-    said, expected = outcome(FieldType(kind), declared, native, value)
+    result, expected = outcome(FieldType(kind), declared, native, value)
     array = FieldType(Kind.ARRAY, element=FieldType(kind))
     as_array = None if declared is None else f"ARRAY<{declared}>"
-    assert (said, [expected] if said == "value" else expected) == outcome(array, as_array, native, [value])
+    assert (result, [expected] if result == "value" else expected) == outcome(
+        array, as_array, native, [value]
+    )
 
 
 @pytest.mark.parametrize(
-    ("found", "declared", "expected"),
+    ("kind", "declared", "expected"),
     [
         (Kind.JSON, None, [DOCUMENT, "-0", "null", '"x"']),
         (Kind.JSON, "ARRAY<JSON>", [DOCUMENT, "-0", "null", '"x"']),
@@ -83,14 +85,14 @@ def test_an_element_is_read_as_a_column(
         (None, "ARRAY<STRING>", [DOCUMENT, "0", None, "x"]),
     ],
 )
-def test_documents_in_arrays_are_kept(found: Kind | None, declared: str | None, expected: list[Any]) -> None:
+def test_documents_in_arrays_are_kept(kind: Kind | None, declared: str | None, expected: list[Any]) -> None:
     """Duplicate members stay, and so does the sign of a zero of a JSON element."""
     event = json.dumps(MadeEvent("u", "users", "INSERT", 100, {"id": 1, "v": "@"}).to_json())
     line = event.replace('"@"', f'[{DOCUMENT}, -0, null, "x"]').encode()
     columns = {"users": {"v": declared}} if declared else {}
     settings = DatastreamSettings("x", table_name="{table}", columns=columns)
-    array = FieldType(Kind.ARRAY, element=FieldType(found or Kind.STRING))
-    fields = {"a1": (("id", FieldType(Kind.LONG)), ("v", array))} if found is not None else {}
+    array = FieldType(Kind.ARRAY, element=FieldType(kind or Kind.STRING))
+    fields = {"a1": (("id", FieldType(Kind.LONG)), ("v", array))} if kind is not None else {}
     (decoded,) = decode_file(settings, line, fields)
     assert isinstance(decoded, SourceEvent), decoded
     expected = [None if value == "null" else value for value in expected]
@@ -102,8 +104,8 @@ def test_documents_in_arrays_are_kept(found: Kind | None, declared: str | None, 
 def test_a_number_that_is_declared_json_is_a_number(kind: Kind, value: int) -> None:
     """Neither its size nor the type in the schema makes a text of it."""
     sent = str(value) if kind is Kind.NUMBER else value
-    said, read = outcome(FieldType(kind), "JSON", json_reader, sent)
-    if said == "refused":
+    result, read = outcome(FieldType(kind), "JSON", json_reader, sent)
+    if result == "refused":
         assert (kind, value) == (Kind.LONG, 2**70)
     else:
         assert str(value) == read

@@ -26,7 +26,7 @@ PARTS: Final = 7
 
 @pytest.fixture(autouse=True)
 def _small_cycles(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "MOST_LINES", PARTS)
+    monkeypatch.setattr(reader, "MAX_LINES", PARTS)
 
 
 def written(folder: Path, lines: list[str], *, is_gzip: bool = False) -> Path:
@@ -114,7 +114,7 @@ def test_a_store_that_fails_within_a_file_has_given_what_came_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The lines that were read are in the log; the next cycle reports the error, and a later one resumes."""
-    monkeypatch.setattr(reader, "MOST_LINES", 10**6)
+    monkeypatch.setattr(reader, "MAX_LINES", 10**6)
     connector = Connector()
     for key in range(6):
         connector.insert(key)
@@ -130,7 +130,7 @@ def test_a_store_that_fails_within_a_file_has_given_what_came_before(
 
     monkeypatch.setattr(FileStore, "opened", failing)
     with monkeypatch.context() as patching:
-        patching.setattr(segments, "check_gzip", lambda _stream, _most_bytes: None)
+        patching.setattr(segments, "check_gzip", lambda _stream, _max_bytes: None)
         assert not any(_errors(cycles.read()))
         assert (keys_of(cycles), FileProgress.of(cycles.read_progress[str(path)]).version) == ([0, 1, 2], "")
         (error,) = _errors(cycles.read())
@@ -148,8 +148,8 @@ def _errors(rows: list[dict[str, Any]]) -> list[str]:
 class _Failing:
     """A stream that breaks off behind some bytes."""
 
-    def __init__(self, stream: BinaryIO, most_bytes: int) -> None:
-        self._stream, self._left_bytes = stream, most_bytes
+    def __init__(self, stream: BinaryIO, max_bytes: int) -> None:
+        self._stream, self._left_bytes = stream, max_bytes
 
     def read(self, size: int) -> bytes:
         """Return the next bytes."""
@@ -169,7 +169,7 @@ def test_a_progress_that_no_cycle_writes_is_damage(text: str) -> None:
 
 def test_a_line_beyond_the_bound_is_one_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is kept as its beginning with its length; the lines around it arrive."""
-    monkeypatch.setattr(lines, "MOST_LINE_BYTES", 2_000)
+    monkeypatch.setattr(lines, "MAX_LINE_BYTES", 2_000)
     connector = Connector()
     connector.insert(1)
     connector.insert(2, big="x" * 3_000)
@@ -180,7 +180,7 @@ def test_a_line_beyond_the_bound_is_one_fault(tmp_path: Path, monkeypatch: pytes
     (fault,) = faults_of(cycles)
     assert "The line cannot be read as a message" in fault
     texts = [row["event"]["text"] for row in cycles.log if row["event"]["fault"]]
-    assert "bytes, and the most are 2000)" in texts[0]
+    assert "bytes, and the limit is 2000)" in texts[0]
     cycles.log = [row for row in cycles.log if row["event"]["fault"] is None]
     assert keys_of(cycles) == [1, 3]
 

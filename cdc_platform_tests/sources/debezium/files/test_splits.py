@@ -52,7 +52,7 @@ def test_a_cycle_ends_among_lines_of_any_kind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, *, has_transaction_metadata: bool
 ) -> None:
     """No cycle reads many more lines than it has to, and all of them arrive."""
-    monkeypatch.setattr(reader, "MOST_LINES", LINES)
+    monkeypatch.setattr(reader, "MAX_LINES", LINES)
     stream = settings_with(input=FilesInput(str(tmp_path)), has_transaction_topic=has_transaction_metadata)
     cycles = Cycles(stream)
     feed(cycles, [KINDS[kind](key) for key in range(5 * LINES)])
@@ -66,7 +66,7 @@ def test_a_cycle_ends_among_lines_of_any_kind(
 
 def test_a_cycle_continues_after_a_lost_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A row that waits for a transaction whose END does not come holds up no cycle for ever."""
-    monkeypatch.setattr(reader, "MOST_LINES", 4)
+    monkeypatch.setattr(reader, "MAX_LINES", 4)
     connector = Connector()
     connector.emit("YQ==", transactional=False)
     first = [snapshot_row(99, "incremental", lsn=10_000), *connector.lines]

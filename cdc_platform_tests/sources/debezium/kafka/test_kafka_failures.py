@@ -16,7 +16,7 @@ FRAME = "\n\tat org.apache.kafka.common.internals.KafkaFutureImpl.get(KafkaFutur
 
 
 @pytest.mark.parametrize(
-    ("text", "expected", "said"),
+    ("text", "expected", "message"),
     [
         (f"{ERRORS}.TimeoutException: Timed out. Call: listNodes{FRAME}", SourceUnreachable, "Timed out"),
         (f"Job aborted: {ERRORS}.DisconnectException{FRAME}", SourceUnreachable, "DisconnectException"),
@@ -29,10 +29,10 @@ FRAME = "\n\tat org.apache.kafka.common.internals.KafkaFutureImpl.get(KafkaFutur
         ),
     ],
 )
-def test_brokers_that_fail_tasks_are_named(text: str, expected: type[SourceError], said: str) -> None:
+def test_brokers_that_fail_tasks_are_named(text: str, expected: type[SourceError], message: str) -> None:
     """The error says what they did in a line, and whether another try may help."""
     with (
-        pytest.raises(expected, match=f"Brokers: here:9092: .*{said}") as raised,
+        pytest.raises(expected, match=f"Brokers: here:9092: .*{message}") as raised,
         broker_failures("here:9092"),
     ):
         raise RuntimeError(text)

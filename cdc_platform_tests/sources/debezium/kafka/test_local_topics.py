@@ -16,7 +16,7 @@ from py4j.protocol import Py4JJavaError
 from cdc_platform.errors import OffsetsLost, SourceUnreachable
 from cdc_platform.sources.debezium.kafka.kafka_client import KafkaClient
 from cdc_platform.sources.debezium.kafka.kafka_failures import broker_failures
-from cdc_platform.sources.debezium.kafka.local_topics import MOST_BYTES, MOST_OFFSETS, poll_messages
+from cdc_platform.sources.debezium.kafka.local_topics import MAX_BYTES, MAX_OFFSETS, poll_messages
 from cdc_platform.sources.debezium.kafka.messages import MESSAGES, MessageRouter
 from cdc_platform.sources.debezium.kafka.topic_ranges import TopicPartition, TopicRange
 from cdc_platform.sources.debezium.kafka.topics_frame import read_messages
@@ -159,7 +159,7 @@ def test_many_or_large_messages_are_left_to_spark(kafka: Broker) -> None:
     """This process gives up before it holds more than it may."""
     kafka.create("large.a")
     producer = Producer({"bootstrap.servers": kafka.address})
-    for _ in range(MOST_BYTES // 900_000 + 1):
+    for _ in range(MAX_BYTES // 900_000 + 1):
         producer.produce("large.a", b"x" * 900_000)
     assert producer.flush(ANSWERED_WITHIN_S) == 0
     client = KafkaClient(KafkaInput(kafka.address, "large[.].*"))
@@ -167,7 +167,7 @@ def test_many_or_large_messages_are_left_to_spark(kafka: Broker) -> None:
     assert poll_messages(client, [partition.first(partition.end_exclusive)]) is None
     assert len(_polled(client, [partition.first(partition.end_exclusive - 1)])) == partition.end_exclusive - 1
     assert (
-        poll_messages(client, [replace(partition, end_exclusive=MOST_OFFSETS + 1).first(MOST_OFFSETS + 1)])
+        poll_messages(client, [replace(partition, end_exclusive=MAX_OFFSETS + 1).first(MAX_OFFSETS + 1)])
         is None
     )
 

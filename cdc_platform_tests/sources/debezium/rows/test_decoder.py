@@ -310,11 +310,11 @@ FAULTS: Final[list[tuple[Any, Any, str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("value", "key", "said"), FAULTS)
-def test_what_cannot_be_used_goes_to_quarantine(value: Any, key: Any, said: str) -> None:
+@pytest.mark.parametrize(("value", "key", "message"), FAULTS)
+def test_what_cannot_be_used_goes_to_quarantine(value: Any, key: Any, message: str) -> None:
     """The fault says why, and has the whole line, so that it can be replayed."""
     fault = only_fault(line(value, key))
-    assert said in fault.reason
+    assert message in fault.reason
     assert fault.text == line(value, key)
 
 

@@ -36,11 +36,11 @@ def state_after(*lines: str, start: DecoderState | None = None) -> DecoderState:
 def joined(*splits: tuple[str, ...], start: DecoderState | None = None) -> DecoderState | None:
     """Return the state behind splits that all began with the same one."""
     begun = start or DecoderState()
-    known: DecoderState | None = state_after(*splits[0], start=begun)
+    state: DecoderState | None = state_after(*splits[0], start=begun)
     for lines in splits[1:]:
-        assert known is not None
-        known = joined_state(known, begun, state_after(*lines, start=begun))
-    return known
+        assert state is not None
+        state = joined_state(state, begun, state_after(*lines, start=begun))
+    return state
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from cdc_platform.model.stream.files import files_to_json
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadWindow
 from cdc_platform.sources.debezium.files.event_files import event_files
-from cdc_platform.sources.debezium.files.reader import MOST_LINES, FilesReading
+from cdc_platform.sources.debezium.files.reader import MAX_LINES, FilesReading
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput
 from cdc_platform_tests.sources.debezium.written_events import settings_with
 from cdc_platform_tests.support.debezium.connector import Connector
@@ -59,7 +59,7 @@ def test_tasks_come_to_the_same(spark: "SparkSession", tmp_path: Path) -> None:
     kept = session.measure().cached_plans
     expected = sorted(
         json.dumps(row, default=str, sort_keys=True)
-        for batch in reading(settings, MOST_LINES).locally()
+        for batch in reading(settings, MAX_LINES).locally()
         for row in batch.to_pylist()
     )
     with ExitStack() as frames:

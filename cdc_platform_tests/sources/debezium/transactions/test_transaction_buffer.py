@@ -94,11 +94,11 @@ def test_a_transaction_of_the_future_gives_nothing_up(has_event: bool) -> None:
     connector.whole(1, 2)
     ahead = Connector(2**62, 2**62, transaction=4_000_000_000_000)
     ahead.whole(*([9] if has_event else []))
-    found = []
+    rows = []
     for lines in (ahead.lines, connector.lines[:2], connector.lines[2:]):
         send(logs, lines)
-        found.append(found_in(logs.cycle()))
-    assert found[1:] == [[], [('{"id":1}', None), ('{"id":2}', None)]]
+        rows.append(found_in(logs.cycle()))
+    assert rows[1:] == [[], [('{"id":1}', None), ('{"id":2}', None)]]
 
 
 def topic_logs(**rest: Any) -> TopicLogs:

@@ -63,11 +63,11 @@ def test_a_file_that_grows_gives_the_lines_of_the_whole_file(
     for size in [*sorted(size for size in sizes if size <= len(data)), len(data)]:
         now = data[:size]
         if not has_mark or size >= len(BYTE_ORDER_MARK):
-            found = _lines_since(now, read_bytes)
-            taken = len(found) - size % 2 if found else 0
-            read += [line.text for line in found[:taken]]
-            read_bytes = found[taken - 1].read_bytes if taken else read_bytes
-            assert _stripped(texts_of(now)) == _stripped([*read, *(line.text for line in found[taken:])])
+            new_lines = _lines_since(now, read_bytes)
+            taken = len(new_lines) - size % 2 if new_lines else 0
+            read += [line.text for line in new_lines[:taken]]
+            read_bytes = new_lines[taken - 1].read_bytes if taken else read_bytes
+            assert _stripped(texts_of(now)) == _stripped([*read, *(line.text for line in new_lines[taken:])])
     read += [line.text for line in _lines_since(data, read_bytes)]
     assert _stripped(texts_of(data)) == _stripped(read)
 
@@ -123,8 +123,8 @@ def test_a_long_line_is_copied_a_few_times(is_gzip: bool) -> None:
     long = os.urandom(2**24).hex()
     data = f'{{}}\n{long}\n{{"a": 1}}'.encode()
     with MeasuredStream(gzip.compress(data, 1) if is_gzip else data) as stream:
-        found = [line.text for line in read_lines(stream)]
-    assert ["{}", long, '{"a": 1}'] == found
+        texts = [line.text for line in read_lines(stream)]
+    assert ["{}", long, '{"a": 1}'] == texts
     assert stream.allocated_bytes < 8 * len(long)
 
 

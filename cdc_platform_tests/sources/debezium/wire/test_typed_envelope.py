@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from cdc_platform.model.stream.events import FaultyEvent
 from cdc_platform.sources.debezium.wire import messages, schema_blocks
 from cdc_platform.sources.debezium.wire.contents import read_content
-from cdc_platform.sources.debezium.wire.message_contents import DataEvent, Unreadable
+from cdc_platform.sources.debezium.wire.message_contents import DataEvent, MessageUnusable
 from cdc_platform.sources.debezium.wire.messages import RawMessage, parse_line, parse_raw
 from cdc_platform.sources.debezium.wire.schema_blocks import payload_of
 from cdc_platform.sources.debezium.wire.typed_envelope import TypedEnvelope
@@ -30,7 +30,7 @@ def _outcome(message: messages.Message | FaultyEvent) -> Envelope:
         return message.reason
     try:
         content: Envelope = read_content(message)
-    except Unreadable as error:
+    except MessageUnusable as error:
         content = str(error)
     except Exception as error:  # noqa: BLE001  whatever it is, both ways raise it
         content = repr(error)
@@ -55,10 +55,10 @@ def _check_same(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
         for module, name in ((messages, "typed_line"), (schema_blocks, "typed_envelope")):
             patched.setattr(module, name, lambda _text: None)
         free = _outcomes(line)
-    for one, other in zip(free, typed, strict=True):
+    for plain, fast in zip(free, typed, strict=True):
         # A number that nothing can read is not read where nobody asks for it.
-        is_beyond = isinstance(one, str) and isinstance(other, DataEvent) and "It has a number" in one
-        assert is_beyond or one == other
+        is_beyond = isinstance(plain, str) and isinstance(fast, DataEvent) and "It has a number" in plain
+        assert is_beyond or plain == fast
 
 
 def test_captured_changes_are_parsed_by_their_types_and_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:

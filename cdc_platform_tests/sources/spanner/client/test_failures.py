@@ -131,16 +131,18 @@ def test_a_start_before_the_stream_existed_is_no_lost_retention(
 ) -> None:
     """Records that were there and are no longer kept need another advice than records that never were."""
     now, day = 1_800_000_000_000_000, 86_400_000_000
-    said = "too far in the past."
+    message = "too far in the past."
     if earliest_days is not None:
-        said += f" Specify one within the earliest read timestamp: {to_rfc3339(now - earliest_days * day)}."
-    refusal = to_source_error(SETTINGS, "OUT_OF_RANGE", said)
+        message += (
+            f" Specify one within the earliest read timestamp: {to_rfc3339(now - earliest_days * day)}."
+        )
+    refusal = to_source_error(SETTINGS, "OUT_OF_RANGE", message)
     actual = refused_start(SETTINGS, refusal, now - start_days * day, now, 7 * 86_400)
     assert error is type(actual)
     assert to_rfc3339(now - start_days * day) in str(actual)
     assert "or leave it out" in str(actual)
     assert "new lake folder" not in str(actual)
-    assert str(actual).endswith(f". Spanner said OUT_OF_RANGE: {said}")
+    assert str(actual).endswith(f". Spanner said OUT_OF_RANGE: {message}")
     if error is SettingError:
         assert "lies before the change stream existed" in str(actual)
         assert earliest_days is None or to_rfc3339(now - earliest_days * day) in str(actual)

@@ -93,11 +93,11 @@ def test_long_answers_are_given_out_bit_by_bit(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(copy_reader, "ROWS_PER_BATCH", 2)
     monkeypatch.setattr(copy_reader, "BUFFERED_BATCHES", 2)
     rows = [[str(number), "v"] for number in range(11)]
-    for has_tokens, most in ((True, 3), (False, 4)):
+    for has_tokens, max_rows in ((True, 3), (False, 4)):
         with fake_server(Answer(rows, columns=2, has_tokens=has_tokens)) as server:
             batches = list(read_chunk(SpannerClient(server.settings()), TABLE, RANGE))
         assert list(range(11)) == [key for batch in batches for key in batch["id"].to_pylist()]
-        assert max(batch.num_rows for batch in batches) <= most
+        assert max(batch.num_rows for batch in batches) <= max_rows
 
 
 EVENTS = table("events", {"at": "TIMESTAMP"}, {"seen": "TIMESTAMP"})

@@ -222,8 +222,8 @@ def test_a_fault_is_decoded_again() -> None:
     text = b64decode(fault["mods"][0]["new_values"].removeprefix(MESSAGE_PREFIX))
     record = ChangeStreamRecord.DataChangeRecord.deserialize(text)
     record.table = "accounts"
-    known = b64encode(ChangeStreamRecord.DataChangeRecord.serialize(record)).decode()
-    batch = decode_again(7, "token", "its own", f"{MESSAGE_PREFIX}{known}")
+    record_text = b64encode(ChangeStreamRecord.DataChangeRecord.serialize(record)).decode()
+    batch = decode_again(7, "token", "its own", f"{MESSAGE_PREFIX}{record_text}")
     assert batch is not None
     (row,) = batch.to_pylist()
     (expected,) = rows_of(data_change_record=data_record())
