@@ -18,7 +18,6 @@ from cdc_platform.model.stream.read_windows import WindowOutcome, WindowReport
 from cdc_platform.pipeline.cycle import CycleOutcome
 from cdc_platform.pipeline.merging.build import MergeOutcome
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.pipeline.publishing.maintain import MaintenanceOutcome
 
 MAX_PARTITIONS: Final = 200
 """Maximum number of partitions with a materialisation per cycle; if there are more, they take turns."""
@@ -89,8 +88,8 @@ def cycle_events(
     described = metadata.describe_cut(outcome.cut, assets.capabilities)
     seconds = metadata.describe_seconds(outcome.seconds)
     yield versions.materialise(assets.cut, {**described, **seconds}, cut_version(outcome.cut))
-    if logged.is_due or outcome.maintenance != MaintenanceOutcome():
-        yield versions.materialise(assets.maintenance, metadata.describe_maintenance(outcome.maintenance))
+    # It is downstream of the cut, so without it the graph would show it as Unsynced.
+    yield versions.materialise(assets.maintenance, metadata.describe_maintenance(outcome.maintenance))
 
 
 def merge_event(versions: DataVersions, pipeline: Pipeline, merge: MergeOutcome) -> dg.AssetMaterialization:
