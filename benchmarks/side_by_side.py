@@ -196,7 +196,7 @@ def by_platform(bench: Bench, events: Events, number: int) -> Callable[[], DataF
     """Return the candidate that is the platform."""
     name = f"{events.topic.partition('.')[0]}_{number}"
     source = DebeziumSettings(
-        KafkaInput(bench.address, events.topic.replace(".", "[.]"), most_messages=BATCH_MESSAGES),
+        KafkaInput(bench.address, events.topic.replace(".", "[.]"), max_messages=BATCH_MESSAGES),
         columns={f"public.{TABLE}": TYPES},
     )
     pipeline = open_pipeline(PipelineSettings(name, source, bench.lake))

@@ -159,7 +159,7 @@ def print_sample(sample: Sample) -> None:
     """Print a line for a sample."""
     facts = {**asdict(sample.memory), "temporary": sample.temporary, "lake": sample.lake}
     line = "  ".join(f"{name} {fact}" for name, fact in facts.items())
-    print(f"    {line}  snapshots {sample.most_snapshots}  metadata {sample.metadata_files}", flush=True)
+    print(f"    {line}  snapshots {sample.max_snapshots}  metadata {sample.metadata_files}", flush=True)
 
 
 def print_grown(before: dict[str, int], after: dict[str, int]) -> None:

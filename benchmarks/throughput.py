@@ -170,7 +170,7 @@ def debezium_kafka(options: argparse.Namespace, spark: SparkSession) -> Iterator
             sent = [json.dumps({**json.loads(line), "timestamp": 1_700_000_000_000}) for line in lines]
         kafka.send(sent, {TOPIC: PARTITIONS})
         source = DebeziumSettings(
-            KafkaInput(kafka.address, "bench[.].*", most_messages=500_000), columns={TABLE: TYPES}
+            KafkaInput(kafka.address, "bench[.].*", max_messages=500_000), columns={TABLE: TYPES}
         )
         yield Bench(source, options.changes, verify)
 

@@ -33,7 +33,8 @@ DEMO_WITHIN_S: Final = 1200.0
 ENDS_WITHIN_S: Final = 120.0
 SHOWN_WITHIN_MS: Final = 120_000
 COMPLETE_MS: Final = 6000
-"""Dagster's pages move while their parts arrive, and nothing says when the last one has."""
+"""Dagster's pages move while their parts arrive, and not every part says that it is still loading."""
+LOADED: Final = "() => !/Loading/.test(document.body.innerText)"
 
 
 @dataclass(frozen=True)
@@ -158,6 +159,7 @@ def take(page: Any, pages: Pages, shot: Shot, folder: Path) -> Path:
     if shot.click is not None:
         page.locator(shot.click).first.click(timeout=SHOWN_WITHIN_MS)
     page.wait_for_timeout(shot.complete_ms)
+    page.wait_for_function(LOADED, timeout=SHOWN_WITHIN_MS)
     file = folder / f"{shot.name}.png"
     page.screenshot(path=file)
     return file

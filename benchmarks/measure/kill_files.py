@@ -130,7 +130,7 @@ def run_files(options: argparse.Namespace, report: Report) -> None:
 
 
 def _write_definition(folder: Path) -> Path:
-    source = {"path": str(folder / "files"), "table_name": "{table}", "most_files": FILES_OF_A_CYCLE}
+    source = {"path": str(folder / "files"), "table_name": "{table}", "max_files": FILES_OF_A_CYCLE}
     attributes: Mapping[str, Any] = {
         "name": PIPELINE,
         "source": source,

@@ -38,7 +38,7 @@ class Sample:
         memory: of both processes.
         temporary: files in the folder for temporary files.
         lake: files of the lake.
-        most_snapshots: live snapshots of the table that has most.
+        max_snapshots: live snapshots of the table that has most.
         metadata_files: metadata files of all tables.
     """
 
@@ -46,7 +46,7 @@ class Sample:
     memory: Memory
     temporary: Tree
     lake: Tree
-    most_snapshots: int
+    max_snapshots: int
     metadata_files: int
 
 
@@ -164,7 +164,7 @@ def _row(soaked: Soaked) -> list[str]:
         ", ".join(pairs[2:]),
         _pair(_of_samples(soaked, lambda sample: sample.temporary.files), 0),
         _pair(_of_samples(soaked, lambda sample: sample.lake.files), 0),
-        _pair(_of_samples(soaked, lambda sample: sample.most_snapshots), 0),
+        _pair(_of_samples(soaked, lambda sample: sample.max_snapshots), 0),
         outcome,
     ]
 

@@ -94,7 +94,7 @@ def debezium_files(folder: Path, _request: pytest.FixtureRequest) -> Iterator[Se
     lines = _among(good, [*(record.sent.encode() for record in bad), octets])
     (folder / "a.jsonl").write_bytes(b"\n".join([*lines, b""]))
     (folder / "b.jsonl.gz").write_bytes(gzip.compress(b" " * 2**23))
-    files = {"path": str(folder), "most_unpacked_bytes": 2**22}
+    files = {"path": str(folder), "max_unpacked_bytes": 2**22}
     yield _debezium(
         {"files": files},
         [*(record.reason for record in bad), reason],

@@ -34,7 +34,7 @@ def test_topics_are_read_with_a_source_for_them(tmp_path: Path) -> None:
         "topics_pattern": "shop[.].*",
         "options": {"kafka.security.protocol": "SSL"},
         "client": {"ssl.ca.location": "ca.pem"},
-        "most_messages": 5,
+        "max_messages": 5,
         "transaction_patience_s": 60.0,
         "start_offsets": {"shop.public.a/0": 7},
     }
@@ -48,10 +48,10 @@ def test_topics_are_read_with_a_source_for_them(tmp_path: Path) -> None:
 
 def test_mistakes_are_named_as_in_the_file(tmp_path: Path) -> None:
     """A setting that cannot be used is found by its place in the file."""
-    kafka = {"bootstrap_servers": "localhost:9092", "topics_pattern": "shop[.].*", "most_messages": 0}
+    kafka = {"bootstrap_servers": "localhost:9092", "topics_pattern": "shop[.].*", "max_messages": 0}
     with pytest.raises(SettingError) as raised:
         load(tmp_path, {"kafka": kafka})
-    assert raised.value.setting.endswith("source.input.kafka.most_messages")
+    assert raised.value.setting.endswith("source.input.kafka.max_messages")
 
 
 @pytest.mark.parametrize(

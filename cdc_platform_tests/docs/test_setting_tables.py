@@ -68,7 +68,7 @@ class Sample:
     path: Annotated[str, Described("A | B.")]
     names: Annotated[tuple[str, ...], Described("Names.")] = ("a", "b")
     wait_s: Annotated[float, Described("Rest.")] = 7200.0
-    most_bytes: Annotated[int, Described("Room.")] = 3 << 20
+    max_bytes: Annotated[int, Described("Room.")] = 3 << 20
     is_on: Annotated[bool, Described("Switch.")] = True
     maybe: Annotated[int | None, Described("Number.")] = None
 
@@ -80,7 +80,7 @@ def test_a_table_shows_values_and_defaults(monkeypatch: pytest.MonkeyPatch) -> N
         "| `path` | text | required | A \\| B. |",
         "| `names` | list of text | `a`, `b` | Names. |",
         "| `wait_s` | number | 7,200 (2 hours) | Rest. |",
-        "| `most_bytes` | integer | 3,145,728 (3 MiB) | Room. |",
+        "| `max_bytes` | integer | 3,145,728 (3 MiB) | Room. |",
         "| `is_on` | `true`, `false` | `true` | Switch. |",
         "| `maybe` | integer | | Number. |",
     ]

@@ -19,7 +19,7 @@ type: cdc_platform.components.datastream.DatastreamPipeline
 requirements: {env: [HOME]}
 attributes:
   name: shop
-  source: {path: files, keys: {public.orders: [id]}, most_files: 10, epochs: ["2026-01-01T00:00:00Z"]}
+  source: {path: files, keys: {public.orders: [id]}, max_files: 10, epochs: ["2026-01-01T00:00:00Z"]}
   lake: {path: "lake", catalog: {type: rest, uri: "http://c", token: "{{ env.HOME }}"}}
   tables: [public.orders]
   table_options: {public.orders: {history: true, soft_delete: false}}

@@ -45,7 +45,7 @@ from cdc_platform_tests.unified_types import UNIFIED, avro_file, event_schema
 
 
 _STREAM: Final = DatastreamSettings(
-    "x", columns={"shop.items": {"note": "JSON"}}, most_block_bytes=2**20, most_digits=200, most_depth=40
+    "x", columns={"shop.items": {"note": "JSON"}}, max_block_bytes=2**20, max_digits=200, max_depth=40
 )
 _GOOD_EVENTS: Final = [
     {**event, "object": "good", "schema_key": "f" * 40, "uuid": f"good-{place}"}

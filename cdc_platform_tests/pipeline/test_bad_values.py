@@ -76,7 +76,7 @@ def test_datastream_continues(spark: "SparkSession", session_lake: LakeSettings,
     (tmp_path / "lines.jsonl").write_bytes(b"\n".join(lines))
     for number, data in enumerate(corpus("datastream_avro")):
         (tmp_path / f"{number}.avro").write_bytes(data)
-    source = DatastreamSettings(str(tmp_path), most_block_bytes=2**20, most_digits=200, most_depth=40)
+    source = DatastreamSettings(str(tmp_path), max_block_bytes=2**20, max_digits=200, max_depth=40)
     pipeline = sync(open_pipeline(PipelineSettings("bad_datastream", source, session_lake)), spark)
     assert {"1", "2"} <= {str(row["id"]) for row in rows_of(pipeline, "shop.items")}
     quarantined = quarantined_rows(pipeline)

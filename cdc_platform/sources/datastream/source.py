@@ -141,7 +141,7 @@ class DatastreamSource(ArrivalTimeSource, SparkSource):
             if file.folder in partition_keys and (folders is None or file.folder in folders)
         ]
         clock_micros = None if request.ends_pauses else request.clock_micros
-        return choose_files(readable, read, self.settings.most_files, self.settings.most_bytes, clock_micros)
+        return choose_files(readable, read, self.settings.max_files, self.settings.max_bytes, clock_micros)
 
     def readable(self, origins: Collection[str]) -> frozenset[str]:
         """Return the files among these that still exist."""

@@ -194,13 +194,13 @@ def test_a_stream_is_read_as_its_bytes() -> None:
 def test_a_line_that_is_too_long_is_one_fault(compress: type[bytes], length: int) -> None:
     """Nothing is kept of it but its beginning, and the lines around it arrive."""
     text = "\n".join([LINES[0], '{"x": "' + "y" * length, LINES[1]])
-    events = list(read_events(compress(text.encode()), Decoding(bounds=Bounds(most_block_bytes=5_000))))
+    events = list(read_events(compress(text.encode()), Decoding(bounds=Bounds(max_block_bytes=5_000))))
     first, fault, last = events
     assert isinstance(first, Envelope)
     assert isinstance(last, Envelope)
     assert (first.position, last.position) == (0, 2)
     assert isinstance(fault, FaultyEvent)
-    assert f"{length + 7} bytes, more than `most_block_bytes`, 5000" in fault.text
+    assert f"{length + 7} bytes, more than `max_block_bytes`, 5000" in fault.text
     assert '{"x": "yy' in fault.text
     assert len(fault.text) < 500
 

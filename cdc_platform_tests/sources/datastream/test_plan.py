@@ -20,9 +20,9 @@ def event(table: str, number: int = 1) -> MadeEvent:
     return MadeEvent(f"{table}{number}", table, "INSERT", number, {"id": number})
 
 
-def source_of(folder: Path, most_files: int = 100) -> DatastreamSource:
+def source_of(folder: Path, max_files: int = 100) -> DatastreamSource:
     """Return the source of a folder."""
-    return DatastreamSource(DatastreamSettings(str(folder), most_files=most_files))
+    return DatastreamSource(DatastreamSettings(str(folder), max_files=max_files))
 
 
 def files_in(plan: ReadPlan) -> tuple[SourceFile, ...]:
@@ -74,7 +74,7 @@ def test_objects_are_announced_and_then_read(tmp_path: Path) -> None:
 
 def test_a_backlog_moves_the_position_by_one_until_its_last_cycle(tmp_path: Path) -> None:
     """No cut says that it has all files while some are left."""
-    folder, source = StreamFolder(tmp_path), source_of(tmp_path, most_files=2)
+    folder, source = StreamFolder(tmp_path), source_of(tmp_path, max_files=2)
     for number in range(3):
         folder.write([event("users", number)])
     lineage, read_progress = begin(source.start_micros()), dict[str, str]()

@@ -33,9 +33,9 @@ COLUMNS: Final = {
     "s.t": {"t": "JSON"},
 }
 SETTINGS: Final = {
-    "most_block_bytes": MAX_BLOCK_BYTES,
-    "most_depth": MAX_DEPTH,
-    "most_digits": 200,
+    "max_block_bytes": MAX_BLOCK_BYTES,
+    "max_depth": MAX_DEPTH,
+    "max_digits": 200,
     "columns": COLUMNS,
 }
 """Of the source, as YAML has them: bounds that small files reach, and types."""
@@ -101,9 +101,7 @@ BAD_LINES: Final = {
     "arrays in metadata": Bad(
         written(nested(200), _event({"more": NUMBER})), "`source_metadata` is nested deeper than 100 levels"
     ),
-    "long line": Bad(
-        _row(t="x" * MAX_BLOCK_BYTES), f"bytes, more than `most_block_bytes`, {MAX_BLOCK_BYTES}"
-    ),
+    "long line": Bad(_row(t="x" * MAX_BLOCK_BYTES), f"bytes, more than `max_block_bytes`, {MAX_BLOCK_BYTES}"),
     "no json": Bad("{", "The line is not JSON ("),
 }
 """Lines of one file by what is wrong with them."""
@@ -148,7 +146,7 @@ def gzip_of_a_long_line() -> bytes:
 
 GZIPPED: Final = [{"id": key, "v": 1, "t": "a", "note": '{"a":1}'} for key in (21, 22)]
 """The rows in it."""
-TOO_LONG: Final = f"The line has {2**24 + 2} bytes, more than `most_block_bytes`, {MAX_BLOCK_BYTES}"
+TOO_LONG: Final = f"The line has {2**24 + 2} bytes, more than `max_block_bytes`, {MAX_BLOCK_BYTES}"
 BAD_KEY: Final = _half("keys._id")
 
 
@@ -209,13 +207,13 @@ AVRO_FILES: Final[dict[str, tuple[bytes, tuple[int, ...], str]]] = {
     "deep schema": (
         avro(event(x=_nested_type(300))),
         (),
-        "it is deeper than 40 levels; see the setting `most_depth`",
+        "it is deeper than 40 levels; see the setting `max_depth`",
     ),
     "schema that no parser takes": (avro('{"type":' * 100_000), (), "(it is nested too deeply)"),
     "block of few bytes": (
         avro(event(x="string"), _deflated(text("a" * 2**24)), codec="deflate"),
         (),
-        "it has more than 1048576 bytes; see the setting `most_block_bytes`",
+        "it has more than 1048576 bytes; see the setting `max_block_bytes`",
     ),
     "type in itself": (
         avro(event(x=record("r", r=["null", "r"])), b"\x02" * 20_000),

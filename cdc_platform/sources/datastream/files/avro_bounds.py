@@ -24,8 +24,8 @@ def check_extent(schema: Schema, bounds: Bounds) -> None:
     parts, depth = [schema], 0
     while parts:
         depth += 1
-        if depth > bounds.most_depth:
-            raise ValueError(f"it is deeper than {bounds.most_depth} levels; see the setting `most_depth`")
+        if depth > bounds.max_depth:
+            raise ValueError(f"it is deeper than {bounds.max_depth} levels; see the setting `max_depth`")
         for part in parts:
             _check_digits(part, bounds)
         parts = [inner for part in parts for inner in _inner(part) if isinstance(inner, list | Mapping)]
@@ -37,9 +37,9 @@ def _inner(part: Schema) -> list[Schema]:
 
 def _check_digits(part: Schema, bounds: Bounds) -> None:
     sizes = [part[name] for name in _SIZES if name in part] if isinstance(part, Mapping) else []
-    if not all(type(size) is int and abs(size) <= bounds.most_digits for size in sizes):
+    if not all(type(size) is int and abs(size) <= bounds.max_digits for size in sizes):
         raise ValueError(
-            f"a decimal of it has more than {bounds.most_digits} digits; see the setting `most_digits`"
+            f"a decimal of it has more than {bounds.max_digits} digits; see the setting `max_digits`"
         )
 
 
@@ -59,7 +59,7 @@ def max_values_of(schema: Schema, bounds: Bounds) -> int:
         if isinstance(part, Mapping):
             texts = [part.get("name", ""), *part.get("symbols", ())]
             longest = max(longest, *(len(text) for text in texts if isinstance(text, str)))
-    return min(bounds.most_values, bounds.most_block_bytes // longest)
+    return min(bounds.max_values, bounds.max_block_bytes // longest)
 
 
 def unrolled(schema: Schema, max_depth: int) -> Schema:
@@ -137,7 +137,7 @@ def extent_of(schema: Schema, bounds: Bounds) -> Extent:
     Raises:
         ValueError: a type contains itself, is too deep by the names in it, or has endlessly many empty parts.
     """
-    return _Extents(bounds.most_depth).measure(schema)
+    return _Extents(bounds.max_depth).measure(schema)
 
 
 @dataclass
@@ -153,7 +153,7 @@ class _Extents:
         # Nested arrays add to the depth.
         if extent.depth > 8 * self.max_depth:
             raise ValueError(
-                f"its values are deeper than {self.max_depth} levels; see the setting `most_depth`"
+                f"its values are deeper than {self.max_depth} levels; see the setting `max_depth`"
             )
         if extent.empty > _MAX_EMPTY:
             raise ValueError(f"a record of it has more than {_MAX_EMPTY} parts that take no byte")

@@ -60,7 +60,7 @@ def read_avro(stream: BinaryIO, decoding: Decoding) -> Iterator[Envelope | Fault
     try:
         header = read_header(stream)
         decoder = EventDecoder(header.schema, decoding)
-        for block in read_blocks(stream, header, decoding.bounds.most_block_bytes):
+        for block in read_blocks(stream, header, decoding.bounds.max_block_bytes):
             for record, problem in records(block, decoder.stored):
                 yield decoder.decode(record, read, problem)
                 read += 1
@@ -76,7 +76,7 @@ def schema_of_avro(stream: BinaryIO, bounds: Bounds = DEFAULT_BOUNDS) -> tuple[s
     try:
         header = read_header(stream)
         decoder = EventDecoder(header.schema, Decoding(bounds=bounds))
-        for block in read_blocks(stream, header, bounds.most_block_bytes):
+        for block in read_blocks(stream, header, bounds.max_block_bytes):
             for record, _ in records(block, decoder.stored):
                 key = record.get("schema_key")
                 return (key, decoder.fields) if key and decoder.fields is not None else None
@@ -161,7 +161,7 @@ def _compiled(text: str, bounds: Bounds) -> tuple[Schema, Fields | None, Stored]
     """Return the schema of a file, the columns of its payload, and what reads its records."""
     schema = _schema(text, bounds)
     try:
-        stored = parse_schema(unrolled(without_logical_types(schema), bounds.most_depth))
+        stored = parse_schema(unrolled(without_logical_types(schema), bounds.max_depth))
         extent = extent_of(stored, bounds)
         fields, max_values = payload_fields(schema), max_values_of(stored, bounds)
         if (reason := unfit_columns_reason([name for name, _ in fields or ()])) is not None:

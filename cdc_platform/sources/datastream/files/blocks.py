@@ -53,7 +53,7 @@ class Blocks:
 
     def __init__(self, stream: BinaryIO, bounds: Bounds = DEFAULT_BOUNDS) -> None:
         self._stream, self._bounds = stream, bounds
-        self._unread = read_blocks(stream, bounds.most_block_bytes)
+        self._unread = read_blocks(stream, bounds.max_block_bytes)
         self._queue: deque[LineBlock] = deque()
         self._queued_bytes = 0
         self._passed = 0
@@ -90,9 +90,9 @@ class Blocks:
         place = self._stream.tell()
         self._stream.seek(0)
         try:
-            again = read_blocks(self._stream, self._bounds.most_block_bytes)
+            again = read_blocks(self._stream, self._bounds.max_block_bytes)
             for lines in islice(again, skipped, None):
-                yield LineBlock(lines, self._bounds.most_values)
+                yield LineBlock(lines, self._bounds.max_values)
         except FileDamaged:
             pass  # the reader of the events reports it
         finally:
@@ -105,6 +105,6 @@ class Blocks:
             self._damage, lines = error, None
         self._is_read = lines is None
         if lines is not None:
-            self._queue.append(LineBlock(lines, self._bounds.most_values))
+            self._queue.append(LineBlock(lines, self._bounds.max_values))
             self._queued_bytes += self._queue[-1].size_bytes
         return not self._is_read

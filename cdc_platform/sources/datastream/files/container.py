@@ -132,7 +132,7 @@ def _decompressed(codec: str, data: bytes, max_bytes: int) -> bytes:
     decompressor = make()
     content: bytes = decompressor.decompress(data, max_bytes + 1)
     if len(content) > max_bytes:
-        raise ValueError(f"it has more than {max_bytes} bytes; see the setting `most_block_bytes`")
+        raise ValueError(f"it has more than {max_bytes} bytes; see the setting `max_block_bytes`")
     if not decompressor.eof:
         raise EOFError("its compressed bytes end too early")
     return content
@@ -193,7 +193,7 @@ class _CountedReads(BytesIO):
         if size != 1 or data < _GOES_ON:
             self._reads += 1
             if self._reads > self._max_reads:
-                raise ValueError(f"it has more than {self._max_values} values; see the setting `most_values`")
+                raise ValueError(f"it has more than {self._max_values} values; see the setting `max_values`")
         return data
 
 

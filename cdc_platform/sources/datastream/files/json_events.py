@@ -72,7 +72,7 @@ def parsed_lines(lines: Sequence[bytes], max_values: int) -> Sequence[Parsed]:
             return list(map(_typed, lines))
     except _REFUSALS:
         pass
-    refusal = f"The line has more than {max_values} values; see the setting `most_values`"
+    refusal = f"The line has more than {max_values} values; see the setting `max_values`"
     return [
         EventFaulty(refusal) if place in large else _parsed_line(line) for place, line in enumerate(lines)
     ]

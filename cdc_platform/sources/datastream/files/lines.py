@@ -10,7 +10,7 @@ _SHOWN_BYTES: Final = 200
 
 
 def read_blocks(
-    stream: BinaryIO, max_line_bytes: int = DEFAULT_BOUNDS.most_block_bytes
+    stream: BinaryIO, max_line_bytes: int = DEFAULT_BOUNDS.max_block_bytes
 ) -> Iterator[list[bytes]]:
     """Yield the lines of a stream that are not blank, without line ends, many at a time.
 
@@ -75,7 +75,7 @@ class _Line:
         self._parts, self._size_bytes = [], 0
         if size_bytes <= self._max_bytes:
             return line
-        return LongLine.of(f"{size_bytes} bytes, more than `most_block_bytes`, {self._max_bytes}", line)
+        return LongLine.of(f"{size_bytes} bytes, more than `max_block_bytes`, {self._max_bytes}", line)
 
 
 def _without_line_ends(lines: list[bytes]) -> list[bytes]:

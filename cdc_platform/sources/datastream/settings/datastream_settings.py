@@ -31,8 +31,8 @@ Value = TypeVar("Value")
 MAX_BASENAMES: Final = 99
 MAX_EPOCHS: Final = 9_999
 _POSITIVE: Final = (
-    *("deletion_marker_retention_s", "late_files_s", "most_files", "most_bytes", "deadline_s"),
-    *("most_depth", "most_digits", "most_values", "most_block_bytes"),
+    *("deletion_marker_retention_s", "late_files_s", "max_files", "max_bytes", "deadline_s"),
+    *("max_depth", "max_digits", "max_values", "max_block_bytes"),
 )
 
 
@@ -147,33 +147,33 @@ class DatastreamSettings:
             "recognised within this time."
         ),
     ] = 3 * DAY_S
-    most_files: Annotated[int, Described("Maximum number of files per cycle.")] = MAX_FILES
-    most_bytes: Annotated[
+    max_files: Annotated[int, Described("Maximum number of files per cycle.")] = MAX_FILES
+    max_bytes: Annotated[
         int, Described("Maximum bytes per cycle; a cycle always reads at least one file.")
     ] = MAX_BYTES
-    most_depth: Annotated[
+    max_depth: Annotated[
         int,
         Described(
             "Maximum nesting of lists and objects in an Avro schema, and of arrays in a value; beyond "
             "it, the file or record is a fault."
         ),
-    ] = DEFAULT_BOUNDS.most_depth
-    most_digits: Annotated[
+    ] = DEFAULT_BOUNDS.max_depth
+    max_digits: Annotated[
         int, Described("Maximum digits of a decimal in an Avro schema, before and after the point.")
-    ] = DEFAULT_BOUNDS.most_digits
-    most_values: Annotated[
+    ] = DEFAULT_BOUNDS.max_digits
+    max_values: Annotated[
         int,
         Described(
             "Maximum number of values in an event: fields, and items of arrays; an event with more is "
             "a fault."
         ),
-    ] = DEFAULT_BOUNDS.most_values
-    most_block_bytes: Annotated[
+    ] = DEFAULT_BOUNDS.max_values
+    max_block_bytes: Annotated[
         int,
         Described(
             "Maximum bytes of a JSON line, and of a decompressed Avro block; anything longer is a fault."
         ),
-    ] = DEFAULT_BOUNDS.most_block_bytes
+    ] = DEFAULT_BOUNDS.max_block_bytes
     deadline_s: Annotated[
         float,
         Described("Seconds to wait for the store's first answer; a sensor waits at most 10 s."),
@@ -229,7 +229,7 @@ class DatastreamSettings:
     @property
     def bounds(self) -> Bounds:
         """Limits for reading a file."""
-        return Bounds(self.most_depth, self.most_digits, self.most_values, self.most_block_bytes)
+        return Bounds(self.max_depth, self.max_digits, self.max_values, self.max_block_bytes)
 
     @property
     def epoch_micros(self) -> tuple[int, ...]:

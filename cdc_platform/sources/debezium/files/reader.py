@@ -135,7 +135,7 @@ class FilesReading:
             self._begun,
             SplitStarts(self._settings, DecoderState.from_json(self._state)),
             SplitSize(min(self._split_lines, MAX_LINES), split_bytes),
-            self._settings.most_unpacked_bytes,
+            self._settings.max_unpacked_bytes,
         )
 
     def _advances(self, admission: Admission) -> bool:

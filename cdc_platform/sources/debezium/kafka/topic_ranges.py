@@ -122,10 +122,10 @@ def plan_ranges(
         for topic_range in partitions
     ]
     new_messages = sum(topic_range.end_exclusive - topic_range.seen for topic_range in begun)
-    if new_messages <= settings.most_messages:
+    if new_messages <= settings.max_messages:
         shared = begun
     else:
-        shared = [_share(topic_range, settings.most_messages / new_messages) for topic_range in begun]
+        shared = [_share(topic_range, settings.max_messages / new_messages) for topic_range in begun]
     if not any(topic_range.has_news for topic_range in shared):
         return ()
     return tuple(topic_range for topic_range in shared if topic_range.start < topic_range.end_exclusive)

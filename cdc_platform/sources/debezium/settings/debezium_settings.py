@@ -46,7 +46,7 @@ class FilesInput:
             is_path=True,
         ),
     ]
-    most_unpacked_bytes: Annotated[
+    max_unpacked_bytes: Annotated[
         int,
         Described(
             "Maximum bytes of text of a gzip file, because the platform holds a file in memory; the "
@@ -57,9 +57,9 @@ class FilesInput:
     def __post_init__(self) -> None:
         check_filled(self, "input.files.")
         check_location("input.files.path", self.path)
-        if self.most_unpacked_bytes <= 0:
-            problem = f"must be positive, but is: {self.most_unpacked_bytes}"
-            raise SettingError("input.files.most_unpacked_bytes", problem)
+        if self.max_unpacked_bytes <= 0:
+            problem = f"must be positive, but is: {self.max_unpacked_bytes}"
+            raise SettingError("input.files.max_unpacked_bytes", problem)
 
 
 Input = FilesInput | KafkaInput | EngineInput
@@ -194,9 +194,9 @@ class DebeziumSettings:
         return self.input.spool if isinstance(self.input, EngineInput) else getattr(self.input, "path", "")
 
     @property
-    def most_unpacked_bytes(self) -> int:
+    def max_unpacked_bytes(self) -> int:
         """Maximum bytes of text in a gzip file."""
-        return self.input.most_unpacked_bytes if isinstance(self.input, FilesInput) else MAX_UNPACKED_BYTES
+        return self.input.max_unpacked_bytes if isinstance(self.input, FilesInput) else MAX_UNPACKED_BYTES
 
     @property
     def title(self) -> str:

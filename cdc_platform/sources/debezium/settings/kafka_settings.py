@@ -62,7 +62,7 @@ class KafkaInput:
             "`options`."
         ),
     ] = field(default_factory=dict, repr=False)
-    most_messages: Annotated[
+    max_messages: Annotated[
         int,
         Described(
             "Maximum number of new messages per cycle, over all partitions; up to `read_tasks` tasks "
@@ -89,9 +89,9 @@ class KafkaInput:
         except re.error as error:
             problem = f"is not a regular expression ({error}): {self.topics_pattern!r}"
             raise SettingError("input.kafka.topics_pattern", problem) from error
-        if self.most_messages < 1:
-            problem = f"must be at least 1, but is: {self.most_messages}"
-            raise SettingError("input.kafka.most_messages", problem)
+        if self.max_messages < 1:
+            problem = f"must be at least 1, but is: {self.max_messages}"
+            raise SettingError("input.kafka.max_messages", problem)
         for name in ("transaction_patience_s", "timeout_s"):
             if not 0 < getattr(self, name) < math.inf:
                 problem = f"must be above 0 and finite, but is: {getattr(self, name)}"

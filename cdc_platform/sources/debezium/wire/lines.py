@@ -121,7 +121,7 @@ def check_gzip(stream: BinaryIO, max_bytes: int) -> None:
         if text_bytes > max_bytes:
             raise FileDamaged(
                 f"The gzip has more than {max_bytes} bytes of text. Give its lines in smaller files, "
-                "or raise `input.files.most_unpacked_bytes`"
+                "or raise `input.files.max_unpacked_bytes`"
             )
 
 

@@ -27,7 +27,7 @@ from cdc_platform_tests.unified_types import UNIFIED, avro_file, event_schema
 ARRAY: Final = UNIFIED["ARRAY"].schema("a")
 NULLS: Final = record("r0", x="null", y="null")
 DECIMAL: Final = {"type": "bytes", "logicalType": "decimal", "precision": 9}
-BOUNDS: Final = Bounds(most_depth=40, most_digits=100, most_values=100_000, most_block_bytes=2**20)
+BOUNDS: Final = Bounds(max_depth=40, max_digits=100, max_values=100_000, max_block_bytes=2**20)
 
 
 def nested(depth: int, schema: Any = "int") -> Any:
@@ -171,12 +171,12 @@ def test_a_setting_allows_more() -> None:
     deep = avro(event(x=nested(12)), b"\0")
     many = avro(event(x={"type": "array", "items": "int"}), long(2**17) + b"\0" * 2**17 + b"\0")
     for data, setting in (
-        (digits, "most_digits"),
-        (large, "most_block_bytes"),
-        (deep, "most_depth"),
-        (many, "most_values"),
+        (digits, "max_digits"),
+        (large, "max_block_bytes"),
+        (deep, "max_depth"),
+        (many, "max_values"),
     ):
-        assert setting in read(data, replace(BOUNDS, most_depth=16))[1][0].reason
+        assert setting in read(data, replace(BOUNDS, max_depth=16))[1][0].reason
         assert (read(data, Bounds())[1], len(read(data, Bounds())[0])) == ([], 1)
 
 
@@ -192,9 +192,9 @@ def test_values_are_counted_by_event() -> None:
     """Events with the maximum of values are read, for any number per block; numbers count once."""
     array = long(900) + long(2**60) * 900 + b"\0"
     data = avro(event(x={"type": "array", "items": "long"}), array * 9, 9)
-    good, faults = read(data, Bounds(most_values=1_000))
+    good, faults = read(data, Bounds(max_values=1_000))
     assert ([len(envelope.values["x"]) for envelope in good], faults) == ([900] * 9, [])
-    assert "most_values" in read(data, Bounds(most_values=900))[1][0].reason
+    assert "max_values" in read(data, Bounds(max_values=900))[1][0].reason
 
 
 def test_a_text_that_is_not_unicode_is_one_fault() -> None:

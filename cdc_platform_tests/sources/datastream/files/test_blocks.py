@@ -108,14 +108,14 @@ def test_one_bad_line_changes_no_other() -> None:
 
 def test_a_line_of_too_many_values_is_one_fault() -> None:
     """It is refused before its values take memory; what texts hold does not count, and the next arrives."""
-    settings = DatastreamSettings("files", most_values=100)
+    settings = DatastreamSettings("files", max_values=100)
     wordy, many = (json_event(copy.deepcopy(event)) for event in scenario("oracle")[:2])
     wordy["payload"]["note"] = '[{,"\\' * 10_000
     many["payload"]["numbers"] = [[]] * 101
     text = "\n".join(map(json.dumps, (many, wordy)))
     refused, taken = decode_file(settings, text.encode())
     assert isinstance(refused, FaultyEvent)
-    assert "more than 100 values; see the setting `most_values`" in refused.reason
+    assert "more than 100 values; see the setting `max_values`" in refused.reason
     assert isinstance(taken, SourceEvent)
 
 

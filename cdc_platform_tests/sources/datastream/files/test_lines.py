@@ -35,7 +35,7 @@ def test_a_line_beyond_the_bound_is_not_kept(compress: Callable[[bytes], bytes])
     with MeasuredStream(compress(b"{}\n" + b"x" * len(LONG) + b"\n[]")) as stream:
         lines = [line for block in read_blocks(stream, CHUNK_BYTES) for line in block]
     assert [len(line) < 1_000 for line in lines] == [True] * 3
-    assert f"{len(LONG)} bytes, more than `most_block_bytes`".encode() in lines[1]
+    assert f"{len(LONG)} bytes, more than `max_block_bytes`".encode() in lines[1]
     assert stream.largest_bytes < 8 * CHUNK_BYTES
 
 

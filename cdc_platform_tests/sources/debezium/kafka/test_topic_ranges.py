@@ -15,7 +15,7 @@ from cdc_platform.sources.debezium.kafka.topic_ranges import (
 )
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
 
-SETTINGS: Final = KafkaInput("localhost:9092", "shop[.].*", most_messages=100)
+SETTINGS: Final = KafkaInput("localhost:9092", "shop[.].*", max_messages=100)
 FIRST: Final = TopicPartition("shop.public.a/b", 0, "ID", 3, 40)
 SECOND: Final = TopicPartition("shop.public.a/b", 1, "ID", 0, 10)
 
@@ -56,7 +56,7 @@ def test_without_news_nothing_is_read() -> None:
 def test_a_backlog_is_read_in_shares() -> None:
     """Partitions share what a cycle may read by what they have, so that all advance together."""
     expected = (span(FIRST, 3, 3, 21), span(SECOND, 0, 0, 5))
-    assert expected == plan_ranges([FIRST, SECOND], {}, replace(SETTINGS, most_messages=24))
+    assert expected == plan_ranges([FIRST, SECOND], {}, replace(SETTINGS, max_messages=24))
 
 
 def test_a_new_partition_of_a_known_topic_is_read_from_its_beginning() -> None:
@@ -112,7 +112,7 @@ def test_no_topic_is_an_error() -> None:
     ("setting", "fields"),
     [
         ("topics_pattern", {"topics_pattern": "*"}),
-        ("most_messages", {"most_messages": 0}),
+        ("max_messages", {"max_messages": 0}),
         ("transaction_patience_s", {"transaction_patience_s": 0.0}),
         ("options.assign", {"options": {"assign": "{}"}}),
         ("start_offsets.shop", {"start_offsets": {"shop": 1}}),
