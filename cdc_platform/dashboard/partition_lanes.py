@@ -74,8 +74,9 @@ def draw_partitions(lineage: Lineage) -> PartitionLanes:
 def holding_watermark(partitions: Collection[Partition]) -> set[str]:
     """Return the tokens of the unfinished partitions that are furthest behind, if others are further."""
     position = min((part.position_micros for part in partitions if not part.is_finished), default=0)
-    behind = (part for part in partitions if not part.is_finished and part.position_micros == position)
-    return {part.token for part in behind if any(other.position_micros > position for other in partitions)}
+    if position == max((part.position_micros for part in partitions), default=0):
+        return set()
+    return {part.token for part in partitions if not part.is_finished and part.position_micros == position}
 
 
 def _newest(partitions: Sequence[Partition], holder: Partition | None) -> list[Partition]:

@@ -1,5 +1,7 @@
 """The numbers behind the charts: lag, rates, lanes, axes and texts."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 
@@ -129,6 +131,24 @@ def test_where_all_are_level_none_holds_the_watermark(ends: tuple[int, ...], hol
     assert [bar.partition.token for bar in drawn.bars if bar.holds_watermark] == holders
     assert [bar.kind for bar in draw_partition_chart(drawn).bars].count("watermark") == len(holders)
     assert holding_watermark(parts) == set(holders)
+
+
+class CountedPartitions(list[Partition]):
+    """Partitions that count how often they are iterated."""
+
+    passes = 0
+
+    def __iter__(self) -> Iterator[Partition]:
+        self.passes += 1
+        return super().__iter__()
+
+
+def test_many_level_partitions_are_looked_at_a_few_times() -> None:
+    """Which ones hold the watermark is found in a fixed number of passes: each cycle asks for all of them."""
+    parts = [partition(f"p{number}", ("",), 0, 20 - number % 2, ended=False) for number in range(40)]
+    counted = CountedPartitions(parts)
+    assert len(holding_watermark(counted)) == len(parts) // 2
+    assert counted.passes <= 3
 
 
 def test_lines_go_forwards() -> None:
