@@ -13,7 +13,7 @@ from cdc_platform.assets.data_versions import DataVersions, cut_version
 from cdc_platform.assets.events import LoggedStates, cycle_events, merge_event
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.assets.table_columns import own_schema
-from cdc_platform.checks.freshness import Freshness, freshness_results, report_interval_s, results_of
+from cdc_platform.checks.freshness import Freshness, freshness_results, is_report_due, results_of
 from cdc_platform.claims import has_waiting_run
 from cdc_platform.errors import CheckFailed
 from cdc_platform.lake.catalog.lake import CUT
@@ -103,10 +103,10 @@ class _FreshnessReports:
 
     def choose(self, evaluations: Sequence[dg.AssetCheckEvaluation]) -> Sequence[dg.AssetCheckEvaluation]:
         """Return the results of all tables if a report is due, or else none."""
-        results, now = results_of(evaluations), time.monotonic()
-        if results == self.results and now - self.reported_at < report_interval_s(len(evaluations)):
+        now = time.monotonic()
+        if not is_report_due(evaluations, self.results, now - self.reported_at):
             return ()
-        self.results, self.reported_at = results, now
+        self.results, self.reported_at = results_of(evaluations), now
         return evaluations
 
 

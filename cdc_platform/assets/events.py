@@ -60,11 +60,10 @@ class LoggedStates:
 
     def is_lineage_wanted(self, lineage: Lineage) -> bool:
         """Return whether the cycle logs the lineage: it is due, or a partition has another state."""
-        before, self._partitions = (
-            self._partitions,
-            {token: partition.state for token, partition in lineage.partitions.items()},
-        )
-        return self.is_due or self._partitions != before
+        states = {token: partition.state for token, partition in lineage.partitions.items()}
+        is_changed = states != self._partitions
+        self._partitions = states
+        return self.is_due or is_changed
 
 
 def cycle_events(

@@ -6,7 +6,7 @@ nothing changes stays fresh.
 """
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -127,15 +127,20 @@ def report(
         reason = visible_text(f"{type(error).__name__}: {error}")
         freshness = Freshness(None, 0.0, memory.news_since_micros, reason)
     evaluations = list(freshness_results(assets, running, freshness))
-    results = results_of(evaluations)
-    since_s = now_micros / 1e6 - memory.reported_s
-    is_due = results != memory.results or since_s >= report_interval_s(len(evaluations))
+    is_due = is_report_due(evaluations, memory.results, now_micros / 1e6 - memory.reported_s)
     is_due &= not (before.is_running and all(evaluation.passed for evaluation in evaluations))
     reported_s = now_micros / 1e6 if is_due else memory.reported_s
-    after = _SensorCursor(results, reported_s, freshness.news_since_micros)
+    after = _SensorCursor(results_of(evaluations), reported_s, freshness.news_since_micros)
     return dg.SensorResult(
         asset_events=evaluations if is_due else [], cursor=msgspec.json.encode(after).decode()
     )
+
+
+def is_report_due(
+    evaluations: Sequence[dg.AssetCheckEvaluation], results_before: str, since_s: float
+) -> bool:
+    """Return whether results are to be reported: one has changed, or the last report was long ago."""
+    return results_of(evaluations) != results_before or since_s >= report_interval_s(len(evaluations))
 
 
 def report_interval_s(tables: int) -> float:

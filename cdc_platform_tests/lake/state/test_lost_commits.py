@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 import pytest
 from pyiceberg.table import Table
-from pyiceberg.table.snapshots import Operation, Summary
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate
 
 from cdc_platform.errors import LakeDamaged
@@ -207,17 +207,23 @@ def test_a_lost_cut_hides_no_other_lost_commit(lake: Lake) -> None:
     assert table.refresh().scan().to_arrow()["id"].to_pylist() == [1]
 
 
+def publish_next(lake: Lake, table: Table, cut: int) -> tuple[Snapshot, Snapshot]:
+    """Publish a cut as a cycle does, on a branch first; return the table's snapshots before and after."""
+    before = head(table)
+    assert before is not None
+    move_branch(table, BRANCH, before.snapshot_id)
+    table.refresh().append(pa.table({"id": [cut]}), snapshot_properties={CYCLE: str(cut)}, branch=BRANCH)
+    after = head(table.refresh(), BRANCH)
+    assert after is not None
+    append_cut(lake, Cut(cut, 7, cut, {"t": after.snapshot_id}, 8))
+    move_branch(table, MAIN, after.snapshot_id)
+    return before, after
+
+
 def test_a_published_cut_that_is_lost_with_its_commit_is_made_again(lake: Lake) -> None:
     """Both branches of the table end where they did before, as if the run had ended before its merge."""
     table = publish(lake, "t", 1)
-    former = head(table)
-    assert former is not None
-    move_branch(table, BRANCH, former.snapshot_id)
-    table.refresh().append(pa.table({"id": [2]}), snapshot_properties={CYCLE: "2"}, branch=BRANCH)
-    merged = head(table.refresh(), BRANCH)
-    assert merged is not None
-    append_cut(lake, Cut(2, 7, 2, {"t": merged.snapshot_id}, 8))
-    move_branch(table, MAIN, merged.snapshot_id)
+    former, _ = publish_next(lake, table, 2)
     for lost in (lake.system_table(CUT), table.refresh()):
         lose(lost)
     assert {f"p__cdc.{CUT}", "p.t"} == {*take_back_lost(lake)}
@@ -229,14 +235,7 @@ def test_a_first_cut_that_is_lost_is_made_again(lake: Lake) -> None:
     """A table that no cut has named ends as it began, and its branch keeps what the next cut publishes."""
     table = lake.catalog.create_table("p.t", pa.schema([("id", pa.int64())]))
     table.append(pa.table({"id": pa.array([], pa.int64())}))
-    began = head(table)
-    assert began is not None
-    move_branch(table, BRANCH, began.snapshot_id)
-    table.refresh().append(pa.table({"id": [1]}), snapshot_properties={CYCLE: "1"}, branch=BRANCH)
-    merged = head(table.refresh(), BRANCH)
-    assert merged is not None
-    append_cut(lake, Cut(1, 7, 1, {"t": merged.snapshot_id}, 8))
-    move_branch(table, MAIN, merged.snapshot_id)
+    began, merged = publish_next(lake, table, 1)
     lose(lake.system_table(CUT))
     assert take_back_lost(lake) == (f"p__cdc.{CUT}",)
     assert [began, merged] == [head(table.refresh(), branch) for branch in (MAIN, BRANCH)]

@@ -13,8 +13,8 @@ class DriverBytes:
 
     def __init__(self, spark: "SparkSession") -> None:
         context: Any = spark.sparkContext
-        self._context = context._jsc.sc()  # noqa: SLF001
-        self._no_quantiles = context._gateway.new_array(context._jvm.double, 0)  # noqa: SLF001
+        self._context = context._jsc.sc()  # noqa: SLF001  only Spark's JVM counts bytes of results
+        self._no_quantiles = context._gateway.new_array(context._jvm.double, 0)  # noqa: SLF001  as above
         self.counted = 0
 
     @contextmanager
