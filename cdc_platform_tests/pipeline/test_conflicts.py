@@ -15,6 +15,7 @@ from cdc_platform.lake.catalog.lake import CUT, LOG, RAW
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits import branches
 from cdc_platform.lake.commits.commits import BRANCH, head, read_mark
+from cdc_platform.lake.state import lost_commits
 from cdc_platform.lake.state.cuts import list_cuts
 from cdc_platform.lake.state.lost_commits import take_back_lost
 from cdc_platform.model.stream.read_windows import ReadWindow
@@ -290,12 +291,18 @@ def test_a_delayed_run_moves_no_table_back(
 
 
 @pytest.mark.parametrize("cuts", [1, 2])
+@pytest.mark.parametrize("is_second", [False, True])
 def test_a_lost_cut_that_tables_have_moved_to_is_published_again(
-    spark: "SparkSession", session_lake: LakeSettings, cuts: int
+    spark: "SparkSession",
+    session_lake: LakeSettings,
+    monkeypatch: pytest.MonkeyPatch,
+    is_second: bool,
+    cuts: int,
 ) -> None:
     """Tables go back to the cut before, or to nothing, and the next cycle publishes what was merged.
 
-    The cut has the same number again.
+    The cut has the same number again. A second process that takes the cut back at the same time, and moves
+    the tables back once more after the first has published it, ends with a conflict.
     """
     bank = bank_pipeline(session_lake)
     for number in range(1, cuts + 1):
@@ -306,10 +313,21 @@ def test_a_lost_cut_that_tables_have_moved_to_is_published_again(
     newest = head(bank.lake.system_table(CUT))
     assert newest is not None
     Path(urlsplit(newest.manifest_list).path).unlink()
-    assert take_back_lost(bank.lake) == (f"{bank.lake.system_namespace}.{CUT}",)
+
+    def publish_again() -> None:
+        assert take_back_lost(bank.lake) == (f"{bank.lake.system_namespace}.{CUT}",)
+        publish_cut(bank)
+
+    if is_second:
+        interrupt_once(monkeypatch, lost_commits, "_move_back", publish_again)
+        with pytest.raises(CommitConflict, match="Another run changed"):
+            take_back_lost(bank.lake)
+    else:
+        publish_again()
     again = publish_cut(bank)
     assert again is not None
     assert replace(lost, published_micros=again.published_micros) == again
+    assert list_cuts(bank.lake)[-1] == again
     assert expected == balances(bank)
 
 
