@@ -14,6 +14,9 @@ from cdc_platform_tests.java_options import shorten_starts
 
 shorten_starts()
 
+# What is imported and collected stays: looking through it time and again would take a seventh of the collection.
+gc.disable()
+
 # Where the environment forbids Python to keep what it has compiled, each worker would rewrite the assertions
 # of all tests in each run, and each process that a test starts would compile the package.
 sys.dont_write_bytecode = False
@@ -49,6 +52,7 @@ def _leave_writing_to_the_system(connection: object, _record: object) -> None:
 
 def pytest_collection_finish() -> None:
     """Let Python's collector leave alone what is there for the whole run: thousands of tests, and modules."""
+    gc.enable()
     gc.collect()
     gc.freeze()
 

@@ -197,9 +197,9 @@ def test_the_demo_is_defined_with_the_examples(tmp_path: Path, monkeypatch: pyte
         definitions.defs()
 
 
-@pytest.mark.parametrize("module", ["cdc_platform.sensors", "cdc_platform.components.loading"])
-def test_what_has_to_be_quick_does_without_spark(module: str) -> None:
+def test_what_has_to_be_quick_does_without_spark() -> None:
     """The sensor's module, and what reads settings for `status`, do not even import pyspark."""
-    code = f"import sys, {module}; print('pyspark' in sys.modules)"
+    modules = "cdc_platform.components.loading, cdc_platform.sensors"
+    code = f"import sys, {modules}; print('pyspark' in sys.modules)"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "False"
