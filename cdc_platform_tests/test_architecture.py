@@ -4,14 +4,12 @@ import ast
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from functools import cache
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-ROOT: Final = Path(__file__).parents[1]
-PACKAGE: Final = "cdc_platform"
+from cdc_platform_tests.repository_files import PACKAGE, ROOT, import_nodes
 
 CORE: Final = frozenset({"errors", "model", "private_files", "redaction", "visible"})
 ENGINES: Final = CORE | {"sources", "lake", "spark"}
@@ -103,18 +101,13 @@ def module_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-@cache
-def imports_of(path: Path) -> tuple[tuple[int, str], ...]:
-    """Return line and full dotted name of everything that a file imports, inside functions too."""
-    return tuple(_imports_of(path))
-
-
-def _imports_of(path: Path) -> Iterator[tuple[int, str]]:
+def imports_of(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield line and full dotted name of everything that a file imports, inside functions too."""
     package = module_of(path).split(".")[: -1 if path.name != "__init__.py" else None]
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in import_nodes(path):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
+        else:
             base = package[: len(package) - node.level + 1] if node.level else []
             source = ".".join([*base, *([node.module] if node.module else [])])
             yield from ((node.lineno, f"{source}.{alias.name}") for alias in node.names)
@@ -153,7 +146,7 @@ def framework_violations(path: Path) -> Iterator[str]:
 
 def room_violations(path: Path) -> Iterator[str]:
     """Yield a readable line for each import from a folder to a sibling that does not lie below it."""
-    here, imports = below_package(module_of(path)), imports_of(path)
+    here, imports = below_package(module_of(path)), [*imports_of(path)]
     for part, rooms in ROOMS.items():
         room = _room(here, part)
         above = [later for later in rooms if room in rooms and rooms.index(later) > rooms.index(room)]
@@ -404,4 +397,4 @@ def test_imports_are_found_however_written(
     path.parent.mkdir(parents=True)
     path.write_text(source, encoding="utf-8")
     monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
-    assert expected == [*imports_of(path)]
+    assert expected == list(imports_of(path))

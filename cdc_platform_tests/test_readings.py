@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_platform.errors import RetentionExpired
@@ -26,6 +26,7 @@ from cdc_platform.sources.spanner.stream.window_reader import read_window
 from cdc_platform_tests.simulator.histories import ORIGIN, SECOND, Simulated
 from cdc_platform_tests.simulator.in_process import SILENCE_S, InProcessClient, Reading, churning, reading
 from cdc_platform_tests.simulator.traffics import traffics
+from cdc_platform_tests.strategies import share_of_profile
 
 every_dialect = pytest.mark.parametrize("dialect", list(Dialect))
 every_mode = pytest.mark.parametrize("mode", list(PartitionMode))
@@ -46,7 +47,7 @@ def begun(seconds: float = 0.5, **chosen: Any) -> tuple[Reading, str]:
 
 
 @given(traffics())
-@settings(deadline=None, max_examples=40)
+@share_of_profile(0.5)
 def test_every_watermark_equals_the_history(traffic: tuple[SimulatorSettings, tuple[float, ...]]) -> None:
     """At each cycle's watermark the log is the true history up to there, for any churn and faults."""
     chosen, pauses_s = traffic
@@ -68,7 +69,7 @@ def test_every_watermark_equals_the_history(traffic: tuple[SimulatorSettings, tu
 
 
 @given(traffics(), st.data())
-@settings(deadline=None, max_examples=25)
+@share_of_profile(0.3)
 def test_a_partition_that_lags_holds_the_log_back(
     traffic: tuple[SimulatorSettings, tuple[float, ...]], data: st.DataObject
 ) -> None:

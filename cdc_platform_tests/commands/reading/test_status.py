@@ -75,10 +75,10 @@ def test_status_as_json(tmp_path: Path) -> None:
 
 
 def test_status_starts_no_spark(tmp_path: Path) -> None:
-    """The status needs neither pyspark nor a JVM."""
+    """The status needs neither pyspark nor a JVM, and the module of the sensor does not import it either."""
     arguments = ["status", str(begin(write_defs(tmp_path)))]
     code = f"import sys; from cdc_platform.cli import main; main({arguments!r}, standalone_mode=False); "
-    code += "print('pyspark' in sys.modules)"
+    code += "import cdc_platform.sensors; print('pyspark' in sys.modules)"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout.splitlines()[-1] == "False"
 
