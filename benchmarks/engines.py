@@ -39,6 +39,19 @@ SHORT_LIVED: Final = "-XX:TieredStopAtLevel=1"
 OPENED: Final = [f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in ("lang", "nio", "util")]
 VERSIONS: Final = (3, 2)
 CYCLES: Final = 4
+PUBLISH: Final = """
+import sys
+from cdc_platform.cli import main
+
+for defs in sys.argv[2:]:
+    for command in (["sync", defs, "--cycles", sys.argv[1]], ["cuts", defs, "--pin", "2"]):
+        try:
+            main(command)
+        except SystemExit as end:
+            if end.code:
+                raise
+"""
+"""Runs the commands for some files one after the other with one Spark."""
 PASSWORD: Final = "secret"  # noqa: S105  of a server that lives for minutes
 BANK: Final = SimulatorSettings(
     seed=11, rate=50, accounts=30, partitions=4, partition_life_s=600, history_s=20
@@ -198,15 +211,16 @@ def deleted_rows(tables: PublishedTables) -> int:
     return int((fact(snapshot, "total-position-deletes") if snapshot is not None else None) or 0)
 
 
-def publish(folder: Path, version: int, bank: Simulator, uri: str, store: ObjectStore) -> PublishedTables:
-    """Publish some cuts of tables of a format version, pin the second, and return them."""
-    defs = write_defs(folder, version, bank.names(), uri, store)
-    command = (sys.executable, "-m", "cdc_platform.cli")
-    run(*command, "sync", defs, "--cycles", str(CYCLES))
-    run(*command, "cuts", defs, "--pin", "2")
-    tables = open_tables(load_settings(defs).lake, f"bank{version}")
-    must_equal(True, deleted_rows(tables) > 0, "an update has left a deleted row")
-    return tables
+def publish(folder: Path, bank: Simulator, uri: str, store: ObjectStore) -> dict[int, PublishedTables]:
+    """Publish some cuts of tables of each format version, pin the second, and return the tables."""
+    files = {version: write_defs(folder, version, bank.names(), uri, store) for version in VERSIONS}
+    run(sys.executable, "-c", PUBLISH, str(CYCLES), *files.values())
+    published = {
+        version: open_tables(load_settings(defs).lake, f"bank{version}") for version, defs in files.items()
+    }
+    for tables in published.values():
+        must_equal(True, deleted_rows(tables) > 0, "an update has left a deleted row")
+    return published
 
 
 def compare(
@@ -236,7 +250,7 @@ def main() -> None:
         uri = stack.enter_context(postgresql(programs, place, PASSWORD))
         store = stack.enter_context(object_store(folder))
         bank = stack.enter_context(Simulator(BANK))
-        published = {version: publish(folder, version, bank, uri, store) for version in VERSIONS}
+        published = publish(folder, bank, uri, store)
         compare(FLINK, folder, write_flink_settings(folder, uri, store), published, report)
         if TRINO.java_home is not None:
             compare(TRINO, folder, write_trino_settings(folder, uri, store), published, report)
