@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -33,9 +34,24 @@ from cdc_platform_tests.servers.postgresql import postgresql, postgresql_program
 PAGE: Final = Path(__file__).parents[1] / "docs" / "engines.md"
 TRINO_BLOCK: Final = re.compile(r"```properties\n(connector\.name=iceberg\n.*?)```", re.DOTALL)
 FLINK_BLOCK: Final = re.compile(r"```sql\n(CREATE CATALOG lake WITH .*?);", re.DOTALL)
+SHORT_LIVED: Final = "-XX:TieredStopAtLevel=1"
+"""Java's best compiler would work for minutes on what runs for seconds."""
 OPENED: Final = [f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in ("lang", "nio", "util")]
 VERSIONS: Final = (3, 2)
 CYCLES: Final = 4
+PUBLISH: Final = """
+import sys
+from cdc_platform.cli import main
+
+for defs in sys.argv[2:]:
+    for command in (["sync", defs, "--cycles", sys.argv[1]], ["cuts", defs, "--pin", "2"]):
+        try:
+            main(command)
+        except SystemExit as end:
+            if end.code:
+                raise
+"""
+"""Runs the commands for some files one after the other with one Spark."""
 PASSWORD: Final = "secret"  # noqa: S105  of a server that lives for minutes
 BANK: Final = SimulatorSettings(
     seed=11, rate=50, accounts=30, partitions=4, partition_life_s=600, history_s=20
@@ -164,7 +180,7 @@ def run_program(engine: Engine, folder: Path, memory: str, program: str, *argume
     build = ("dependency:build-classpath", f"-Dmdep.outputFile={jars}")
     run("mvn", "-q", "-B", "-f", engine.folder / "pom.xml", *build, **home)
     java = "java" if engine.java_home is None else Path(engine.java_home) / "bin" / "java"
-    options = (f"-Xmx{memory}", *engine.options, "-cp", jars.read_text(encoding="utf-8"))
+    options = (f"-Xmx{memory}", SHORT_LIVED, *engine.options, "-cp", jars.read_text(encoding="utf-8"))
     run(java, *options, engine.folder / program, *arguments)
 
 
@@ -195,6 +211,31 @@ def deleted_rows(tables: PublishedTables) -> int:
     return int((fact(snapshot, "total-position-deletes") if snapshot is not None else None) or 0)
 
 
+def publish(folder: Path, bank: Simulator, uri: str, store: ObjectStore) -> dict[int, PublishedTables]:
+    """Publish some cuts of tables of each format version, pin the second, and return the tables."""
+    files = {version: write_defs(folder, version, bank.names(), uri, store) for version in VERSIONS}
+    run(sys.executable, "-c", PUBLISH, str(CYCLES), *files.values())
+    published = {
+        version: open_tables(load_settings(defs).lake, f"bank{version}") for version, defs in files.items()
+    }
+    for tables in published.values():
+        must_equal(True, deleted_rows(tables) > 0, "an update has left a deleted row")
+    return published
+
+
+def compare(
+    engine: Engine, folder: Path, settings: Path, published: Mapping[int, PublishedTables], report: Report
+) -> None:
+    """Ask an engine, which is started once, about all cuts of all format versions, and report the answers."""
+    asked = {version: list(questions(engine, tables, pinned=2)) for version, tables in published.items()}
+    answers = iter(ask(engine, folder, settings, [query for pairs in asked.values() for query, _ in pairs]))
+    for version, pairs in asked.items():
+        rows = [*islice(answers, len(pairs))]
+        must_equal([row for _, row in pairs], rows, f"{engine.name}, format version {version}")
+        report.note(f"{engine.name}, format version {version}: equal answers", len(rows), "queries")
+    must_equal([], [*answers], f"{engine.name}: further rows")
+
+
 def main() -> None:
     """Read every cut, and report."""
     options = arguments(str(__doc__)).parse_args()
@@ -209,21 +250,10 @@ def main() -> None:
         uri = stack.enter_context(postgresql(programs, place, PASSWORD))
         store = stack.enter_context(object_store(folder))
         bank = stack.enter_context(Simulator(BANK))
-        engines = {FLINK: write_flink_settings(folder, uri, store)}
+        published = publish(folder, bank, uri, store)
+        compare(FLINK, folder, write_flink_settings(folder, uri, store), published, report)
         if TRINO.java_home is not None:
-            engines[TRINO] = write_trino_settings(folder, uri, store)
-        for version in VERSIONS:
-            defs = write_defs(folder, version, bank.names(), uri, store)
-            command = (sys.executable, "-m", "cdc_platform.cli")
-            run(*command, "sync", defs, "--cycles", str(CYCLES))
-            run(*command, "cuts", defs, "--pin", "2")
-            tables = open_tables(load_settings(defs).lake, f"bank{version}")
-            must_equal(True, deleted_rows(tables) > 0, "an update has left a deleted row")
-            for engine, settings in engines.items():
-                pairs = list(questions(engine, tables, pinned=2))
-                rows = ask(engine, folder, settings, [query for query, _ in pairs])
-                must_equal([row for _, row in pairs], rows, f"{engine.name}, format version {version}")
-                report.note(f"{engine.name}, format version {version}: equal answers", len(rows), "queries")
+            compare(TRINO, folder, write_trino_settings(folder, uri, store), published, report)
 
 
 if __name__ == "__main__":

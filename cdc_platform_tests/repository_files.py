@@ -1,5 +1,7 @@
 """The files of the repository that people read or run."""
 
+import ast
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -14,3 +16,10 @@ def text_files() -> list[Path]:
     below = [path for folder in folders for path in folder.rglob("*")]
     paths = [path for path in (*ROOT.iterdir(), *below) if path.suffix in TEXT_SUFFIXES and path.is_file()]
     return sorted(path for path in paths if path.name != ".git" and "__pycache__" not in path.parts)
+
+
+@cache
+def import_nodes(path: Path) -> list[ast.Import | ast.ImportFrom]:
+    """Return the imports of a file, inside functions too; a file is parsed once for all tests."""
+    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    return [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]

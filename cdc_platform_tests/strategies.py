@@ -40,6 +40,12 @@ TEXTS: Final = st.text(st.characters(exclude_categories=["Cs"], exclude_characte
 State = dict[tuple[str, Key], Row]
 
 
+def share_of_profile(share: float) -> settings:
+    """Return the settings of a test with so many times the profile's examples; `ci` has four times `dev`."""
+    assert settings.default is not None
+    return settings(max_examples=round(share * settings.default.max_examples))
+
+
 def spark_cases(max_examples: int) -> settings:
     """Return the settings of a test whose cases are slow, being Spark's: the same few in every run."""
     return settings(

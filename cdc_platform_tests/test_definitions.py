@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -195,11 +193,3 @@ def test_the_demo_is_defined_with_the_examples(tmp_path: Path, monkeypatch: pyte
     write_defs(tmp_path / "examples" / "again", bank_attributes(name="mine"))
     with pytest.raises(SettingError, match=r"is already used by .*again.*; choose another: mine"):
         definitions.defs()
-
-
-@pytest.mark.parametrize("module", ["cdc_platform.sensors", "cdc_platform.components.loading"])
-def test_what_has_to_be_quick_does_without_spark(module: str) -> None:
-    """The sensor's module, and what reads settings for `status`, do not even import pyspark."""
-    code = f"import sys, {module}; print('pyspark' in sys.modules)"
-    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert answer.stdout.strip() == "False"

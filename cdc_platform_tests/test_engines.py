@@ -31,5 +31,5 @@ def test_engines_read_every_cut(tmp_path: Path) -> None:
     assert run.returncode == 0, run.stdout
     asked = [line.split()[:4] for line in run.stdout.splitlines() if "equal answers" in line]
     assert [
-        [f"{name},", "format", "version", f"{version}:"] for version in (3, 2) for name in ENGINES
+        [f"{name},", "format", "version", f"{version}:"] for name in ENGINES for version in (3, 2)
     ] == asked

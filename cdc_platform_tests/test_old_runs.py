@@ -57,6 +57,13 @@ def instance(home: Path) -> Iterator[dg.DagsterInstance]:
         yield dagster
 
 
+@pytest.fixture(scope="module")
+def with_two_runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dg.DagsterInstance, set[str]]]:
+    """An instance of which no test deletes anything, and its runs."""
+    with dg.DagsterInstance.local_temp(str(tmp_path_factory.mktemp("home"))) as dagster:
+        yield dagster, {run(dagster, accounts), run(dagster, accounts)}
+
+
 def run(
     instance: dg.DagsterInstance,
     *assets: dg.AssetsDefinition,
@@ -91,9 +98,9 @@ def test_old_runs_are_deleted_with_all_that_belongs_to_them(instance: dg.Dagster
     assert instance.get_latest_materialization_event(accounts.key) is not None
 
 
-def test_a_run_within_the_retention_stays(instance: dg.DagsterInstance) -> None:
+def test_a_run_within_the_retention_stays(with_two_runs: tuple[dg.DagsterInstance, set[str]]) -> None:
     """The retention counts from the end of a run."""
-    runs = {run(instance, accounts), run(instance, accounts)}
+    instance, runs = with_two_runs
     assert delete_old_runs(instance, ASSETS, SENSOR, DAY_S) == 0
     assert runs == kept_runs(instance)
 
@@ -139,10 +146,12 @@ def test_a_run_of_many_cycles_is_deleted(instance: dg.DagsterInstance, home: Pat
 
 
 def test_an_error_does_not_stop_the_pipeline(
-    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    with_two_runs: tuple[dg.DagsterInstance, set[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Logs may be in a bucket whose objects this process must not delete."""
-    runs = {run(instance, accounts), run(instance, accounts)}
+    instance, runs = with_two_runs
 
     def refuse(**_: object) -> None:
         message = "AccessDenied"
@@ -155,10 +164,10 @@ def test_an_error_does_not_stop_the_pipeline(
 
 
 def test_dagster_plus_deletes_runs_itself(
-    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+    with_two_runs: tuple[dg.DagsterInstance, set[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its storage is behind an API, which refuses to delete runs."""
-    runs = {run(instance, accounts), run(instance, accounts)}
+    instance, runs = with_two_runs
     monkeypatch.setattr(type(instance), "event_log_storage", property(lambda _: object()))
     assert delete_old_runs(instance, ASSETS, SENSOR, keep_s=0) == 0
     monkeypatch.undo()

@@ -24,10 +24,12 @@ BOTH: Final = """
 import sys
 from pathlib import Path
 from cdc_platform.cli import main
+from cdc_platform.commands.operating import sync
 from cdc_platform.pipeline import cycle_loop
 
-# Nobody makes room between two tries of a cycle.
+# Nobody makes room between two tries of a cycle, and a third one would end as the second.
 cycle_loop.LONGEST_BACKOFF_S = 0.0
+sync.MAX_FAILURES = 2
 codes = []
 for name in sys.argv[2:]:
     try:

@@ -2,14 +2,14 @@
 
 import re
 import shlex
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from configparser import ConfigParser
-from contextlib import chdir
-from importlib.util import find_spec
+from contextlib import chdir, redirect_stdout
+from io import StringIO
 from itertools import pairwise
 from pathlib import Path
+from runpy import run_module
 from typing import Final
 
 import click
@@ -52,15 +52,12 @@ def check_python(words: Sequence[str]) -> None:
     """Look for the module, and for its options in its help."""
     flag, module, *arguments = words
     assert flag == "-m"
-    assert find_spec(module) is not None
-    help_page = subprocess.run(
-        [sys.executable, "-m", module, "--help"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    ).stdout
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()) as shown:
+        patch.setattr(sys, "argv", [module, "--help"])
+        with pytest.raises(SystemExit) as ended:
+            run_module(module, run_name="__main__")
+    assert not ended.value.code
+    help_page = shown.getvalue()
     assert [word for word in arguments if OPTION.match(word) and word not in help_page] == []
 
 

@@ -30,8 +30,8 @@ EXTENTS: Final = {
     "spanner: moving keys": Extent(singly=6, checked_every=6, is_maintained=False),
     "spanner: schema change": Extent(singly=32, in_pairs=1, checked_every=32, is_maintained=False),
     # Histories are Spark's: a recovery takes twice as long.
-    "datastream: history": Extent(singly=16, checked_every=16),
-    "debezium: replay": Extent(singly=40, checked_every=40, is_maintained=False),
+    "datastream: history": Extent(singly=10, checked_every=10),
+    "debezium: replay": Extent(singly=46, checked_every=46, is_maintained=False),
 }
 """A hundred deaths."""
 

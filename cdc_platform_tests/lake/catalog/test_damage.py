@@ -1,5 +1,6 @@
 """Rows of system tables that the platform cannot have written are damage, reported with the table's name."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -30,6 +31,9 @@ from cdc_platform.lake.state.read_progress import list_failed
 from cdc_platform.lake.state.schema_history import list_schema_events, load_history
 from cdc_platform.model.base.timestamps import to_datetime
 
+CATALOG: Final = "catalog.db"
+SOUND: Final = "sound.db"
+"""A copy of the catalog: the files of tables never change, so it makes all of the lake sound again."""
 MOMENT: Final = to_datetime(1_700_000_000_000_000)
 ROW: Final = {"cycle": 1, "partition_token": "p", "record_timestamp": MOMENT}
 READ_WINDOW: Final = {"start_exclusive": MOMENT, "end_inclusive": MOMENT, "outcome": "complete"}
@@ -59,8 +63,20 @@ def of_first_cycle(lake: Lake) -> object:
     return read_control(lake, 1)
 
 
-def damaged(folder: Path, table: str, row: dict[str, Any], facts: dict[str, str]) -> Lake:
-    """Return a lake with a foreign row in one of its system tables."""
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Path]:
+    """The folders of two sound lakes, with and without events, each with a copy of its catalog."""
+    made = {delivers_events: tmp_path_factory.mktemp("lake") for delivers_events in (False, True)}
+    for delivers_events, folder in made.items():
+        _ = Lake(LakeSettings(str(folder)), "p", delivers_events=delivers_events).catalog
+        shutil.copy(folder / CATALOG, folder / SOUND)
+    return made
+
+
+def damaged(folders: dict[bool, Path], table: str, row: dict[str, Any], facts: dict[str, str]) -> Lake:
+    """Return a lake, sound otherwise, with a foreign row in one of its system tables."""
+    folder = folders[table == READ or "event" in row]
+    shutil.copy(folder / SOUND, folder / CATALOG)
     lake = Lake(LakeSettings(str(folder)), "p", delivers_events=table == READ or "event" in row)
     schema = own_tables(delivers_events=lake.delivers_events)[table]
     lake.system_table(table).append(pa.Table.from_pylist([row], schema), snapshot_properties=facts)
@@ -116,10 +132,10 @@ def damaged(folder: Path, table: str, row: dict[str, Any], facts: dict[str, str]
     ],
 )
 def test_a_damaged_row_names_its_table(
-    tmp_path: Path, table: str, row: dict[str, Any], read: Callable[[Lake], object]
+    folders: dict[bool, Path], table: str, row: dict[str, Any], read: Callable[[Lake], object]
 ) -> None:
     """A row that cannot be read is reported as damage, with its table and a remedy."""
-    lake = damaged(tmp_path, table, row, {"cdc.cycle": "1", "cdc.cut": "1"})
+    lake = damaged(folders, table, row, {"cdc.cycle": "1", "cdc.cut": "1"})
     with pytest.raises(
         LakeDamaged, match=rf"^The lake is damaged, its table `{table}`[:,] .*Restore"
     ) as caught:
@@ -129,10 +145,10 @@ def test_a_damaged_row_names_its_table(
 
 @pytest.mark.parametrize("name", ["cdc.position-micros", "cdc.next-ordinal"])
 @pytest.mark.parametrize("text", ["soon", "1_0", "", "9" * 40, "9" * 5000])
-def test_a_damaged_entry_is_named(tmp_path: Path, name: str, text: str) -> None:
+def test_a_damaged_entry_is_named(folders: dict[bool, Path], name: str, text: str) -> None:
     """A summary entry that is not a number or a moment is reported with its snapshot."""
     facts = {"cdc.cycle": "1", name: text}
-    lake = damaged(tmp_path, LINEAGE, {"state": "RUNNING"}, facts)
+    lake = damaged(folders, LINEAGE, {"state": "RUNNING"}, facts)
     if name == "cdc.next-ordinal" and text == "9" * 40:
         assert read_mark(lake.system_table(LINEAGE)).next_ordinal == int(text)
         return
@@ -140,8 +156,8 @@ def test_a_damaged_entry_is_named(tmp_path: Path, name: str, text: str) -> None:
         read_mark(lake.system_table(LINEAGE))
 
 
-def test_a_damaged_summary_names_its_table(tmp_path: Path) -> None:
+def test_a_damaged_summary_names_its_table(folders: dict[bool, Path]) -> None:
     """So does what a snapshot's summary says of the cycle that made it."""
-    lake = damaged(tmp_path, LINEAGE, {"state": "RUNNING"}, {"cdc.cycle": "soon"})
+    lake = damaged(folders, LINEAGE, {"state": "RUNNING"}, {"cdc.cycle": "soon"})
     with pytest.raises(LakeDamaged, match=r"its table `partition_lineage`.*soon"):
         read_mark(lake.system_table(LINEAGE))

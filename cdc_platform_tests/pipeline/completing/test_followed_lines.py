@@ -5,13 +5,14 @@ from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_platform.model.rows.resolution import RowChange, RowId, Values
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.pipeline.completing.key_chains import STORED, STORED_PLACE, UNKNOWN, UNKNOWN_PLACE
 from cdc_platform.spark.log.ordered_rows import lack_values
+from cdc_platform_tests.strategies import share_of_profile
 from cdc_platform_tests.support.reference.followed_lines import complete_locally
 from cdc_platform_tests.support.reference.played_rows import LARGE, STEPS, TABLE, key, play
 from cdc_platform_tests.support.reference.resolved_rows import resolve
@@ -69,7 +70,7 @@ def stored_lines(stored: dict[int, Any], ids: Collection[RowId]) -> list[pa.Tabl
     return [pa.Table.from_pylist(table, LINES) for table in (lines, of_unknown)]
 
 
-@settings(max_examples=400, deadline=None)
+@share_of_profile(4)
 @given(STEPS, LOST, STORED_ROWS)
 def test_a_batch_is_completed_as_the_model_says(
     steps: list[tuple[Any, ...]], lost: set[ModType], stored: dict[int, Any]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_platform.model.rows.resolution import RowChange, RowId, Values, key_chains_of
@@ -26,6 +26,7 @@ from cdc_platform.pipeline.completing.key_chains import (
     UNKNOWN_PLACE,
     ChainCompleter,
 )
+from cdc_platform_tests.strategies import share_of_profile
 from cdc_platform_tests.support.reference.played_rows import LARGE, SIZES, STEPS, TABLE, key, play
 from cdc_platform_tests.support.reference.resolved_rows import resolve
 
@@ -130,7 +131,7 @@ def expected_of(
     ]
 
 
-@settings(max_examples=400, deadline=None)
+@share_of_profile(4)
 @given(STEPS, LOST, STORED_ROWS, SIZES, st.booleans())
 def test_key_chains_alone_are_the_whole_batch(
     steps: list[tuple[Any, ...]],
@@ -158,7 +159,7 @@ def test_key_chains_alone_are_the_whole_batch(
     assert expected == completed(lines, truncates, sizes[0])
 
 
-@settings(max_examples=200, deadline=None)
+@share_of_profile(3)
 @given(STEPS, LOST, SIZES, st.sets(st.integers(0, 60)))
 def test_a_log_with_late_changes_is_followed_in_the_order_of_the_source(
     steps: list[tuple[Any, ...]], lost: set[ModType], sizes: list[int], coming: set[int]

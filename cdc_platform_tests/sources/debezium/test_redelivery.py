@@ -5,7 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_platform.sources.debezium.settings.debezium_settings import FilesInput
@@ -15,6 +15,7 @@ from cdc_platform_tests.sources.debezium.written_events import (
     TABLE,
     settings_with,
 )
+from cdc_platform_tests.strategies import share_of_profile
 from cdc_platform_tests.support.debezium.connector import Connector, cycles_over, faults_of, feed, keys_of
 
 
@@ -201,7 +202,7 @@ def deliveries(draw: st.DrawFn) -> tuple[list[str], list[list[str]]]:
 
 
 @given(deliveries(), st.booleans())
-@settings(max_examples=60, deadline=None)
+@share_of_profile(0.6)
 def test_any_portions_and_any_redelivery(
     delivery: tuple[list[str], list[list[str]]], is_spooled: bool
 ) -> None:

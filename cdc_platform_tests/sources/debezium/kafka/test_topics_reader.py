@@ -11,7 +11,7 @@ from random import Random
 from typing import Any, Final
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cdc_platform.sources.debezium.kafka.topic_ranges import TopicProgress
@@ -28,6 +28,7 @@ from cdc_platform_tests.sources.debezium.captures_read import (
 )
 from cdc_platform_tests.sources.debezium.topic_logs import Place, TopicLogs
 from cdc_platform_tests.sources.debezium.written_events import envelope, line, settings_with
+from cdc_platform_tests.strategies import share_of_profile
 
 KAFKA: Final = KafkaInput("localhost:9092", ".*")
 PATIENCE_MS: Final = int(KAFKA.transaction_patience_s * 1000)
@@ -156,7 +157,7 @@ class LoadedDice(Random):
         return fall
 
 
-@settings(max_examples=60, deadline=None)
+@share_of_profile(0.6)
 @example(
     # A transaction without a readable event comes whole before those that it follows.
     Delivery("transactions", frozenset({26}), 3, tuple(range(41)), (28,), has_headers=False),

@@ -6,7 +6,7 @@ from typing import Any, Final
 from unittest.mock import patch
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_platform.sources.debezium.rows.decoder import Decoder
@@ -14,6 +14,7 @@ from cdc_platform.sources.debezium.rows.plain_updates import PlainUpdates
 from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
 from cdc_platform.sources.debezium.settings.policies import NullPolicy, SnapshotPolicy
 from cdc_platform_tests.sources.debezium.written_events import COLUMNS, TABLE, envelope, line, settings_with
+from cdc_platform_tests.strategies import share_of_profile
 
 OTHER: Final = "public.items"
 SETTINGS: Final[dict[str, Any]] = {
@@ -69,7 +70,7 @@ def decode(texts: list[str], **options: Any) -> tuple[object, ...]:
     return decoded, decoder.state.to_json(), asdict(decoder.state.use), list(decoder.rows.unpaired)
 
 
-@settings(max_examples=300)
+@share_of_profile(3)
 @given(
     texts=st.lists(lines(), min_size=3, max_size=12),
     options=st.fixed_dictionaries(

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_platform.model.stream.read_windows import ReadWindow
@@ -27,6 +27,7 @@ from cdc_platform.sources.debezium.splits.split_reader import SplitContext
 from cdc_platform_tests.sources.debezium.captures_read import GOLDEN, settings_for, truth_of
 from cdc_platform_tests.sources.debezium.cycles import Cycles, append
 from cdc_platform_tests.sources.debezium.written_events import settings_with
+from cdc_platform_tests.strategies import share_of_profile
 from cdc_platform_tests.support.debezium.connector import Connector
 
 CAPTURES: Final = (
@@ -142,7 +143,7 @@ def _change(draw: st.DrawFn, connector: Connector, alive: set[int]) -> None:
             alive.add(other)
 
 
-@settings(max_examples=60)
+@share_of_profile(0.6)
 @given(
     lines=streams(),
     split_lines=st.integers(1, 9),
