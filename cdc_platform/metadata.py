@@ -3,6 +3,7 @@
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -184,32 +185,36 @@ def _copy_table(outcome: "CopyOutcome") -> dg.TableMetadataValue:
     )
 
 
-def describe_merge(
-    merge: "MergeOutcome", schema: TableSchema, rows: int | None, log: dg.AssetKey
-) -> Metadata:
+@dataclass(frozen=True)
+class StoredTable:
+    """A table or history after a merge: its columns, its number of rows, and the source's comments."""
+
+    schema: TableSchema
+    rows: int | None
+    comments: Mapping[str, str]
+
+
+def describe_merge(merge: "MergeOutcome", stored: StoredTable, log: dg.AssetKey) -> Metadata:
     """Report the effects of a step on a table, and the lineage of its columns."""
     return {
         "Rows appended": merge.appended,
         "Rows updated": merge.updated,
         "Rows deleted": merge.deleted,
-        **_describe_version(merge, schema, rows, log),
+        **_describe_version(merge, stored, log),
     }
 
 
-def describe_history(
-    merge: "MergeOutcome", schema: TableSchema, rows: int | None, log: dg.AssetKey
-) -> Metadata:
+def describe_history(merge: "MergeOutcome", stored: StoredTable, log: dg.AssetKey) -> Metadata:
     """Report the effects of a step on a history, and the lineage of its columns."""
     return {
         "Versions appended": merge.appended,
         "Versions ended": merge.updated,
-        **_describe_version(merge, schema, rows, log),
+        **_describe_version(merge, stored, log),
     }
 
 
-def _describe_version(
-    merge: "MergeOutcome", schema: TableSchema, rows: int | None, log: dg.AssetKey
-) -> Metadata:
+def _describe_version(merge: "MergeOutcome", stored: StoredTable, log: dg.AssetKey) -> Metadata:
+    schema = stored.schema
     keys = {column.name for column in schema.key_columns}
     made_of = {
         column.name: [dg.TableColumnDep(log, "keys" if column.name in keys else "new_values")]
@@ -218,9 +223,10 @@ def _describe_version(
     return {
         **_numbered(merge.cycle),
         "Merged in full": bool(merge.fell_back),
-        COLUMN_SCHEMA: table_schema(schema),
+        **({"Comment of the source": visible_text(text)} if (text := stored.comments.get("")) else {}),
+        COLUMN_SCHEMA: table_schema(schema, stored.comments),
         COLUMN_LINEAGE: dg.TableColumnLineage(made_of),
-        **({ROW_COUNT: rows} if rows is not None else {}),
+        **({ROW_COUNT: stored.rows} if stored.rows is not None else {}),
         **({"Snapshot": str(merge.snapshot_id)} if merge.snapshot_id is not None else {}),
     }
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from cdc_platform.lake.catalog.column_comments import COLUMN_COMMENTS
 from cdc_platform.model.schema.table_schema import TableSchema, spark_type
+from cdc_platform.visible import visible_text
 
 
 def own_schema(table: str, schema: pa.Schema) -> dg.TableSchema:
@@ -23,14 +24,15 @@ def own_schema(table: str, schema: pa.Schema) -> dg.TableSchema:
     )
 
 
-def table_schema(schema: TableSchema) -> dg.TableSchema:
-    """Return the columns of a materialised table; key columns are marked."""
+def table_schema(schema: TableSchema, comments: Mapping[str, str]) -> dg.TableSchema:
+    """Return the columns of a materialised table with their comments; key columns are marked."""
     keys = {column.name for column in schema.key_columns}
     return dg.TableSchema(
         columns=[
             dg.TableColumn(
                 column.name,
                 spark_type(column.type),
+                visible_text(comments.get(column.name, "")) or None,
                 constraints=dg.TableColumnConstraints(
                     nullable=column.name not in keys, other=["primary key"] if column.name in keys else []
                 ),

@@ -164,6 +164,19 @@ class DebeziumSource(ArrivalTimeSource):
         """Return none: a stream is read once, in order, and a replay uses the texts of its events."""
         return frozenset()
 
+    def comments(self, table: str) -> Mapping[str, str]:
+        """Return the comments that the engine has read; only it connects to the database."""
+        own_input = self.settings.input
+        path = Spool(own_input.folder()).comments if isinstance(own_input, EngineInput) else None
+        if not isinstance(own_input, EngineInput) or path is None or not path.exists():
+            return {}
+        comments = {"": ""}
+        for schema, name, column, comment in json.loads(path.read_text(encoding="utf-8")):
+            names = {"database": own_input.database, "schema": schema, "table": name}
+            if self.settings.table_name.format_map(names) == table:
+                comments[column] = comment
+        return comments
+
     def decode_again(
         self, _origin: str, text: str, position: int | None
     ) -> Iterator[SourceEvent | FaultyEvent]:
