@@ -185,6 +185,10 @@ def _copy_table(outcome: "CopyOutcome") -> dg.TableMetadataValue:
     )
 
 
+TABLE_COUNTS: Final = ("Rows appended", "Rows updated", "Rows deleted")
+HISTORY_COUNTS: Final = ("Versions appended", "Versions ended")
+
+
 @dataclass(frozen=True)
 class StoredTable:
     """A table or history after a merge: its columns, its number of rows, and the source's comments."""
@@ -192,39 +196,23 @@ class StoredTable:
     schema: TableSchema
     rows: int | None
     comments: Mapping[str, str]
+    is_history: bool
 
 
 def describe_merge(merge: "MergeOutcome", stored: StoredTable, log: dg.AssetKey) -> Metadata:
-    """Report the effects of a step on a table, and the lineage of its columns."""
-    return {
-        "Rows appended": merge.appended,
-        "Rows updated": merge.updated,
-        "Rows deleted": merge.deleted,
-        **_describe_version(merge, stored, log),
-    }
-
-
-def describe_history(merge: "MergeOutcome", stored: StoredTable, log: dg.AssetKey) -> Metadata:
-    """Report the effects of a step on a history, and the lineage of its columns."""
-    return {
-        "Versions appended": merge.appended,
-        "Versions ended": merge.updated,
-        **_describe_version(merge, stored, log),
-    }
-
-
-def _describe_version(merge: "MergeOutcome", stored: StoredTable, log: dg.AssetKey) -> Metadata:
-    schema = stored.schema
-    keys = {column.name for column in schema.key_columns}
+    """Report the effects of a step on a table or a history, and the lineage of its columns."""
+    keys = {column.name for column in stored.schema.key_columns}
     made_of = {
         column.name: [dg.TableColumnDep(log, "keys" if column.name in keys else "new_values")]
-        for column in schema.columns
+        for column in stored.schema.columns
     }
+    names = HISTORY_COUNTS if stored.is_history else TABLE_COUNTS
     return {
+        **dict(zip(names, (merge.appended, merge.updated, merge.deleted), strict=False)),
         **_numbered(merge.cycle),
         "Merged in full": bool(merge.fell_back),
         **({"Comment of the source": visible_text(text)} if (text := stored.comments.get("")) else {}),
-        COLUMN_SCHEMA: table_schema(schema, stored.comments),
+        COLUMN_SCHEMA: table_schema(stored.schema, stored.comments),
         COLUMN_LINEAGE: dg.TableColumnLineage(made_of),
         **({ROW_COUNT: stored.rows} if stored.rows is not None else {}),
         **({"Snapshot": str(merge.snapshot_id)} if merge.snapshot_id is not None else {}),

@@ -93,9 +93,7 @@ def cycle_events(
 
 def merge_event(versions: DataVersions, pipeline: Pipeline, merge: MergeOutcome) -> dg.AssetMaterialization:
     """Return the materialisation of a table or history that caught up with the log."""
-    is_history = pipeline.lake_tables[merge.table] != merge.table
-    describe = metadata.describe_history if is_history else metadata.describe_merge
-    described = describe(merge, find_stored(pipeline, merge.table), versions.assets.log)
+    described = metadata.describe_merge(merge, find_stored(pipeline, merge.table), versions.assets.log)
     key = versions.assets.table(merge.table)
     return versions.materialise(key, described, table_version(pipeline, merge))
 

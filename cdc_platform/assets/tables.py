@@ -61,8 +61,9 @@ def find_stored(pipeline: Pipeline, name: str) -> metadata.StoredTable:
     """Return a table or history as it is after the cycle's merge, published or not."""
     stored = pipeline.lake.table(name)
     rows = count_rows(head(stored, BRANCH) or head(stored)) if stored is not None else None
-    comments = source_comments(pipeline, pipeline.lake_tables.get(name, name))
-    return metadata.StoredTable(pipeline.stored(name), rows, comments)
+    source_table = pipeline.lake_tables.get(name, name)
+    comments = source_comments(pipeline, source_table)
+    return metadata.StoredTable(pipeline.stored(name), rows, comments, is_history=source_table != name)
 
 
 def build_history(assets: PipelineAssets, source_table: str) -> dg.AssetsDefinition:
@@ -83,7 +84,7 @@ def build_history(assets: PipelineAssets, source_table: str) -> dg.AssetsDefinit
             merge = rebuild_table(run.pipeline, run.spark, name, config.at_cut)
         else:
             merge = extend_history(run.pipeline, run.spark, source_table)
-        described = metadata.describe_history(merge, find_stored(run.pipeline, name), assets.log)
+        described = metadata.describe_merge(merge, find_stored(run.pipeline, name), assets.log)
         return dg.MaterializeResult(metadata=described, data_version=table_version(run.pipeline, merge))
 
     return history
