@@ -42,7 +42,7 @@ class Line:
     text: str
 
 
-def run(command: Sequence[str | Path], program: str = PLATFORM, **environment: str) -> list[Line]:
+def run(command: Sequence[object], program: str = PLATFORM, **environment: str) -> list[Line]:
     """Return the lines of a command that ends by itself, between its start and its end."""
     begun_s = time.monotonic()
     lines = [Line(0.0, "start")]

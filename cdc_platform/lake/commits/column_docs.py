@@ -25,6 +25,8 @@ def describe_columns(table: Table, keys: Collection[str], comments: Mapping[str,
     Raises:
         CommitConflict: another run has changed the table's columns at the same time.
     """
+    if not comments:
+        return table
     changed = {}
     for field in table.schema().fields:
         mark = PRIMARY_KEY if field.name in keys else ""
@@ -32,7 +34,7 @@ def describe_columns(table: Table, keys: Collection[str], comments: Mapping[str,
         if doc != (field.doc or ""):
             changed[field.name] = doc
     own = comments.get("", "")
-    if not comments or (not changed and own == table.properties.get(COMMENT, "")):
+    if not changed and own == table.properties.get(COMMENT, ""):
         return table
     conflict = (
         f"Another run changed the columns of `{'.'.join(table.name())}` at the same time; repeat the run."
