@@ -184,7 +184,7 @@ class DebeziumSource(ArrivalTimeSource):
         if not isinstance(own_input, EngineInput) or path is None or not path.exists():
             return {}
         names = self.settings.table_name, own_input.database
-        return {"": ""} | _comments_by_table(path, path.stat().st_mtime_ns, *names).get(table, {})
+        return {"": "", **_comments_by_table(path, path.stat().st_mtime_ns, *names).get(table, {})}
 
     def decode_again(
         self, _origin: str, text: str, position: int | None
