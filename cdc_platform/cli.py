@@ -76,7 +76,9 @@ class Commands(click.Group):
             described = expected_error(error)
             if described is None:
                 raise
-            print_text(f"{type(described).__name__}: {described}", "red", err=True)
+            name = type(described).__name__
+            print_text(f"{name}: {described}", "red", err=True)
+            print_line(f"See docs/errors/{name}.md", err=True)
             ctx.exit(1)
         except KeyboardInterrupt:
             print_line("Stopped.", err=True)

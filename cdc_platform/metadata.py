@@ -3,6 +3,7 @@
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -184,43 +185,36 @@ def _copy_table(outcome: "CopyOutcome") -> dg.TableMetadataValue:
     )
 
 
-def describe_merge(
-    merge: "MergeOutcome", schema: TableSchema, rows: int | None, log: dg.AssetKey
-) -> Metadata:
-    """Report the effects of a step on a table, and the lineage of its columns."""
-    return {
-        "Rows appended": merge.appended,
-        "Rows updated": merge.updated,
-        "Rows deleted": merge.deleted,
-        **_describe_version(merge, schema, rows, log),
-    }
+TABLE_COUNTS: Final = ("Rows appended", "Rows updated", "Rows deleted")
+HISTORY_COUNTS: Final = ("Versions appended", "Versions ended")
 
 
-def describe_history(
-    merge: "MergeOutcome", schema: TableSchema, rows: int | None, log: dg.AssetKey
-) -> Metadata:
-    """Report the effects of a step on a history, and the lineage of its columns."""
-    return {
-        "Versions appended": merge.appended,
-        "Versions ended": merge.updated,
-        **_describe_version(merge, schema, rows, log),
-    }
+@dataclass(frozen=True)
+class StoredTable:
+    """A table or history after a merge: its columns, its number of rows, and the source's comments."""
+
+    schema: TableSchema
+    rows: int | None
+    comments: Mapping[str, str]
+    is_history: bool
 
 
-def _describe_version(
-    merge: "MergeOutcome", schema: TableSchema, rows: int | None, log: dg.AssetKey
-) -> Metadata:
-    keys = {column.name for column in schema.key_columns}
+def describe_merge(merge: "MergeOutcome", stored: StoredTable, log: dg.AssetKey) -> Metadata:
+    """Report the effects of a step on a table or a history, and the lineage of its columns."""
+    keys = {column.name for column in stored.schema.key_columns}
     made_of = {
         column.name: [dg.TableColumnDep(log, "keys" if column.name in keys else "new_values")]
-        for column in schema.columns
+        for column in stored.schema.columns
     }
+    names = HISTORY_COUNTS if stored.is_history else TABLE_COUNTS
     return {
+        **dict(zip(names, (merge.appended, merge.updated, merge.deleted), strict=False)),
         **_numbered(merge.cycle),
         "Merged in full": bool(merge.fell_back),
-        COLUMN_SCHEMA: table_schema(schema),
+        **({"Comment of the source": visible_text(text)} if (text := stored.comments.get("")) else {}),
+        COLUMN_SCHEMA: table_schema(stored.schema, stored.comments),
         COLUMN_LINEAGE: dg.TableColumnLineage(made_of),
-        **({ROW_COUNT: rows} if rows is not None else {}),
+        **({ROW_COUNT: stored.rows} if stored.rows is not None else {}),
         **({"Snapshot": str(merge.snapshot_id)} if merge.snapshot_id is not None else {}),
     }
 

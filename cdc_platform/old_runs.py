@@ -2,12 +2,14 @@
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import dagster as dg
+from dagster._core.instance import RUNLESS_RUN_ID
 from dagster._core.storage.event_log.schema import (
     AssetCheckExecutionsTable,
     AssetEventTagsTable,
@@ -15,16 +17,18 @@ from dagster._core.storage.event_log.schema import (
 )
 from dagster._core.storage.event_log.sql_event_log import SqlEventLogStorage
 from dagster._core.storage.event_log.sqlite import SqliteEventLogStorage
-from dagster._core.storage.tags import SENSOR_NAME_TAG
 from sqlalchemy import select
 
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.claims import newest_full_checks, newest_runs
+from cdc_platform.model.base.names import FRESH
 
 LOGGER: Final = logging.getLogger(__name__)
 
 MAX_AT_ONCE: Final = 20
-"""Maximum number of runs deleted by one evaluation of a sensor."""
+"""Maximum number of runs deleted by one evaluation of a sensor or a schedule."""
+RESULTS_AT_ONCE: Final = 1000
+"""Maximum number of results deleted by one report of new ones; a report has one of each table."""
 MAX_S: Final = 15.0
 """Seconds after which it deletes no further run: an evaluation has 60 s, and requests a run as well."""
 NEWEST: Final = 10
@@ -32,39 +36,82 @@ NEWEST: Final = 10
 FINISHED: Final = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 
 
-def delete_old_runs(instance: dg.DagsterInstance, assets: PipelineAssets, sensor: str, keep_s: float) -> int:
-    """Delete the oldest runs that a sensor requested and that ended before the retention.
+def delete_old_runs(
+    instance: dg.DagsterInstance, assets: PipelineAssets, requested_by: Mapping[str, str], keep_s: float
+) -> int:
+    """Delete the oldest runs that a sensor or a schedule requested and that ended before the retention.
 
     A run stays as long as it has the newest materialisation of an asset: the UI and data versions rely on
     them. That of the raw records also has those of all live partitions, and the newest check results, since
     each run repeats them. So do the runs that the sensor looks at: the newest, and the newest with full
     checks. Errors are only logged: the pipeline continues without retention.
 
+    Args:
+        instance: where the runs are.
+        assets: the names of the pipeline's assets.
+        requested_by: the tag of the sensor or schedule.
+        keep_s: the retention.
+
     Returns:
         The number of runs deleted.
     """
-    events = instance.event_log_storage
-    # Dagster+ has its own retention, and refuses to delete runs.
-    if not isinstance(events, SqlEventLogStorage):
-        return 0
     deleted, end_s = 0, time.monotonic() + MAX_S
-    try:
-        for run_id in _choose_runs(instance, assets, sensor, keep_s):
-            if time.monotonic() > end_s:
+    with _deleting(instance, assets) as events:
+        run_ids = _choose_runs(instance, assets, requested_by, keep_s) if events is not None else ()
+        for run_id in run_ids:
+            if events is None or time.monotonic() > end_s:
                 break
             _delete_run(instance, events, run_id, assets)
             deleted += 1
-    except Exception:
-        LOGGER.exception("Old runs of %s cannot be deleted.", assets.pipeline)
     return deleted
 
 
+def delete_old_results(instance: dg.DagsterInstance, assets: PipelineAssets, keep_s: float) -> int:
+    """Delete results of the freshness check that were reported without a run before the retention.
+
+    Returns:
+        The number of results deleted.
+    """
+    logs, results = SqlEventLogStorageTable, AssetCheckExecutionsTable
+    before = datetime.now(UTC).replace(tzinfo=None) - timedelta(seconds=keep_s)
+    old = select(results.c.id, results.c.evaluation_event_storage_id, results.c.evaluation_event).where(
+        results.c.asset_key.in_([key.to_string() for key in assets.all_tables]),
+        results.c.check_name == FRESH,
+        results.c.run_id == RUNLESS_RUN_ID,
+        results.c.evaluation_event_timestamp < before,
+    )
+    rows: Sequence[Any] = ()
+    with _deleting(instance, assets) as events:
+        if events is None:
+            return 0
+        with events.index_connection() as index:
+            rows = index.execute(old.limit(RESULTS_AT_ONCE)).fetchall()
+            index.execute(logs.delete().where(logs.c.id.in_([row[1] for row in rows])))
+            index.execute(results.delete().where(results.c.id.in_([row[0] for row in rows])))
+        if isinstance(events, SqliteEventLogStorage):
+            # It has each event twice: the file of all events without a run has ids of its own.
+            with events.run_connection(RUNLESS_RUN_ID) as runless:
+                runless.execute(logs.delete().where(logs.c.event.in_([row[2] for row in rows])))
+    return len(rows)
+
+
+@contextmanager
+def _deleting(instance: dg.DagsterInstance, assets: PipelineAssets) -> Iterator[SqlEventLogStorage | None]:
+    """Yield the storage to delete from, None on Dagster+; an error is logged and goes no further."""
+    events = instance.event_log_storage
+    try:
+        # Dagster+ has its own retention, and refuses to delete runs.
+        yield events if isinstance(events, SqlEventLogStorage) else None
+    except Exception:
+        LOGGER.exception("Old runs of %s cannot be deleted.", assets.pipeline)
+
+
 def _choose_runs(
-    instance: dg.DagsterInstance, assets: PipelineAssets, sensor: str, keep_s: float
+    instance: dg.DagsterInstance, assets: PipelineAssets, requested_by: Mapping[str, str], keep_s: float
 ) -> Sequence[str]:
     """Return the oldest runs that nothing needs."""
     ended_before = datetime.now(UTC) - timedelta(seconds=keep_s)
-    old = dg.RunsFilter(tags={SENSOR_NAME_TAG: sensor}, statuses=list(FINISHED), updated_before=ended_before)
+    old = dg.RunsFilter(tags=requested_by, statuses=list(FINISHED), updated_before=ended_before)
     if not instance.get_run_ids(old, limit=1):
         return ()
     needed = {

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final
 
 import dagster as dg
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
+from dagster._core.storage.tags import SCHEDULE_NAME_TAG, SENSOR_NAME_TAG
 
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.claims import (
@@ -97,8 +98,8 @@ class Running:
     keep_runs_s: Annotated[
         float | None,
         Described(
-            "Seconds for which the sensor's finished runs are kept in Dagster, with their events, logs and "
-            "check results; the newest of each asset always stay. Empty means for ever."
+            "Seconds for which finished runs of the sensor and the schedule are kept in Dagster, with their "
+            "events, logs and check results; the newest of each asset always stay. Empty means for ever."
         ),
     ] = 604_800.0
     owners: Annotated[
@@ -165,16 +166,24 @@ def sensor_name(pipeline: str) -> str:
 
 
 def build_schedule(
-    settings: PipelineSettings, cron: str, job: UnresolvedAssetJobDefinition
+    assets: PipelineAssets, running: Running, cron: str, job: UnresolvedAssetJobDefinition
 ) -> dg.ScheduleDefinition:
     """Return the schedule of a pipeline's runs of one cycle, in which every check is a step."""
-    return dg.ScheduleDefinition(
-        name=f"{settings.name}_sync_schedule",
+    name = f"{assets.pipeline}_sync_schedule"
+
+    @dg.schedule(
+        name=name,
         job=job,
         cron_schedule=cron,
         default_status=dg.DefaultScheduleStatus.RUNNING,
-        description=f"Runs a cycle of `{settings.name}` and all of its checks.",
+        description=f"Runs a cycle of `{assets.pipeline}` and all of its checks.",
     )
+    def evaluate(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
+        if running.keep_runs_s is not None:
+            delete_old_runs(context.instance, assets, {SCHEDULE_NAME_TAG: name}, running.keep_runs_s)
+        return dg.RunRequest()
+
+    return evaluate
 
 
 def build_sensor(
@@ -218,7 +227,8 @@ def evaluate_pipeline(
     finally:
         pipeline.source.close()
     if running.keep_runs_s is not None:
-        delete_old_runs(instance, selection.assets, sensor_name(settings.name), running.keep_runs_s)
+        requested_by = {SENSOR_NAME_TAG: sensor_name(settings.name)}
+        delete_old_runs(instance, selection.assets, requested_by, running.keep_runs_s)
     return _request(instance, running, selection, lineage)
 
 

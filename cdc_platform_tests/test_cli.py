@@ -11,6 +11,7 @@ from cdc_platform.components.loading import load_settings
 from cdc_platform.errors import CommitConflict
 from cdc_platform.pipeline.opened.pipeline import open_pipeline
 from cdc_platform_tests.commands.invoking import begin, run
+from cdc_platform_tests.docs.code_blocks import ROOT
 from cdc_platform_tests.yaml_files import bank_attributes, write_defs
 
 COMMANDS = tuple(main.commands)
@@ -72,14 +73,16 @@ def test_a_bad_setting_is_a_message_and_not_a_traceback(tmp_path: Path) -> None:
 
 
 def test_errors_of_the_platform_exit_with_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every error that the platform knows becomes exit code 1."""
+    """Every error that the platform knows becomes exit code 1, and leads to its page."""
 
     def conflict(*_args: object) -> None:
         raise CommitConflict("another run was first")
 
     monkeypatch.setattr("cdc_platform.pipeline.opened.pipeline.open_existing", conflict)
     code, _, errors = run("status", begin(write_defs(tmp_path)))
-    assert (code, errors) == (1, "CommitConflict: another run was first\n")
+    page = "docs/errors/CommitConflict.md"
+    assert (code, errors) == (1, f"CommitConflict: another run was first\nSee {page}\n")
+    assert (ROOT / page).exists()
 
 
 def test_help_imports_no_library_that_takes_long() -> None:

@@ -1,6 +1,7 @@
 """Metadata in the UI and the log show names and values of the source, and no terminal obeys them."""
 
 from pathlib import Path
+from typing import Final
 
 import dagster as dg
 import pytest
@@ -9,7 +10,10 @@ from cdc_platform.components.loading import load_declared
 from cdc_platform.errors import CdcError, RecordUnreadable, SettingError, SourceError
 from cdc_platform.metadata import DASHBOARD_URL, visible
 from cdc_platform_tests.control_characters import NASTY, SHOWN
-from cdc_platform_tests.yaml_files import bank_attributes, write_defs
+from cdc_platform_tests.sources.datastream.datastream_server import STREAM
+from cdc_platform_tests.yaml_files import TYPE, bank_attributes, write_defs
+
+DATASTREAM: Final = "cdc_platform.components.datastream.DatastreamPipeline"
 
 
 @pytest.mark.parametrize("kind", [CdcError, RecordUnreadable, SourceError])
@@ -41,11 +45,15 @@ def test_every_asset_links_to_the_status_page(
         monkeypatch.delenv(DASHBOARD_URL, raising=False)
     else:
         monkeypatch.setenv(DASHBOARD_URL, address)
-    pipeline = load_declared([write_defs(tmp_path, bank_attributes())])["bank"]
-    graph = pipeline.definitions().resolve_asset_graph()
-    links = {
-        key.to_user_string(): graph.get(key).metadata.get("Status page") for key in graph.get_all_asset_keys()
-    }
-    link = None if address is None else dg.MetadataValue.url(f"{address}#bank")
-    assert links == dict.fromkeys(links, link)
-    assert {"bank/accounts", "bank__cdc/source", "bank__cdc/cut"} <= links.keys()
+    shop = {"name": "shop", "source": {"path": ".", "stream": STREAM}, "lake": {"path": "lake"}}
+    for number, (attributes, kind) in enumerate(
+        ((bank_attributes(), TYPE), ({**shop, "tables": ["users"]}, DATASTREAM))
+    ):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        [(name, pipeline)] = load_declared([write_defs(folder, attributes, kind)]).items()
+        graph = pipeline.definitions().resolve_asset_graph()
+        links = {key: graph.get(key).metadata.get("Status page") for key in graph.get_all_asset_keys()}
+        link = None if address is None else dg.MetadataValue.url(f"{address}#{name}")
+        assert links == dict.fromkeys(links, link)
+        assert len(links) >= 7

@@ -8,16 +8,18 @@ from typing import Final
 
 import dagster as dg
 import pytest
-from dagster._core.storage.tags import SENSOR_NAME_TAG
+from dagster._core.storage.tags import SCHEDULE_NAME_TAG, SENSOR_NAME_TAG
 
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.claims import FULL_CHECKS_TAG, PIPELINE_TAG
-from cdc_platform.old_runs import MAX_AT_ONCE, delete_old_runs
+from cdc_platform.model.base.names import FRESH
+from cdc_platform.old_runs import MAX_AT_ONCE, delete_old_results, delete_old_runs
 from cdc_platform.partitions import change_stream_partitions
-from cdc_platform.sensors import RANGE_END_TAG, RANGE_START_TAG
+from cdc_platform.sensors import RANGE_END_TAG, RANGE_START_TAG, Running, build_schedule
 
 ASSETS: Final = PipelineAssets("bank", ("accounts", "transfers"))
 SENSOR: Final = "bank_sync_sensor"
+BY_SENSOR: Final = {SENSOR_NAME_TAG: SENSOR}
 DAY_S: Final = 86_400.0
 PARTITIONS: Final = change_stream_partitions("bank")
 
@@ -88,7 +90,7 @@ def kept_runs(instance: dg.DagsterInstance) -> set[str]:
 def test_old_runs_are_deleted_with_all_that_belongs_to_them(instance: dg.DagsterInstance, home: Path) -> None:
     """Events, check results, logs and the file of an old run go; the newest run keeps its own."""
     old, new = run(instance, accounts), run(instance, accounts)
-    assert delete_old_runs(instance, ASSETS, SENSOR, keep_s=0) == 1
+    assert delete_old_runs(instance, ASSETS, BY_SENSOR, keep_s=0) == 1
     assert {new} == kept_runs(instance)
     assert [new] == [path.stem for path in home.rglob("*.db") if path.stem in (old, new)]
     assert list(home.rglob(f"{old}*")) == []
@@ -101,7 +103,7 @@ def test_old_runs_are_deleted_with_all_that_belongs_to_them(instance: dg.Dagster
 def test_a_run_within_the_retention_stays(with_two_runs: tuple[dg.DagsterInstance, set[str]]) -> None:
     """The retention counts from the end of a run."""
     instance, runs = with_two_runs
-    assert delete_old_runs(instance, ASSETS, SENSOR, DAY_S) == 0
+    assert delete_old_runs(instance, ASSETS, BY_SENSOR, DAY_S) == 0
     assert runs == kept_runs(instance)
 
 
@@ -111,7 +113,7 @@ def test_the_newest_materialisations_stay(instance: dg.DagsterInstance) -> None:
     old = run(instance, raw, **live)
     rare, last_read = run(instance, transfers), run(instance, raw, **live)
     outdated, newest = run(instance, accounts), run(instance, accounts)
-    assert delete_old_runs(instance, ASSETS, SENSOR, keep_s=0) == 2
+    assert delete_old_runs(instance, ASSETS, BY_SENSOR, keep_s=0) == 2
     assert {rare, last_read, newest} == kept_runs(instance)
     assert not {old, outdated} & kept_runs(instance)
     assert instance.get_materialized_partitions(raw.key) == {"p0", "p1"}
@@ -125,7 +127,7 @@ def test_runs_that_the_sensor_looks_at_stay(
     own = {PIPELINE_TAG: ASSETS.pipeline}
     full = run(instance, accounts, **own, **{FULL_CHECKS_TAG: "true"})
     old, *newest = (run(instance, accounts, **own) for _ in range(3))
-    assert delete_old_runs(instance, ASSETS, SENSOR, keep_s=0) == 1
+    assert delete_old_runs(instance, ASSETS, BY_SENSOR, keep_s=0) == 1
     assert {full, *newest} == kept_runs(instance)
     assert old not in kept_runs(instance)
 
@@ -141,7 +143,7 @@ def test_a_run_of_many_cycles_is_deleted(instance: dg.DagsterInstance, home: Pat
             (old,),
         )
         index.commit()
-    assert delete_old_runs(instance, ASSETS, SENSOR, keep_s=0) == 1
+    assert delete_old_runs(instance, ASSETS, BY_SENSOR, keep_s=0) == 1
     assert {new} == kept_runs(instance)
 
 
@@ -158,7 +160,7 @@ def test_an_error_does_not_stop_the_pipeline(
         raise OSError(message)
 
     monkeypatch.setattr(instance.compute_log_manager, "delete_logs", refuse)
-    assert delete_old_runs(instance, ASSETS, SENSOR, keep_s=0) == 0
+    assert delete_old_runs(instance, ASSETS, BY_SENSOR, keep_s=0) == 0
     assert runs == kept_runs(instance)
     assert "AccessDenied" in caplog.text
 
@@ -169,7 +171,7 @@ def test_dagster_plus_deletes_runs_itself(
     """Its storage is behind an API, which refuses to delete runs."""
     instance, runs = with_two_runs
     monkeypatch.setattr(type(instance), "event_log_storage", property(lambda _: object()))
-    assert delete_old_runs(instance, ASSETS, SENSOR, keep_s=0) == 0
+    assert delete_old_runs(instance, ASSETS, BY_SENSOR, keep_s=0) == 0
     monkeypatch.undo()
     assert runs == kept_runs(instance)
 
@@ -178,8 +180,25 @@ def test_runs_of_others_stay(instance: dg.DagsterInstance) -> None:
     """Runs that people or another sensor started are not the platform's to delete."""
     others = {run(instance, accounts, **{SENSOR_NAME_TAG: name}) for name in ("another_sensor", "")}
     newest = run(instance, accounts)
-    assert delete_old_runs(instance, ASSETS, SENSOR, keep_s=0) == 0
+    assert delete_old_runs(instance, ASSETS, BY_SENSOR, keep_s=0) == 0
     assert {*others, newest} == kept_runs(instance)
+
+
+def test_a_schedule_deletes_its_own_runs(instance: dg.DagsterInstance) -> None:
+    """Each of its evaluations does, by the same rules, and requests a run."""
+    schedule = build_schedule(
+        ASSETS, Running(keep_runs_s=1e-6), "0 6 * * *", dg.define_asset_job("bank_sync")
+    )
+    own = {SENSOR_NAME_TAG: "", SCHEDULE_NAME_TAG: schedule.name}
+    old, of_sensor, newest = (
+        run(instance, accounts, **own),
+        run(instance, accounts),
+        run(instance, accounts, **own),
+    )
+    with dg.build_schedule_context(instance) as context:
+        assert isinstance(schedule(context), dg.RunRequest)
+    assert {of_sensor, newest} == kept_runs(instance)
+    assert old not in kept_runs(instance)
 
 
 def test_many_old_runs_are_deleted_in_parts(
@@ -189,5 +208,25 @@ def test_many_old_runs_are_deleted_in_parts(
     monkeypatch.setattr("cdc_platform.old_runs.MAX_AT_ONCE", 2)
     assert MAX_AT_ONCE > 2
     runs = [run(instance, accounts) for _ in range(4)]
-    assert [delete_old_runs(instance, ASSETS, SENSOR, keep_s=0) for _ in range(3)] == [2, 1, 0]
+    assert [delete_old_runs(instance, ASSETS, BY_SENSOR, keep_s=0) for _ in range(3)] == [2, 1, 0]
     assert {runs[-1]} == kept_runs(instance)
+
+
+def test_results_without_a_run_have_the_same_retention(
+    instance: dg.DagsterInstance, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Old ones of the freshness check go, from each file; those of other checks, tables and days stay."""
+    monkeypatch.setattr("cdc_platform.old_runs.RESULTS_AT_ONCE", 2)
+    other_table, other_check = dg.AssetKey("others"), dg.AssetCheckKey(accounts.key, "keys_unique")
+    checks = [dg.AssetCheckKey(key, FRESH) for key in (*ASSETS.all_tables, other_table)] + [other_check]
+    for _ in range(2):
+        for check in checks:
+            evaluation = dg.AssetCheckEvaluation(check.asset_key, check.name, passed=True, metadata={})
+            instance.report_runless_asset_event(evaluation)
+    assert delete_old_results(instance, ASSETS, DAY_S) == 0
+    assert [delete_old_results(instance, ASSETS, keep_s=0) for _ in range(3)] == [2, 2, 0]
+    for path in (next(home.rglob("index.db")), next(home.rglob(".db"))):
+        with closing(sqlite3.connect(path)) as storage:
+            assert storage.execute("SELECT count(*) FROM event_logs").fetchall() == [(4,)], path
+    latest = instance.event_log_storage.get_latest_asset_check_execution_by_key(checks)
+    assert latest.keys() == {dg.AssetCheckKey(other_table, FRESH), other_check}

@@ -67,6 +67,7 @@ NARROW: Final = "localStorage.setItem('dagster-nav-collapsed', 'true')"
 """Leaves only the symbols of Dagster's navigation."""
 SHOTS: Final = (
     Shot("dashboard", "/?refresh=0", (1280, 900), "Freshness", is_dagster=False),
+    Shot("dashboard-phone", "/?refresh=0", (390, 1240), "Changes a second", is_dagster=False),
     Shot("asset-graph", graph_address("", "bank"), (1660, 760), "change_log", f"button:has({PANEL})"),
     Shot("table", "/assets/bank/accounts", (1200, 1260), "account_id", "text=/^Plots$/"),
     Shot("lag", f"{SYSTEM}/cut", (1200, 1260), "published_at", "text=/^Plots$/"),

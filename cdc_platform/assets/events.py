@@ -9,7 +9,7 @@ import dagster as dg
 
 from cdc_platform import metadata
 from cdc_platform.assets.data_versions import DataVersions, cut_version, table_version
-from cdc_platform.assets.tables import count_merged_rows
+from cdc_platform.assets.tables import find_stored
 from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import count_rows, head
 from cdc_platform.model.base.turns import choose_by_turns
@@ -93,10 +93,7 @@ def cycle_events(
 
 def merge_event(versions: DataVersions, pipeline: Pipeline, merge: MergeOutcome) -> dg.AssetMaterialization:
     """Return the materialisation of a table or history that caught up with the log."""
-    rows = count_merged_rows(pipeline, merge.table)
-    is_history = pipeline.lake_tables[merge.table] != merge.table
-    describe = metadata.describe_history if is_history else metadata.describe_merge
-    described = describe(merge, pipeline.stored(merge.table), rows, versions.assets.log)
+    described = metadata.describe_merge(merge, find_stored(pipeline, merge.table), versions.assets.log)
     key = versions.assets.table(merge.table)
     return versions.materialise(key, described, table_version(pipeline, merge))
 

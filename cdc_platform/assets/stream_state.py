@@ -13,7 +13,7 @@ import dagster as dg
 from dagster_shared.utils.warnings import BetaWarning
 
 from cdc_platform.errors import SourceError
-from cdc_platform.metadata import Metadata, rows_table, visible
+from cdc_platform.metadata import Metadata, link_status_page, rows_table, visible
 from cdc_platform.model.base.cached_values import cached_value
 from cdc_platform.model.base.names import PLATFORM_GROUP
 from cdc_platform.model.base.timestamps import to_rfc3339
@@ -107,7 +107,7 @@ def _spec(stream: StreamAsset) -> dg.AssetSpec:
         group_name=f"{stream.pipeline}/{PLATFORM_GROUP}",
         kinds={"datastream"},
         owners=list(stream.owners),
-        metadata={"stream": stream.settings.stream},
+        metadata={"stream": stream.settings.stream, **link_status_page(stream.pipeline)},
         description="The Datastream stream that writes the events of this pipeline.\n\n"
         "Its observations show its state, its errors and its objects: a paused or failed stream writes no "
         "events, just like a stream whose source has no changes.",

@@ -8,29 +8,35 @@ import pyarrow as pa
 
 from cdc_platform.lake.catalog.column_comments import COLUMN_COMMENTS
 from cdc_platform.model.schema.table_schema import TableSchema, spark_type
+from cdc_platform.visible import visible_text
 
 
 def own_schema(table: str, schema: pa.Schema) -> dg.TableSchema:
     """Return the columns of a system table, with their descriptions."""
-    from pyspark.sql.pandas.types import from_arrow_type
-
     comments = COLUMN_COMMENTS[table]
     return dg.TableSchema(
-        columns=[
-            dg.TableColumn(field.name, from_arrow_type(field.type).simpleString(), comments[field.name])
-            for field in schema
-        ]
+        columns=[dg.TableColumn(field.name, _type_name(field.type), comments[field.name]) for field in schema]
     )
 
 
-def table_schema(schema: TableSchema) -> dg.TableSchema:
-    """Return the columns of a materialised table; key columns are marked."""
+def _type_name(field_type: pa.DataType) -> str:
+    """Return a type of Spark; the fields of a struct would push the descriptions out of the window."""
+    from pyspark.sql.pandas.types import from_arrow_type
+
+    if pa.types.is_list(field_type):
+        return f"array<{_type_name(field_type.value_type)}>"
+    return "struct" if pa.types.is_struct(field_type) else from_arrow_type(field_type).simpleString()
+
+
+def table_schema(schema: TableSchema, comments: Mapping[str, str]) -> dg.TableSchema:
+    """Return the columns of a materialised table with their comments; key columns are marked."""
     keys = {column.name for column in schema.key_columns}
     return dg.TableSchema(
         columns=[
             dg.TableColumn(
                 column.name,
                 spark_type(column.type),
+                visible_text(comments.get(column.name, "")) or None,
                 constraints=dg.TableColumnConstraints(
                     nullable=column.name not in keys, other=["primary key"] if column.name in keys else []
                 ),

@@ -15,6 +15,7 @@ from cdc_platform.pipeline.histories.history_build import extend_history
 from cdc_platform.pipeline.merging.merge import merge_table
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
 from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform.pipeline.schema.table_ddl import source_comments
 from cdc_platform.resources import find_run
 
 
@@ -50,17 +51,19 @@ def build_table(assets: PipelineAssets, source_table: str) -> dg.AssetsDefinitio
             merge = rebuild_table(run.pipeline, run.spark, source_table, config.at_cut)
         else:
             merge = merge_table(run.pipeline, run.spark, source_table)
-        schema, rows = run.pipeline.stored(source_table), count_merged_rows(run.pipeline, source_table)
-        described = metadata.describe_merge(merge, schema, rows, assets.log)
+        described = metadata.describe_merge(merge, find_stored(run.pipeline, source_table), assets.log)
         yield dg.MaterializeResult(metadata=described, data_version=table_version(run.pipeline, merge))
 
     return table
 
 
-def count_merged_rows(pipeline: Pipeline, source_table: str) -> int | None:
-    """Return the number of rows of a table after the cycle's merge, published or not."""
-    stored = pipeline.lake.table(source_table)
-    return count_rows(head(stored, BRANCH) or head(stored)) if stored is not None else None
+def find_stored(pipeline: Pipeline, name: str) -> metadata.StoredTable:
+    """Return a table or history as it is after the cycle's merge, published or not."""
+    stored = pipeline.lake.table(name)
+    rows = count_rows(head(stored, BRANCH) or head(stored)) if stored is not None else None
+    source_table = pipeline.lake_tables.get(name, name)
+    comments = source_comments(pipeline, source_table)
+    return metadata.StoredTable(pipeline.stored(name), rows, comments, is_history=source_table != name)
 
 
 def build_history(assets: PipelineAssets, source_table: str) -> dg.AssetsDefinition:
@@ -81,8 +84,7 @@ def build_history(assets: PipelineAssets, source_table: str) -> dg.AssetsDefinit
             merge = rebuild_table(run.pipeline, run.spark, name, config.at_cut)
         else:
             merge = extend_history(run.pipeline, run.spark, source_table)
-        rows = count_merged_rows(run.pipeline, name)
-        described = metadata.describe_history(merge, run.pipeline.stored(name), rows, assets.log)
+        described = metadata.describe_merge(merge, find_stored(run.pipeline, name), assets.log)
         return dg.MaterializeResult(metadata=described, data_version=table_version(run.pipeline, merge))
 
     return history

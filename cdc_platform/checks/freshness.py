@@ -21,6 +21,7 @@ from cdc_platform.lake.state.cuts import Cut, newest_cut
 from cdc_platform.metadata import LAG, WAITING, moment
 from cdc_platform.model.base.names import FRESH
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities
+from cdc_platform.old_runs import delete_old_results
 from cdc_platform.pipeline.opened.pipeline import open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.pipeline.reading.trace import trace_lineage
@@ -93,7 +94,10 @@ def build_freshness_sensor(
     def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         is_running = bool(unfinished_runs(context.instance, settings.name))
         now_micros = time.time_ns() // 1000
-        return report(assets, settings, running, Evaluation(context.cursor, is_running), now_micros)
+        outcome = report(assets, settings, running, Evaluation(context.cursor, is_running), now_micros)
+        if outcome.asset_events and running.keep_runs_s is not None:
+            delete_old_results(context.instance, assets, running.keep_runs_s)
+        return outcome
 
     return evaluate
 

@@ -174,6 +174,7 @@ def expected_error(error: Exception) -> CdcError | None:
 
 
 def error_text(error: Exception) -> str:
-    """Return the kind of an error and its message."""
-    described = expected_error(error) or error
-    return f"{type(described).__name__}: {described}"
+    """Return the kind of an error and its message; of a foreign one the first line: it may have a stack."""
+    described = expected_error(error)
+    text = str(described) if described is not None else next(iter(str(error).splitlines()), "")
+    return f"{type(described or error).__name__}: {text}"

@@ -3,7 +3,7 @@
 import json
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -37,6 +37,10 @@ class ArrivalTimeSource(ABC):
     def as_stored(self, _table: str, _name: str, column: ObservedColumn) -> ObservedColumn:
         """Return a column unchanged."""
         return column
+
+    def comments(self, _table: str) -> Mapping[str, str]:
+        """Return no comments: events have none."""
+        return {}
 
     def read_locally(
         self, cycle: int, plan: ReadPlan, max_s: float

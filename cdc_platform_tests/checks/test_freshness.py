@@ -9,11 +9,18 @@ import dagster as dg
 import pytest
 
 from cdc_platform.assets.layers import PipelineAssets
-from cdc_platform.checks.freshness import REPORT_EVERY_S, Evaluation, build_freshness_check, report
+from cdc_platform.checks.freshness import (
+    REPORT_EVERY_S,
+    Evaluation,
+    build_freshness_check,
+    build_freshness_sensor,
+    report,
+)
 from cdc_platform.errors import SettingError
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.cuts import Cut, append_cut
+from cdc_platform.model.base.names import FRESH
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.sensors import Running
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
@@ -117,6 +124,22 @@ def test_a_lag_that_is_not_known_is_a_warning(files: PipelineSettings) -> None:
     first, *_ = outcome.asset_events or []
     assert str(first.description).startswith("not known: SourceNotFound: ")
     assert json.loads(str(outcome.cursor))["news_since_micros"] == POSITION + SECOND
+
+
+def test_a_report_deletes_old_results(bank: PipelineSettings, tmp_path: Path) -> None:
+    """A pipeline that stands still requests no run that would; only the new results stay."""
+    sensor = build_freshness_sensor(ASSETS, bank, replace(RUNNING, keep_runs_s=1e-6))
+    home = tmp_path / "dagster"
+    home.mkdir()
+    with dg.DagsterInstance.local_temp(str(home)) as instance:
+        key = dg.AssetCheckKey(ASSETS.table("accounts"), FRESH)
+        old = dg.AssetCheckEvaluation(key.asset_key, FRESH, passed=True, metadata={})
+        instance.report_runless_asset_event(old)
+        with dg.build_sensor_context(instance) as context:
+            outcome = sensor(context)
+        assert isinstance(outcome, dg.SensorResult)
+        assert outcome.asset_events
+        assert instance.event_log_storage.get_asset_check_execution_history(key, limit=10) == []
 
 
 def test_a_run_reports_good_results_itself(bank: PipelineSettings) -> None:

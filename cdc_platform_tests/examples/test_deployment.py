@@ -23,6 +23,7 @@ from cdc_platform_tests.servers.postgresql import SUPERUSER, Cluster
 from cdc_platform_tests.sources.debezium.databases import connect, database
 
 FOLDER: Final = Path(__file__).parents[2] / "examples" / "deployment"
+HELM_VALUES: Final = Path(__file__).with_name("helm_values.json")
 PIPELINE: Final = FOLDER / "pipeline.yaml"
 IN_TEMPLATE: Final = re.compile(r"\benv\.(\w+)")
 IN_COMPOSE: Final = re.compile(r"\$\{(\w+)")
@@ -50,12 +51,13 @@ def compose() -> dict[str, Any]:
     [
         ("hadolint", "Dockerfile"),
         ("check-jsonschema", "--builtin-schema", "vendor.compose-spec", "compose.yaml"),
+        ("check-jsonschema", "--schemafile", str(HELM_VALUES), "values.yaml"),
         ("yamllint", "--strict", "-d", YAML_RULES, "."),
     ],
-    ids=lambda command: command[0],
+    ids=lambda command: f"{command[0]} {command[-1]}",
 )
 def test_linters_find_nothing(command: tuple[str, ...]) -> None:
-    """Dockerfile, compose file and all YAML are as their formats want them."""
+    """Dockerfile, compose file, Helm values and all YAML are as their formats want them."""
     assert run(*command) == ""
 
 

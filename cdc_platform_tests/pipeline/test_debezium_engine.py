@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from cdc_platform.assets.table_columns import table_schema
+from cdc_platform.assets.tables import find_stored
 from cdc_platform.errors import CaptureStopped
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.markers import list_markers
@@ -25,11 +27,11 @@ from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSet
 from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
 from cdc_platform.sources.debezium.settings.policies import Strategy
 from cdc_platform_tests.servers.postgresql import SUPERUSER, Cluster
-from cdc_platform_tests.sources.debezium.databases import connect, database
+from cdc_platform_tests.sources.debezium.databases import connect, database, play
 from cdc_platform_tests.sources.debezium.postgres_texts import canonical
 from cdc_platform_tests.sources.debezium.workload import PREFIX, TABLES, Checkpoint, Options, Workload
 from cdc_platform_tests.support.cycles import failed_checks
-from cdc_platform_tests.support.pipelines import log_rows, quarantined_rows, rows_of
+from cdc_platform_tests.support.pipelines import found_table, log_rows, quarantined_rows, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -197,3 +199,34 @@ def test_the_lake_is_the_database(
             actual = applied_rows(before, checkpoint, table)
             assert difference(true_rows(checkpoint, table), actual) == [], checkpoint.number
     assert failed_checks(pipeline, spark) == {}
+
+
+def test_comments_of_the_database_follow(
+    spark: "SparkSession", session_lake: LakeSettings, capturing: Cluster, tmp_path: Path
+) -> None:
+    """Iceberg and Dagster show those of tables and columns, as they are when the engine starts."""
+    with database(capturing, "comments") as name:
+        settings = settings_of(capturing, name, tmp_path / "spool", session_lake)
+        begin = "CREATE TABLE t (id int PRIMARY KEY, a text, b text)"
+        comment = "COMMENT ON COLUMN t.{} IS {}"
+        steps = [begin, "COMMENT ON TABLE t IS 'Orders.'", comment.format("id", "'Its number.'")]
+        play(capturing, name, [*steps, comment.format("a", "'primary key of x'"), "INSERT INTO t VALUES (1)"])
+        with opened(settings) as pipeline:
+            sync(pipeline, spark)
+            stored = found_table(pipeline, "public.t")
+            docs = {field.name: field.doc for field in stored.schema().fields}
+            assert docs == {"id": "primary key: Its number.", "a": "primary key of x", "b": None}
+            assert stored.properties["comment"] == "Orders."
+            described = find_stored(pipeline, "public.t")
+            shown = {
+                column.name: column.description
+                for column in table_schema(described.schema, described.comments).columns
+            }
+            assert shown == {"id": "Its number.", "a": "primary key of x", "b": None}
+        changes = [comment.format("a", "NULL"), comment.format("b", "'New.'"), "INSERT INTO t VALUES (2)"]
+        play(capturing, name, changes)
+        with opened(settings) as pipeline:
+            sync(pipeline, spark)
+            docs = {field.name: field.doc for field in found_table(pipeline, "public.t").schema().fields}
+            assert docs == {"id": "primary key: Its number.", "a": "", "b": "New."}
+            assert not pipeline.refused

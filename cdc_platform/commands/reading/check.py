@@ -14,8 +14,8 @@ from cdc_platform.commands.common import (
     DEFS,
     EVERY_NAME,
     CommandOnDefs,
+    error_text,
     examples,
-    expected_error,
     open_existing_of,
     print_name,
     share_spark,
@@ -108,7 +108,7 @@ def run_checks(
                 if not wants_more():
                     # The signal that ends the checks has ended Spark, too.
                     raise
-                result = CheckResult(passed=False, summary=_error_text(error), facts={})
+                result = CheckResult(passed=False, summary=error_text(error), facts={})
             seconds = time.monotonic() - begun
             step.advance()
             _print_result(invariant, result, seconds)
@@ -120,13 +120,6 @@ def _print_result(invariant: "Check", result: "CheckResult", seconds: float) -> 
     failed = ("warn  ", "yellow") if invariant.is_warning else ("FAILED", "bold red")
     text, style = ("ok    ", "green") if result.passed else failed
     print_line((text, style), f" {invariant.name:<20} {result.summary} ({seconds:.1f} s)")
-
-
-def _error_text(error: Exception) -> str:
-    """Return the message of an error; only the first line of a foreign one, which may contain a stack."""
-    described = expected_error(error)
-    text = str(described) if described is not None else next(iter(str(error).splitlines()), "")
-    return f"{type(described or error).__name__}: {text}"
 
 
 def as_junit(results_by_pipeline: "Mapping[str, Results]") -> str:

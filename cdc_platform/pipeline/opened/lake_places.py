@@ -49,5 +49,5 @@ def _is_there(stored: Table | None, table: LakeTable) -> bool:
     if stored is None:
         return False
     # Of all tables only a history has no key.
-    has_key = any(field.doc == PRIMARY_KEY for field in stored.schema().fields)
+    has_key = any((field.doc or "").startswith(PRIMARY_KEY) for field in stored.schema().fields)
     return has_key != table.is_history

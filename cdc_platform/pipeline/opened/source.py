@@ -141,6 +141,13 @@ class EventSource(Source, Protocol):
         """Return the origins that are files and can be read again."""
         ...
 
+    def comments(self, table: str) -> Mapping[str, str]:
+        """Return the source's comments of a table's columns; that of "" is the table's own.
+
+        It is empty if the source does not state comments, and has that of "" if it does.
+        """
+        ...
+
     def decode_again(
         self, origin: str, text: str, position: int | None
     ) -> Iterator[SourceEvent | FaultyEvent]:

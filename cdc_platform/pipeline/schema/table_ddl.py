@@ -1,11 +1,12 @@
 """Adapting a table of the lake to the history of its source table's columns."""
 
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
 from cdc_platform.errors import CommitConflict
+from cdc_platform.lake.commits.column_docs import describe_columns
 from cdc_platform.lake.commits.commits import BRANCH, head
 from cdc_platform.lake.commits.declared_keys import declare_key
 from cdc_platform.lake.commits.metadata_files import keep_by_time
@@ -43,7 +44,14 @@ def ensure_table(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -
     """
     columns = _known_columns(pipeline, schema)
     whole = stored_schema(columns.whole_schema, pipeline.options(schema.name))
-    return _ensure(pipeline, spark, columns, whole, create_table_sql)
+    stored = _ensure(pipeline, spark, columns, whole, create_table_sql)
+    keys = [column.name for column in whole.key_columns]
+    return describe_columns(stored, keys, source_comments(pipeline, schema.name))
+
+
+def source_comments(pipeline: Pipeline, table: str) -> Mapping[str, str]:
+    """Return the source's comments of a table's columns, by name; empty if it does not state comments."""
+    return pipeline.event_source.comments(table) if pipeline.capabilities.delivers_events else {}
 
 
 def ensure_history(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> Table:

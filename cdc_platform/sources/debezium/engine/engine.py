@@ -21,7 +21,7 @@ from cdc_platform.errors import CdcError, DiskFull, LibraryMissing, SettingError
 from cdc_platform.model.base.declared_settings import read_json, to_json
 from cdc_platform.sources.debezium.engine.batches import BatchWriter, Run
 from cdc_platform.sources.debezium.engine.engine_failures import failure_of
-from cdc_platform.sources.debezium.engine.engine_source import check_capturable, emit_marker
+from cdc_platform.sources.debezium.engine.engine_source import check_capturable, emit_marker, read_comments
 from cdc_platform.sources.debezium.engine.spool import Spool, reported_as_unusable, write_whole
 from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
 
@@ -66,6 +66,7 @@ def capture(order: Order, run: Run) -> None:
         _start_java(spool, settings)
         check_capturable(settings)
         with reported_as_unusable(spool.folder):
+            write_whole(spool.comments, read_comments(settings))
             _mend_offsets(spool)
         engine = _build(order, BatchWriter(writer, settings, run), run, spool)
         thread = threading.Thread(target=engine.run, name="engine", daemon=True)

@@ -36,6 +36,15 @@ STATES: Final[tuple[tuple[str, type[SourceError], str], ...]] = (
 )
 
 
+COMMENTS: Final = """
+    SELECT json_agg(json_build_array(n.nspname, c.relname, coalesce(a.attname, ''), d.description))
+    FROM pg_description d JOIN pg_class c ON c.oid = d.objoid JOIN pg_namespace n ON n.oid = c.relnamespace
+    LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = d.objsubid
+    WHERE d.classoid = 'pg_class'::regclass AND c.relkind IN ('r', 'p')
+    AND n.nspname NOT IN ('pg_catalog', 'information_schema')
+"""
+
+
 def database_of(settings: EngineInput) -> str:
     """Return a description of an engine's database for messages."""
     return f"{settings.host}:{settings.port}, database `{settings.database}`, slot `{settings.slot}`"
@@ -56,6 +65,19 @@ def check_capturable(settings: EngineInput) -> None:
             )
         _check_publication(connection, settings)
         _check_slot(connection, settings)
+
+
+def read_comments(settings: EngineInput) -> str:
+    """Return the comments of all tables and columns, as JSON lists of schema, table, column and comment.
+
+    The column of a table's own comment is empty. Debezium's connector for PostgreSQL sends none of them.
+
+    Raises:
+        SourceError: the server cannot be reached, or rejects the query.
+    """
+    with _connected(settings) as connection:
+        row = _first_row(connection, COMMENTS)
+    return (row and row[0]) or "[]"
 
 
 def emit_marker(settings: EngineInput, marker: str) -> None:

@@ -72,6 +72,11 @@ class Spool:
         """Failure of an engine that has ended, until it is started again."""
         return self.folder / "failure.json"
 
+    @property
+    def comments(self) -> Path:
+        """Comments of the source's tables and columns, as they were at the newest start of an engine."""
+        return self.folder / "comments.json"
+
     def make_folder(self) -> None:
         """Create the folder if it is missing; only its owner can access it, since it holds rows."""
         make_private_folder(self.folder)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
@@ -83,6 +84,18 @@ def _first_lines(stream: BinaryIO) -> Iterator[str]:
         characters += len(line.text)
         if characters > DESCRIBED_CHARACTERS:
             return
+
+
+@lru_cache(maxsize=8)
+def _comments_by_table(
+    path: Path, _written_ns: int, table_name: str, database: str
+) -> Mapping[str, Mapping[str, str]]:
+    """Return the comments of a spool by table of the lake and column; every table asks in every cycle."""
+    tables: dict[str, dict[str, str]] = {}
+    for schema, table, column, comment in json.loads(path.read_text(encoding="utf-8")):
+        name = table_name.format(database=database, schema=schema, table=table)
+        tables.setdefault(name, {})[column] = comment
+    return tables
 
 
 class DebeziumSource(ArrivalTimeSource):
@@ -163,6 +176,15 @@ class DebeziumSource(ArrivalTimeSource):
     def readable(self, _origins: Collection[str]) -> frozenset[str]:
         """Return none: a stream is read once, in order, and a replay uses the texts of its events."""
         return frozenset()
+
+    def comments(self, table: str) -> Mapping[str, str]:
+        """Return the comments that the engine has read; only it connects to the database."""
+        own_input = self.settings.input
+        path = Spool(own_input.folder()).comments if isinstance(own_input, EngineInput) else None
+        if not isinstance(own_input, EngineInput) or path is None or not path.exists():
+            return {}
+        names = self.settings.table_name, own_input.database
+        return {"": "", **_comments_by_table(path, path.stat().st_mtime_ns, *names).get(table, {})}
 
     def decode_again(
         self, _origin: str, text: str, position: int | None
