@@ -204,31 +204,27 @@ def _of_event(
     name, records, fault = (
         ("", None, None) if whole is None else (whole.transaction_id, whole.records, whole.fault)
     )
-    # From a tuple, because a call with 21 arguments would take twice as long.
-    return ChangeRow._make(
-        (
-            window.token,
-            window.end_inclusive_micros,
-            event_id,
-            ordering_key,
-            name or transaction_id or event_id,
-            table,
-            file.path,
-            position,
-            metadata,
-            records,
-            _MOD_TYPES[mod_type],
-            _NEW_ROW if is_whole_row and not unavailable_columns else _NEW_VALUES,
-            column_types,
-            keys,
-            new_values,
-            old_values,
-            source_micros,
-            previous_keys,
-            unavailable_columns or None,
-            fault,
-            None,
-        )
+    return ChangeRow(
+        window.token,
+        window.end_inclusive_micros,
+        event_id,
+        ordering_key,
+        name or transaction_id or event_id,
+        table,
+        file.path,
+        position,
+        metadata,
+        records,
+        _MOD_TYPES[mod_type],
+        _NEW_ROW if is_whole_row and not unavailable_columns else _NEW_VALUES,
+        column_types,
+        keys,
+        new_values,
+        old_values,
+        source_micros,
+        previous_keys,
+        unavailable_columns or None,
+        fault,
     )
 
 
