@@ -22,6 +22,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from benchmarks.datastream import make_event, write_files
+from benchmarks.inputs.events import with_schema_blocks
 from benchmarks.measure.harness import Report, arguments, must_equal
 from benchmarks.measure.tables import open_session
 from benchmarks.measure.usage import DRIVER, JVM, WORKERS, Meter
@@ -56,6 +57,8 @@ from cdc_platform_tests.servers.jars import fetch_jars
 from cdc_platform_tests.servers.kafka import CONNECTOR, broker
 
 TABLE: Final = "public.items"
+BLOCK_TYPES: Final = {"id": "int64", "n": "int64", "big": "string"}
+"""Types of the same columns in schema blocks."""
 TOPIC: Final = "bench.public.items"
 PARTITIONS: Final = 4
 EVENTS_A_FILE: Final = 500
@@ -140,7 +143,8 @@ def _debezium_changes(options: argparse.Namespace) -> tuple[Path, Callable[[Spar
     file = folder / "1.jsonl"
     folder.mkdir(parents=True)
     with file.open("w", encoding="utf-8") as lines:
-        lines.writelines(whole for whole, _ in changes.lines())
+        wholes = (whole for whole, _ in changes.lines())
+        lines.writelines(map(_in_blocks, wholes) if options.schema_blocks else wholes)
 
     def verify(spark: SparkSession, pipeline: Pipeline) -> None:
         frame = spark.table(pipeline.lake.spark_table(TABLE))
@@ -149,11 +153,22 @@ def _debezium_changes(options: argparse.Namespace) -> tuple[Path, Callable[[Spar
     return file, verify
 
 
+def _in_blocks(line: str) -> str:
+    """Return a line with schema blocks, as compact as Kafka Connect's converter writes them."""
+    message = with_schema_blocks(json.loads(line), BLOCK_TYPES)
+    return json.dumps(message, separators=(",", ":")) + "\n"
+
+
+def _types(options: argparse.Namespace) -> Mapping[str, Mapping[str, str]]:
+    """Return the types that the settings declare."""
+    return {} if options.schema_blocks else {TABLE: TYPES}
+
+
 @contextmanager
 def debezium_files(options: argparse.Namespace, _spark: SparkSession) -> Iterator[Bench]:
     """Provide one file of events."""
     file, verify = _debezium_changes(options)
-    source = DebeziumSettings(FilesInput(str(file.parent)), columns={TABLE: TYPES})
+    source = DebeziumSettings(FilesInput(str(file.parent)), columns=_types(options))
     yield Bench(source, options.changes, verify)
 
 
@@ -170,7 +185,7 @@ def debezium_kafka(options: argparse.Namespace, spark: SparkSession) -> Iterator
             sent = [json.dumps({**json.loads(line), "timestamp": 1_700_000_000_000}) for line in lines]
         kafka.send(sent, {TOPIC: PARTITIONS})
         source = DebeziumSettings(
-            KafkaInput(kafka.address, "bench[.].*", max_messages=500_000), columns={TABLE: TYPES}
+            KafkaInput(kafka.address, "bench[.].*", max_messages=500_000), columns=_types(options)
         )
         yield Bench(source, options.changes, verify)
 
@@ -178,7 +193,7 @@ def debezium_kafka(options: argparse.Namespace, spark: SparkSession) -> Iterator
 def decode_alone(options: argparse.Namespace, report: Report) -> None:
     """Report what this process needs to decode the events of one split of the file, without Spark."""
     file, _ = _debezium_changes(options)
-    settings = DebeziumSettings(FilesInput(str(file.parent)), columns={TABLE: TYPES})
+    settings = DebeziumSettings(FilesInput(str(file.parent)), columns=_types(options))
     (found,) = event_files(settings).list_files()
     context = SplitContext(settings.to_options(), 1, ReadWindow("stream", 0, 2**50), is_one_stream=True)
     events = min(options.changes, SPLIT_EVENTS)
@@ -279,6 +294,9 @@ def main() -> None:
     parser = arguments(__doc__ or "")
     parser.add_argument("--source", choices=[*SOURCES, DECODING], required=True)
     parser.add_argument("--changes", type=int, default=1_000_000, help="changes; approximate for Spanner")
+    parser.add_argument(
+        "--schema-blocks", action="store_true", help="Debezium's messages have schema blocks around them"
+    )
     parser.add_argument("--rounds", type=int, default=2, help="rounds; the last one counts")
     parser.add_argument(
         "--driver-memory", default="3g", help="of Spark's driver; the platform's default is 2g"

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 from msgspec.structs import replace
 
@@ -55,11 +54,10 @@ class SplitContext:
     is_one_stream: bool
 
 
-class _Placed(msgspec.Struct, frozen=True, gc=False):
+class _Placed(TransactionEvent, frozen=True, gc=False):
     """An event that becomes a row; ``name`` and ``order`` are as in `TRANSACTION` and `ORDER`."""
 
-    whole: TransactionEvent
-    origin: str
+    origin: str = ""
     name: str = ""
     order: str | None = None
 
@@ -92,7 +90,7 @@ class SplitReader:
         """Yield the rows of all messages, as `SPLIT_BLOCKS`; the last block has the outcome."""
         batches, marks = EventBatches(self._context.cycle), list[tuple[str, str | None]]()
         for placed in self._final_events():
-            batches.add_whole(placed.whole, self._context.window, self._files[placed.origin])
+            batches.add_whole(placed, self._context.window, self._files[placed.origin])
             marks.append((escaped(placed.name), placed.order))
             self._count(placed)
             if batches.is_full:
@@ -113,21 +111,21 @@ class SplitReader:
         placed = list(
             self._by_transaction() if self.settings.has_transaction_metadata else self._one_by_one()
         )
-        others = altered_events([item.whole.event for item in placed], self.decoder.rows)
+        others = altered_events([item.event for item in placed], self.decoder.rows)
         if not others:
             yield from placed
             return
         for item in placed:
-            event = item.whole.event
+            event = item.event
             other = others.get(event.event_id) if isinstance(event, SourceEvent) else None
-            yield item if other is None else replace(item, whole=replace(item.whole, event=other))
+            yield item if other is None else replace(item, event=other)
 
     def _one_by_one(self) -> Iterator[_Placed]:
         """Yield each event by itself: it is unknown which transactions are complete."""
         half = self.collector.first_half
         for event, origin, _ in self.collector.free:
             if half is None or event is not half[0]:
-                yield _Placed(TransactionEvent(event, "", 1), origin)
+                yield _Placed(event, "", 1, None, origin)
 
     def _by_transaction(self) -> Iterator[_Placed]:
         for name, members in self.collector.members.items():
@@ -137,14 +135,14 @@ class SplitReader:
             has_metadata = self.collector.transactions[name].has_metadata
             transaction_id, records = (name, len(whole)) if has_metadata else ("", 1)
             for event, origin in whole:
-                yield _Placed(TransactionEvent(event, transaction_id, records), origin, name)
+                yield _Placed(event, transaction_id, records, None, origin, name)
         for event, origin, position in self.collector.free:
             order = event.ordering_key if isinstance(event, SourceEvent) else None
             self._free.append((order, origin, position, order is None))
-            yield _Placed(TransactionEvent(event, "", 1), origin, "", order)
+            yield _Placed(event, "", 1, None, origin, "", order)
 
     def _count(self, placed: _Placed) -> None:
-        is_fault = isinstance(placed.whole.event, FaultyEvent)
+        is_fault = isinstance(placed.event, FaultyEvent)
         self._counts[placed.name][placed.origin].add(is_fault=is_fault)
 
     def _truncates(self) -> Iterator[tuple[str, str, str]]:

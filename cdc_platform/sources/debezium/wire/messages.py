@@ -2,14 +2,21 @@
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from cdc_platform.model.base.number_texts import whole_number
 from cdc_platform.model.stream.events import FaultyEvent
-from cdc_platform.sources.debezium.wire.schema_blocks import RAW_MEMBERS, load_json, load_part, load_value
-from cdc_platform.sources.debezium.wire.typed_envelope import typed_line
+from cdc_platform.sources.debezium.wire.schema_blocks import (
+    RAW_MEMBERS,
+    load_json,
+    load_part,
+    load_value,
+    with_parsed_block,
+)
+from cdc_platform.sources.debezium.wire.typed_envelope import TypedLine, typed_line
 from cdc_platform.sources.json_codec import text_of_bytes
 from cdc_platform.sources.sound_rows import escaped, is_unicode
 
@@ -79,19 +86,10 @@ class _MessageMalformed(ValueError):
 def parse_line(line: bytes, position: int) -> Message | FaultyEvent:
     """Return the message of a line: an object of topic, key and value, or the value alone."""
     has_block = _BLOCK_IN_LINE in line
-    if not has_block and _is_utf8(line) and (typed := typed_line(line)) is not None:
-        return Message(
-            typed.topic or "",
-            typed.partition or 0,
-            typed.offset,
-            None if typed.timestamp is None else typed.timestamp * 1000,
-            None if typed.key is msgspec.UNSET else typed.key,
-            typed.value,
-            None if typed.headers is None else _headers(typed.headers),
-            position,
-            typed.key is not msgspec.UNSET,
-            line,
-        )
+    typed = typed_line(line, has_blocks=has_block) if _is_utf8(line) else None
+    if typed is not None:
+        with suppress(ValueError):
+            return _of_typed(typed, position, line)
     text = line.decode(errors="surrogateescape").strip()
     try:
         if not is_unicode(text):
@@ -105,6 +103,26 @@ def parse_line(line: bytes, position: int) -> Message | FaultyEvent:
         return _of_fields(fields, position, text)
     except (ValueError, RecursionError, TypeError, LookupError, AttributeError) as error:
         return FaultyEvent(f"The line cannot be read as a message: {error}.", escaped(text), position)
+
+
+def _of_typed(typed: TypedLine[Any, Any], position: int, line: bytes) -> Message:
+    """Return the message of a typed line.
+
+    Raises:
+        ValueError: a schema block is not JSON.
+    """
+    return Message(
+        typed.topic or "",
+        typed.partition or 0,
+        typed.offset,
+        None if typed.timestamp is None else typed.timestamp * 1000,
+        None if typed.key is msgspec.UNSET else with_parsed_block(typed.key),
+        with_parsed_block(typed.value),
+        None if typed.headers is None else _headers(typed.headers),
+        position,
+        typed.key is not msgspec.UNSET,
+        line,
+    )
 
 
 def _is_utf8(line: bytes) -> bool:

@@ -1,13 +1,13 @@
 """Parts of messages as JSON, and the schema blocks around them; equal blocks are parsed once."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from decimal import Decimal
 from functools import cached_property, lru_cache
 from typing import Any, Final
 
 import msgspec
 
-from cdc_platform.sources.debezium.wire.typed_envelope import typed_envelope
+from cdc_platform.sources.debezium.wire.typed_envelope import TypedBlock, typed_envelope
 from cdc_platform.sources.json_codec import parser_of
 
 _MAX_BLOCKS: Final = 500
@@ -15,6 +15,7 @@ _MAX_BLOCKS: Final = 500
 load_json: Final = parser_of(Decimal, str)
 """Returns a JSON value whose numbers keep all their digits; raises ValueError where there is no JSON."""
 RAW_MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_PARTS: Final = msgspec.json.Decoder(TypedBlock[Any], float_hook=Decimal)
 _BLOCK_BEGINS: Final = (b'{"schema":', '{"schema":')
 
 
@@ -47,30 +48,35 @@ def fields_of(block: Mapping[str, Any] | None) -> Fields | None:
     return None if block is None else Fields(block.get("fields") or ()) or None
 
 
-def load_part(text: str | bytes, load: Callable[[str | bytes], Any] = load_json) -> Any:
-    """Return the JSON of a key, value or header, as `load_json` does; equal schema blocks are parsed once.
-
-    Args:
-        text: the part.
-        load: parses its content, without the block.
-    """
-    if text[: len(_BLOCK_BEGINS[0])] not in _BLOCK_BEGINS:
-        return load(text)
+def load_part(text: str | bytes) -> Any:
+    """Return the JSON of a key, value or header, as `load_json` does; equal schema blocks are parsed once."""
+    if not _has_block(text):
+        return load_json(text)
     try:
-        members = RAW_MEMBERS.decode(text)
-        parts = {name: load(bytes(raw)) for name, raw in members.items() if name != "schema"}
-        return {"schema": _block(bytes(members["schema"])), **parts}
-    except (ValueError, RecursionError):
+        return with_parsed_block(_PARTS.decode(text))
+    except (ValueError, RecursionError, ArithmeticError):
         return load_json(text)
 
 
 def load_value(text: str | bytes) -> Any:
     """Return the same for a value, with a `TypedEnvelope` for a change of the documented form."""
-    return load_part(text, _load_payload)
+    typed = typed_envelope(text, has_block=_has_block(text))
+    return load_part(text) if typed is None else with_parsed_block(typed)
 
 
-def _load_payload(text: str | bytes) -> Any:
-    return typed_envelope(text) or load_json(text)
+def with_parsed_block(part: Any) -> Any:
+    """Return a typed key or value as `load_part` does.
+
+    Raises:
+        ValueError: the block is not JSON.
+    """
+    if type(part) is TypedBlock:
+        return {"schema": _block(bytes(part.schema)), "payload": part.payload}
+    return part
+
+
+def _has_block(text: str | bytes) -> bool:
+    return text[: len(_BLOCK_BEGINS[0])] in _BLOCK_BEGINS
 
 
 @lru_cache(_MAX_BLOCKS)

@@ -1,7 +1,9 @@
 """Plain updates are decoded as all events are, with fewer questions."""
 
+import gzip
 import json
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
 
@@ -13,6 +15,7 @@ from cdc_platform.sources.debezium.rows.decoder import Decoder
 from cdc_platform.sources.debezium.rows.plain_updates import PlainUpdates
 from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
 from cdc_platform.sources.debezium.settings.policies import NullPolicy, SnapshotPolicy
+from cdc_platform_tests.sources.debezium.captures_read import GOLDEN
 from cdc_platform_tests.sources.debezium.written_events import COLUMNS, TABLE, envelope, line, settings_with
 from cdc_platform_tests.strategies import share_of_profile
 
@@ -86,6 +89,18 @@ def test_a_plain_update_is_decoded_as_one_of_which_everything_is_asked(
     texts: list[str], options: dict[str, Any]
 ) -> None:
     """Changes, faults, state and its use are the same as where no form is known."""
+    _check_same(texts, options)
+
+
+@pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.jsonl.gz")), ids=lambda path: path.name)
+def test_plain_updates_of_captures_are_decoded_alike(path: Path) -> None:
+    """The same holds for the messages of a real connector, each capture twice in one stream."""
+    with gzip.open(path, "rt", encoding="utf-8") as opened:
+        texts = [text for text in opened if text.strip()]
+    _check_same(texts * 2, {"columns": {}, "null_policies": {"*": NullPolicy.NULL}})
+
+
+def _check_same(texts: list[str], options: dict[str, Any]) -> None:
     with patch.object(PlainUpdates, "learn"):
         expected = decode(texts, **options)
 

@@ -15,7 +15,7 @@ from cdc_platform.sources.debezium.wire.typed_envelope import typed_envelope
 from cdc_platform_tests.sources.debezium.captures_read import read_messages
 
 VALUE: Final = {"op": "r", "source": {}}
-ENVELOPE: Final = typed_envelope(json.dumps(VALUE))
+ENVELOPE: Final = typed_envelope(json.dumps(VALUE), has_block=False)
 
 
 def parsed(fields: Any) -> Message:

@@ -19,6 +19,7 @@ from cdc_platform.sources.debezium.wire.typed_envelope import TypedEnvelope
 from cdc_platform_tests.fuzzing.debezium import debezium_seeds
 from cdc_platform_tests.fuzzing.mutations import changed, steps, written
 from cdc_platform_tests.sources.debezium.captures_read import GOLDEN
+from cdc_platform_tests.sources.debezium.written_events import envelope
 
 Envelope = Any
 SEEDS: Final = debezium_seeds()
@@ -49,11 +50,15 @@ def _outcomes(line: str) -> tuple[Envelope, Envelope]:
     return _outcome(parse_line(line.encode(), 3)), _outcome(parse_raw(RawMessage("t", key, value, offset=5)))
 
 
+def _parse_freely(patched: pytest.MonkeyPatch) -> None:
+    for module, name in ((messages, "typed_line"), (schema_blocks, "typed_envelope")):
+        patched.setattr(module, name, lambda _text, **_blocks: None)
+
+
 def _check_same(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     typed = _outcomes(line)
     with monkeypatch.context() as patched:
-        for module, name in ((messages, "typed_line"), (schema_blocks, "typed_envelope")):
-            patched.setattr(module, name, lambda _text: None)
+        _parse_freely(patched)
         free = _outcomes(line)
     for plain, fast in zip(free, typed, strict=True):
         # A number that nothing can read is not read where nobody asks for it.
@@ -88,6 +93,46 @@ def test_generated_changes_have_the_same_content(seed: Any, made: Any) -> None:
         return
     with pytest.MonkeyPatch.context() as monkeypatch:
         _check_same(line, monkeypatch)
+
+
+BLOCK: Final = '{"type":"struct","fields":[{"field":"after","type":"struct","fields":[{"field":"id"}]}]}'
+PAYLOAD: Final = json.dumps(envelope("u", after={"id": 1, "big": "schema"}), separators=(",", ":"))
+
+
+@pytest.mark.parametrize("key", ['{"id":1}', f'{{"schema":{BLOCK},"payload":{{"id":1}}}}', "null"])
+@pytest.mark.parametrize(
+    "block",
+    [
+        *(BLOCK, "null", "5", "{}", "[]", "{", f'{{"n":{"1" * 5000}}}', '{"n":1e9999999999999999999}', "NaN"),
+        BLOCK.replace("id", "\u00e4"),
+        BLOCK.replace("id", "\\ud800"),
+    ],
+)
+def test_lines_with_any_schema_block_have_the_same_content(
+    block: str, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A block that is none, or none that can be parsed, gives the same content or fault both ways."""
+    for value in (f'{{"schema":{block},"payload":{PAYLOAD}}}', f'{{"payload":{PAYLOAD},"schema":{block}}}'):
+        line = f'{{"topic":"t","key":{key},"value":{value}}}'
+        typed = _outcome(parse_line(line.encode(), 3)), _outcome(parse_raw(RawMessage("t", key, value)))
+        with monkeypatch.context() as patched:
+            _parse_freely(patched)
+            free = _outcome(parse_line(line.encode(), 3)), _outcome(parse_raw(RawMessage("t", key, value)))
+        assert free == typed
+
+
+def test_a_line_with_schema_blocks_is_parsed_at_once() -> None:
+    """Its blocks are found in the octets, not parsed again; the octets are kept for quarantine."""
+    part = f'{{"schema":{BLOCK},"payload":'
+    line = f'{{"topic":"t","key":{part}{{"id":1}}}},"value":{part}{PAYLOAD}}}}}'.encode()
+    first, second = parse_line(line, 0), parse_line(line, 1)
+    assert isinstance(first, messages.Message)
+    assert isinstance(second, messages.Message)
+    assert (line, line.decode()) == (first.sent, first.text)
+    assert first.value["schema"] is second.value["schema"] is first.key["schema"]
+    content = read_content(first)
+    assert isinstance(content, DataEvent)
+    assert (content.fields, content.key) == ([{"field": "id"}], {"id": 1})
 
 
 def test_equal_schema_blocks_are_one_object() -> None:
