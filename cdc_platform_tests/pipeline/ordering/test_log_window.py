@@ -159,4 +159,4 @@ def test_events_of_a_large_window_enter_the_log_as_few_do(
     for module in (order, events, event_order):
         monkeypatch.setattr(module, "SINGLE_TASK_RECORDS", 0)
     assert sync_in_cycles(session_lake, tmp_path / "many", spark) == few
-    assert finalised == [3]
+    assert len(finalised) == 1
