@@ -26,27 +26,13 @@ from cdc_platform.spark.frames.some_rows import IS_TRUNCATE, ROW_ID
 from cdc_platform.spark.frames.table_frames import bring_frame, cache_frame
 from cdc_platform.spark.log.order import UNSOUND
 from cdc_platform.spark.log.ordered_rows import by_table, ids_of, lack_values, lacking_rows
-from cdc_platform.spark.log.unresolved import LACKS_VALUES
+from cdc_platform.spark.log.unresolved import LACKS_VALUES, asked_changes
 from cdc_platform.spark.session.session_settings import changed_settings
 
 MAX_ROWS: Final = 500_000
 """Up to this many rows to complete, every task gets all keys, so that no table is shuffled."""
 _MAX_KEY_BYTES: Final = 64 * 1024 * 1024
 """The same limit for the bytes of their keys."""
-
-
-def asked_changes(pipeline: Pipeline) -> str:
-    """Return the SQL condition of the ordered changes to complete.
-
-    A row that changes its key keeps its values, so these are always looked up. Other values are looked up
-    only if the log must be completed, since the merge of partial updates keeps stored values.
-    """
-    if not pipeline.capabilities.leaves_values_out:
-        return "false"
-    condition = f"NOT {UNSOUND} AND {LACKS_VALUES}"
-    if pipeline.capabilities.completes_log:
-        return condition
-    return f"{condition} AND (previous_keys IS NOT NULL OR change_kind = 'insert')"
 
 
 def complete_changes(
@@ -70,7 +56,7 @@ def complete_changes(
     Raises:
         CommitConflict: another run worked on the tables at the same time.
     """
-    condition = asked_changes(pipeline)
+    condition = asked_changes(pipeline.capabilities)
     scope = _measure_scope(ordered, condition)
     if not scope.changes:
         return ordered

@@ -18,7 +18,7 @@ from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.log_window import Window
 from cdc_platform.spark.log.faults import IS_MALFORMED, SHAPE_FAULT
-from cdc_platform.spark.log.order import TRANSACTION, LogStats, measure, order_records
+from cdc_platform.spark.log.order import TRANSACTION, LogStats, OrderedChanges, measure, order_records
 from cdc_platform.spark.log.ordered_rows import measure_rows
 
 
@@ -35,13 +35,13 @@ class ChangeStreams:
         return untaken_records(self.pipeline.lake, quarantine, _taken(log))
 
     @contextmanager
-    def ordered(self, raw: DataFrame, window: Window, expected: int) -> Iterator[DataFrame]:
+    def ordered(self, raw: DataFrame, window: Window, expected: int) -> Iterator[OrderedChanges]:
         """Yield the changes of a window and of late transactions, in commit order."""
-        records = window.data_changes_of(raw)
+        records = raw.where(window.data_changes)
         if window.late:
             records = records.unionByName(self._decoded_again(_judged_again(raw, window.late), window.late))
         tables = window.tables_among(self.pipeline.known_tables)
-        yield order_records(records, window.mark.next_ordinal, expected, tables)
+        yield OrderedChanges(order_records(records, window.mark.next_ordinal, expected, tables))
 
     def _decoded_again(self, records: DataFrame, late: Sequence[QuarantinedRecord]) -> DataFrame:
         """Return raw records of replayed transactions; this version decodes malformed records again."""

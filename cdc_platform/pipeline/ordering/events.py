@@ -10,14 +10,15 @@ from pyiceberg.table import Table
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
+from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.model.base.timestamps import to_datetime
 from cdc_platform.model.stream.quarantined_records import QuarantinedRecord
-from cdc_platform.pipeline.completing.complete import asked_changes, complete_changes, complete_few
+from cdc_platform.pipeline.completing.complete import complete_changes, complete_few
 from cdc_platform.pipeline.completing.equal_rows import EqualRows
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.addresses import call_waiting, contains_addresses, with_keys_by_address
 from cdc_platform.pipeline.ordering.key_shifts import with_shifted_keys
-from cdc_platform.pipeline.ordering.log_window import Window, log_before
+from cdc_platform.pipeline.ordering.log_window import Window
 from cdc_platform.pipeline.ordering.rewritten_files import close_rewritten
 from cdc_platform.pipeline.reading.read_reports import (
     has_texts,
@@ -29,6 +30,7 @@ from cdc_platform.pipeline.schema.evolve import history_through
 from cdc_platform.pipeline.schema.fitting_shapes import fitting_shapes
 from cdc_platform.pipeline.schema.key_shapes import Shape
 from cdc_platform.pipeline.schema.schema_policies import with_refusals
+from cdc_platform.pipeline.versions.lake_frames import read_own
 from cdc_platform.spark.frames.table_frames import cache_frame
 from cdc_platform.spark.log.event_order import (
     count_events,
@@ -37,9 +39,10 @@ from cdc_platform.spark.log.event_order import (
     with_whole_transactions,
 )
 from cdc_platform.spark.log.keyless import number_copies, unnumbered_rows
-from cdc_platform.spark.log.order import SINGLE_TASK_RECORDS, UNSOUND, LogStats
+from cdc_platform.spark.log.order import SINGLE_TASK_RECORDS, UNSOUND, LogStats, OrderedChanges
 from cdc_platform.spark.log.ordered_rows import measure_event_rows, number_few, unnumbered_few
 from cdc_platform.spark.log.repeats import without_repeated
+from cdc_platform.spark.log.unresolved import asked_changes
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ class Events:
         return ()
 
     @contextmanager
-    def ordered(self, raw: DataFrame, window: Window, expected: int) -> Iterator[DataFrame]:
+    def ordered(self, raw: DataFrame, window: Window, expected: int) -> Iterator[OrderedChanges]:
         """Yield the changes of a window that the log has not had, in the source's order.
 
         After their commit, quarantined deletes are replayed if their rows have arrived.
@@ -75,11 +78,11 @@ class Events:
         first, tables = window.mark.next_ordinal, window.tables_among(self.pipeline.known_tables)
         yield order_events(records, first, expected, tables, capabilities, fitting)
         if has_addresses:
-            call_waiting(self.pipeline, raw, window.data_changes_of(raw))
+            call_waiting(self.pipeline, raw, raw.where(window.data_changes))
 
     def finalise(self, ordered: DataFrame, window: Window, cache: ExitStack) -> tuple[DataFrame, LogStats]:
         """Return ordered changes, finalised with the other changes of their transactions, rows and keys."""
-        counts = count_events(ordered, asked_changes(self.pipeline))
+        counts = count_events(ordered, asked_changes(self.pipeline.capabilities))
         if counts.are_final:
             return ordered, counts.stats
         if counts.unsound:
@@ -116,12 +119,12 @@ class Events:
 
     def _new_records(self, raw: DataFrame, window: Window, expected: int) -> DataFrame:
         """Return the raw records of a window that the log has not had."""
-        records = window.data_changes_of(raw)
+        records = raw.where(window.data_changes)
         if not window.mark.next_ordinal:
             return records
         replayed = replayed_origins(self.pipeline, window.reports)
         repeated = repeated_from(self.pipeline, window.reports)
-        log = log_before(self.pipeline, self.spark, window)
+        log = read_own(self.pipeline, self.spark, LOG, window.log)
         if not replayed:
             # Both bounds save reading older files of the log.
             oldest = remembered_from(self.pipeline, window.mark.position_micros or 0, repeated)
@@ -148,5 +151,5 @@ class Events:
         return with_whole_key_changes(ordered) if self.pipeline.capabilities.comes_in_order else ordered
 
     def _equal_rows(self, window: Window) -> EqualRows:
-        log = log_before(self.pipeline, self.spark, window)
+        log = read_own(self.pipeline, self.spark, LOG, window.log)
         return EqualRows(self.pipeline, self.spark, window.mark.cycle, log)

@@ -26,7 +26,7 @@ from cdc_platform.pipeline.ordering.log_window import Window
 from cdc_platform.pipeline.ordering.strategy import OrderingStrategy
 from cdc_platform.pipeline.reading.local_read import MAX_BYTES
 from cdc_platform.spark.frames.table_frames import cache_frame
-from cdc_platform.spark.log.order import LogStats, sound_changes, unsound_records
+from cdc_platform.spark.log.order import LogStats, OrderedChanges, sound_changes, unsound_records
 from cdc_platform.spark.log.ordered_rows import deletion_marker_rows, sound_rows
 from cdc_platform.spark.tables.deletion_markers import deletion_markers
 
@@ -39,9 +39,9 @@ def commit_nothing(window: Window) -> LogStats:
     return stats
 
 
-def commit_changes(strategy: OrderingStrategy, in_order: DataFrame, window: Window) -> LogStats:
+def commit_changes(strategy: OrderingStrategy, in_order: OrderedChanges, window: Window) -> LogStats:
     """Commit the changes of a window, in this process if it is small, else in Spark's tasks."""
-    stats = _commit_locally(strategy, in_order, window) if _fits_locally(window) else None
+    stats = _commit_locally(strategy, in_order.frame, window) if _fits_locally(window) else None
     return _commit_by_tasks(strategy, in_order, window) if stats is None else stats
 
 
@@ -53,11 +53,13 @@ def _fits_locally(window: Window) -> bool:
     return record_bytes is not None and record_bytes <= MAX_BYTES
 
 
-def _commit_by_tasks(strategy: OrderingStrategy, in_order: DataFrame, window: Window) -> LogStats:
+def _commit_by_tasks(strategy: OrderingStrategy, in_order: OrderedChanges, window: Window) -> LogStats:
     """Complete, write and commit any number of changes in Spark's tasks."""
     lake, step = strategy.pipeline.lake, window.step
     with ExitStack() as cache:
-        ordered, counts = strategy.finalise(cache_frame(cache, in_order), window, cache)
+        ordered, counts = in_order.frame, in_order.stats
+        if counts is None:
+            ordered, counts = strategy.finalise(cache_frame(cache, ordered), window, cache)
         stats = _checked(counts, window.mark)
         if stats.quarantined:
             unsound = unsound_records(ordered, window.cycle)

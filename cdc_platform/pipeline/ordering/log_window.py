@@ -4,21 +4,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pyiceberg.table import Table
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
-from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import Mark
 from cdc_platform.lake.commits.writes import CycleStep
 from cdc_platform.model.base.cached_values import cached_value
-from cdc_platform.model.base.timestamps import to_datetime
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.quarantined_records import QuarantinedRecord
 from cdc_platform.model.stream.records import RecordKind
-from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.reading.window_content import WindowContent, measure_content
 from cdc_platform.pipeline.schema.evolve import between_positions, data_changes_between
-from cdc_platform.pipeline.versions.lake_frames import read_own
 
 
 @dataclass(frozen=True)
@@ -57,22 +51,7 @@ class Window:
         names = {*self.content.tables, *(record.table for record in self.late)}
         return [table for table in tables if None in names or table.name in names]
 
-    def data_changes_of(self, raw: DataFrame) -> DataFrame:
-        """Return the raw records that `data_changes` selects."""
-        until = F.lit(to_datetime(self.watermark_micros))
-        records = raw.where(
-            (F.col("kind") == RecordKind.DATA_CHANGE.value) & (F.col("record_timestamp") <= until)
-        )
-        if self.mark.position_micros is None:
-            return records
-        return records.where(F.col("record_timestamp") > F.lit(to_datetime(self.mark.position_micros)))
-
     @property
     def reports(self) -> str:
         """Filter of the file reports of the window's cycles."""
         return between_positions(RecordKind.FILE, self.mark.position_micros, self.watermark_micros)
-
-
-def log_before(pipeline: Pipeline, spark: SparkSession, window: Window) -> DataFrame:
-    """Return the version of the log before a window."""
-    return read_own(pipeline, spark, LOG, window.log)

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from cdc_platform.model.stream.quarantined_records import QuarantinedRecord
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.log_window import Window
-from cdc_platform.spark.log.order import LogStats
+from cdc_platform.spark.log.order import LogStats, OrderedChanges
 
 
 class OrderingStrategy(Protocol):
@@ -35,7 +35,9 @@ class OrderingStrategy(Protocol):
         """Return the quarantined records whose transactions are replayed."""
         ...
 
-    def ordered(self, raw: DataFrame, window: Window, expected: int) -> AbstractContextManager[DataFrame]:
+    def ordered(
+        self, raw: DataFrame, window: Window, expected: int
+    ) -> AbstractContextManager[OrderedChanges]:
         """Return a context with the changes of a window in order, in which they are committed.
 
         Args:

@@ -42,8 +42,6 @@ from cdc_platform.pipeline.schema.uncopied import with_uncopied
 SAVE_EVERY_CYCLES: Final = 20
 """Cycles without a change after which the history is also stored; new processes then skip these cycles."""
 
-COLUMNS: Final = ("record_timestamp", *SHAPE)
-
 
 @dataclass(frozen=True)
 class _Shape:
@@ -196,8 +194,7 @@ def between_positions(kind: RecordKind, after_micros: int | None, until_micros: 
 
 def _batches(pipeline: Pipeline, window: str) -> Iterator[pa.Table]:
     raw = pipeline.lake.system_table(RAW)
-    for batch in read_repeated(raw, window, SHAPE, "record_timestamp", "kind"):
-        yield batch.select(list(COLUMNS))
+    return read_repeated(raw, window, SHAPE, "record_timestamp", "kind")
 
 
 def _named(key: ShapeKey) -> Shape:

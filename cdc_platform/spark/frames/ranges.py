@@ -19,13 +19,6 @@ RANGE: Final = "range_number"
 """Column with the number of a row's range."""
 
 
-def sort_in_ranges(
-    frame: DataFrame, order: Sequence[str], places: DataFrame, expected_rows: int
-) -> DataFrame:
-    """Return a sorted frame whose tasks each have one range of the order; see `part_in_ranges`."""
-    return part_in_ranges(frame, order, places, expected_rows).drop(RANGE).sortWithinPartitions(*order)
-
-
 def part_in_ranges(
     frame: DataFrame, order: Sequence[str], places: DataFrame, expected_rows: int
 ) -> DataFrame:

@@ -6,10 +6,10 @@ So changes are compared only to find duplicates. They are sorted as rows of the 
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.model.base.names import quote_text
@@ -17,18 +17,20 @@ from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.ordering_key import PLACE_PARTS, SEPARATOR
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities
 from cdc_platform.spark.frames.casts import LONGEST_TEXT
-from cdc_platform.spark.frames.ranges import range_count, sort_in_ranges
+from cdc_platform.spark.frames.ranges import RANGE, part_in_ranges, range_count
 from cdc_platform.spark.log.faults import FAULT, FITS, fault_of
 from cdc_platform.spark.log.keyless import IS_UNNUMBERED
 from cdc_platform.spark.log.order import (
     SINGLE_TASK_RECORDS,
     UNSOUND,
     LogStats,
+    OrderedChanges,
     changes_of,
     count_changes,
     to_stats,
 )
 from cdc_platform.spark.log.repeats import IDENTITY, distinct_rows
+from cdc_platform.spark.log.unresolved import asked_changes
 
 EVENT_PARTS: Final = (
     "event.previous_keys as previous_keys",
@@ -36,8 +38,6 @@ EVENT_PARTS: Final = (
     "event.source_timestamp as source_timestamp",
     "event.origin as origin",
 )
-IS_ALONE: Final = "record_id = concat_ws('/', transaction_id, transaction_id)"
-"""Whether a change is a separate transaction: its source reports none."""
 HALF_FAULT: Final = (
     "it is half of a key change, and the other half is in quarantine: see its reason, and replay both"
 )
@@ -75,7 +75,7 @@ def order_events(
     tables: Sequence[TableSchema],
     capabilities: SourceCapabilities,
     fitting: Iterable[tuple[str, str]] = (),
-) -> DataFrame:
+) -> OrderedChanges:
     """Return one row per change, in the order of the log, with columns that decide whether it may enter it.
 
     Args:
@@ -91,18 +91,41 @@ def order_events(
         it must not enter the log), `record` (as it arrived, for faults) and `origin` (its file or topic).
     """
     records = _with_fitting(records, fitting)
-    once = _once(records, capabilities, expected_records)
     fault = F.coalesce("event.fault", F.when(~F.col(FITS), fault_of(tables, capabilities)))
-    mods = once.selectExpr("*", "0 as position", "get(mods, 0) as mod")
-    changes = changes_of(mods, fault, EVENT_PARTS, f"not {FITS}")
     if expected_records <= SINGLE_TASK_RECORDS:
-        ordered = changes.sortWithinPartitions(*_ORDER)
+        changes = _changes_of(_distinct(records.coalesce(1), capabilities), fault, first_ordinal)
+        return OrderedChanges(_numbered(changes))
+    ranges = range_count(records, expected_records)
+    is_repeated, transactions = _count_identities(records, ranges)
+    unchecked = _changes_of(records, F.when(~F.col(FITS), F.lit("")), first_ordinal, "false")
+    counts = count_events(unchecked, asked_changes(capabilities), transactions)
+    places = records.select("record_timestamp", "record_order")
+    if counts.are_final and not is_repeated:
+        changes = _changes_of(records, F.lit(None).cast("string"), first_ordinal, "false")
+        # Spark's number of a row begins with that of its task.
+        stats = replace(counts.stats, next_ordinal=first_ordinal + (ranges << 33))
     else:
-        places = records.select("record_timestamp", "record_order")
-        ordered = sort_in_ranges(changes, _ORDER, places, expected_records)
-    ordinal = F.monotonically_increasing_id() + F.lit(first_ordinal)
-    columns = {"ordinal": ordinal, "ordering_key": F.col("record_order"), UNSOUND: F.col(FAULT).isNotNull()}
-    return ordered.withColumns(columns).drop("record_order")
+        once = _distinct(records, capabilities) if is_repeated else records
+        changes, stats = _changes_of(once, fault, first_ordinal), None
+    parted = part_in_ranges(changes, _ORDER, places, expected_records).drop(RANGE)
+    return OrderedChanges(_numbered(parted), stats)
+
+
+def _changes_of(
+    records: DataFrame, fault: Column, first_ordinal: int, condition: str = f"not {FITS}"
+) -> DataFrame:
+    """Return one change per record, each with the first ordinal."""
+    mods = records.selectExpr("*", "0 as position", "get(mods, 0) as mod")
+    changes = changes_of(mods, fault, EVENT_PARTS, condition)
+    columns = {"ordinal": F.lit(first_ordinal), UNSOUND: F.col(FAULT).isNotNull()}
+    return changes.withColumns(columns)
+
+
+def _numbered(changes: DataFrame) -> DataFrame:
+    """Return changes, whose tasks are in order, in order and with their own ordinals."""
+    ordinal = F.monotonically_increasing_id() + F.col("ordinal")
+    ordered = changes.sortWithinPartitions(*_ORDER).withColumn("ordinal", ordinal)
+    return ordered.withColumnRenamed("record_order", "ordering_key")
 
 
 def _with_fitting(records: DataFrame, fitting: Iterable[tuple[str, str]]) -> DataFrame:
@@ -129,15 +152,20 @@ def _with_fitting(records: DataFrame, fitting: Iterable[tuple[str, str]]) -> Dat
     )
 
 
-def _once(records: DataFrame, capabilities: SourceCapabilities, expected: int) -> DataFrame:
-    """Return each event once: most windows have no duplicates, and then full records need no shuffle."""
-    if expected <= SINGLE_TASK_RECORDS:
-        return _distinct(records.coalesce(1), capabilities)
-    # Digests suffice: a collision only costs the second step. Spark would count so few bytes in one task
-    # without an explicit number of tasks.
-    digests = records.select(F.xxhash64(*IDENTITY).alias(_PLACE))
-    counts = digests.repartition(range_count(records, expected), _PLACE).groupBy(_PLACE).count()
-    return records if counts.where("count > 1").isEmpty() else _distinct(records, capabilities)
+def _count_identities(records: DataFrame, ranges: int) -> tuple[bool, int]:
+    """Return whether records come again among themselves, and the number of transactions.
+
+    Most windows have no duplicates, and then full records need no shuffle. Digests suffice: a collision only
+    costs that shuffle, or hides a transaction from a statistic. Spark would count so few bytes in one task
+    without an explicit number of tasks.
+    """
+    digests = records.select(
+        F.xxhash64("server_transaction_id").alias("transaction"), F.xxhash64(*IDENTITY).alias(_PLACE)
+    )
+    dealt = digests.repartition(ranges, "transaction").groupBy("transaction", _PLACE).count()
+    counts = dealt.groupBy("transaction").agg(F.max("count").alias("most"))
+    row = counts.agg(F.count("*"), F.max("most")).collect()[0]
+    return (row[1] or 0) > 1, row[0]
 
 
 def _distinct(records: DataFrame, capabilities: SourceCapabilities) -> DataFrame:
@@ -180,20 +208,18 @@ def with_whole_key_changes(ordered: DataFrame) -> DataFrame:
     return marked.select(*ordered.columns)
 
 
-def count_events(ordered: DataFrame, asked: str = "false") -> EventCounts:
+def count_events(ordered: DataFrame, asked: str = "false", transactions: int | None = None) -> EventCounts:
     """Count a window of ordered changes; each change without a transaction counts as one.
 
     Args:
         ordered: the result of `order_events`, preferably persisted.
         asked: SQL condition of the changes to complete.
+        transactions: number of transactions, if known.
     """
     conditions = {"unsound": UNSOUND, "unnumbered": IS_UNNUMBERED, "asked": asked}
-    counts = {name: F.count_if(F.expr(condition)) for name, condition in conditions.items()}
-    counts["alone"] = F.count_if(F.expr(f"not {UNSOUND} and {IS_ALONE}"))
-    rows = count_changes(ordered, counts)
-    transactions = sum(row["alone"] for row in rows)
-    if transactions < (changes := sum(row["changes"] for row in rows)):
-        shared = ordered.where(f"not {UNSOUND} and not {IS_ALONE}").select("transaction_id")
-        dealt = shared.repartition(range_count(ordered, changes), "transaction_id")
-        transactions += dealt.distinct().count()
+    rows = count_changes(ordered, {name: F.count_if(F.expr(sql)) for name, sql in conditions.items()})
+    if transactions is None:
+        changes = max(1, sum(row["changes"] for row in rows))
+        sound = ordered.where(f"not {UNSOUND}").select("transaction_id")
+        transactions = sound.repartition(range_count(ordered, changes), "transaction_id").distinct().count()
     return EventCounts(to_stats(rows, transactions), *(sum(row[name] for row in rows) for name in conditions))

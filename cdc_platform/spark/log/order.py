@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
@@ -77,6 +77,13 @@ class LogStats:
     def changes(self) -> int:
         """Changes of all tables."""
         return sum(table.changes for table in self.tables.values())
+
+
+class OrderedChanges(NamedTuple):
+    """Changes in the order of the log; `stats` if it is known that all of them enter it unchanged."""
+
+    frame: DataFrame
+    stats: LogStats | None = None
 
 
 def order_records(

@@ -41,10 +41,8 @@ def measure_rows(ordered: pa.Table) -> LogStats:
 
 def measure_event_rows(ordered: pa.Table) -> LogStats:
     """Return the counts of `measure_events` for a small result of `order_events`."""
-    rows = ordered.select([*COUNTED, "record_id"]).to_pylist()
-    sound = [row for row in rows if not row[UNSOUND]]
-    shared = {row["transaction_id"] for row in sound if not _is_alone(row)}
-    return _as_stats(rows, sum(map(_is_alone, sound)) + len(shared))
+    rows = ordered.select([*COUNTED]).to_pylist()
+    return _as_stats(rows, len({row["transaction_id"] for row in rows if not row[UNSOUND]}))
 
 
 def sound_rows(ordered: pa.Table, cycle: int, schema: pa.Schema) -> pa.Table:
@@ -127,10 +125,6 @@ def by_table(changes: pa.Table, column: str) -> Mapping[str, list[Any]]:
     for table, value in zip(changes["table_name"].to_pylist(), changes[column].to_pylist(), strict=True):
         values[table].append(value)
     return values
-
-
-def _is_alone(row: _Row) -> bool:
-    return bool(row["record_id"] == f"{row['transaction_id']}/{row['transaction_id']}")
 
 
 def _as_stats(rows: Sequence[_Row], transactions: int, incomplete: Incomplete | None = None) -> LogStats:

@@ -8,6 +8,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.model.rows.changes import ChangeKind
+from cdc_platform.model.stream.source_capabilities import SourceCapabilities
+from cdc_platform.spark.log.order import UNSOUND
 
 LACKS_VALUES: Final = "coalesce(size(unavailable_columns), 0) > 0"
 _TRUNCATE, _DELETE = (f"'{kind.value}'" for kind in (ChangeKind.TRUNCATE, ChangeKind.DELETE))
@@ -21,6 +23,20 @@ _HAS_VALUE: Final = f"""
 _SINCE: Final = pa.schema(
     [("table_name", pa.string()), ("column_name", pa.string()), ("since_micros", pa.int64())]
 )
+
+
+def asked_changes(capabilities: SourceCapabilities) -> str:
+    """Return the SQL condition of the ordered changes to complete.
+
+    A row that changes its key keeps its values, so these are always looked up. Other values are looked up
+    only if the log must be completed, since the merge of partial updates keeps stored values.
+    """
+    if not capabilities.leaves_values_out:
+        return "false"
+    condition = f"NOT {UNSOUND} AND {LACKS_VALUES}"
+    if capabilities.completes_log:
+        return condition
+    return f"{condition} AND (previous_keys IS NOT NULL OR change_kind = 'insert')"
 
 
 def unresolved_values(

@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from cdc_platform.lake.catalog.lake import LOG, QUARANTINED, RAW
+from cdc_platform.lake.catalog.lake import DELETION_MARKERS, LOG, QUARANTINED, RAW
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.quarantined_records import QuarantinedRecord
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.pipeline.ordering import change_streams, events
+from cdc_platform.pipeline.ordering import change_streams, events, log_commit, order
 from cdc_platform.pipeline.ordering.log_window import Window
 from cdc_platform.pipeline.ordering.order import order_changes
+from cdc_platform.spark.log import event_order
 from cdc_platform_tests.example_tables import table
-from cdc_platform_tests.support.cycles import sync
+from cdc_platform_tests.support.cycles import failed_checks, sync
 from cdc_platform_tests.support.datastream.files import MadeEvent, StreamFolder
 from cdc_platform_tests.support.datastream.pipelines import make_pipeline as make_event_pipeline
 from cdc_platform_tests.support.history import RawRow
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TABLES: Final = tuple(table(name, {"id": "INT64"}, {"a": "INT64"}) for name in ("t", "u", "v"))
+NAMES: Final = ((1, "first"), (2, "second"))
 LATE: Final = QuarantinedRecord(1, "why", "", START, "x", "x/00000000", table=None, record=None)
 
 
@@ -114,3 +116,47 @@ def test_events_are_ordered_by_the_tables_of_the_window(
     folder.write([MadeEvent("later", "users", "INSERT", 2, {"id": 2})])
     sync(pipeline, spark)
     assert noted == [["users"]]
+
+
+def sync_in_cycles(
+    lake: LakeSettings, folder: Path, spark: "SparkSession"
+) -> dict[str, list[dict[str, Any]]]:
+    """Return the log and the deletion markers of events in three cycles, of which the last repeats two."""
+    stream, pipeline = StreamFolder(folder), make_event_pipeline(lake, folder)
+    first, second = (MadeEvent(name, "users", "INSERT", place, {"id": place}) for place, name in NAMES)
+    deleted = MadeEvent("deleted", "users", "DELETE", 3, {"id": 1})
+    again = MadeEvent("again", "users", "INSERT", 4, {"id": 1})
+    for written in ([first], [second, deleted], [second, again, again]):
+        stream.write(written)
+        pipeline = sync(pipeline, spark)
+    assert failed_checks(pipeline, spark) == {}
+    tables = {name: pipeline.lake.system_table(name).scan().to_arrow() for name in (LOG, DELETION_MARKERS)}
+    unlike = {"ordinal", "commit_timestamp", "partition_token"}
+    return {
+        name: rows.sort_by([("cycle", "ascending"), ("ordering_key", "ascending")])
+        .drop_columns(sorted(unlike & {*rows.column_names}))
+        .to_pylist()
+        for name, rows in tables.items()
+    }
+
+
+@pytest.mark.integration
+@pytest.mark.usefixtures("many_tasks")
+def test_events_of_a_large_window_enter_the_log_as_few_do(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tasks write them, and finalise those of a cycle only if one of them comes twice in it."""
+    few = sync_in_cycles(session_lake, tmp_path / "few", spark)
+    finalised: list[int] = []
+
+    def finalise(*arguments: Any) -> Any:
+        finalised.append(arguments[2].cycle)
+        return plainly(*arguments)
+
+    plainly = events.Events.finalise
+    monkeypatch.setattr(events.Events, "finalise", finalise)
+    monkeypatch.setattr(log_commit, "MAX_BYTES", -1)
+    for module in (order, events, event_order):
+        monkeypatch.setattr(module, "SINGLE_TASK_RECORDS", 0)
+    assert sync_in_cycles(session_lake, tmp_path / "many", spark) == few
+    assert len(finalised) == 1

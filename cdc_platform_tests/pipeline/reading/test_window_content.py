@@ -112,7 +112,7 @@ def test_all_that_comes_again_is_found_in_the_part_of_the_log_that_is_asked(
         1,
         (),
         EVENTS,
-    )
+    ).frame
     repeated = [change for change in logged if change[0] in again]
     records: list[Event] = [event(number) for number in sorted(new)]
     for number, kind, micros in repeated:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from cdc_platform.model.base.schemas import TIMESTAMP
-from cdc_platform.spark.frames.ranges import ROWS_PER_RANGE, Place, range_starts, sort_in_ranges
+from cdc_platform.spark.frames.ranges import ROWS_PER_RANGE, Place, part_in_ranges, range_starts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,7 +45,8 @@ def test_ranges_sort_as_one_task_does(spark: "SparkSession") -> None:
     frame = spark.createDataFrame(pa.table(kinds, names=ORDER)).repartition(3)
     # So often that the sample meets all of them.
     sampled = frame.select(*ORDER[:2]).crossJoin(spark.range(100)).select(*ORDER[:2])
-    actual = sort_in_ranges(frame, ORDER, sampled, 3 * ROWS_PER_RANGE)
+    parted = part_in_ranges(frame, ORDER, sampled, 3 * ROWS_PER_RANGE)
+    actual = parted.sortWithinPartitions(*ORDER)
     rows = actual.selectExpr(f"unix_micros({ORDER[0]})", *ORDER[1:], "spark_partition_id()").collect()
     in_order = sorted(places, key=lambda row: (row[0], row[1].encode(), row[2]))
     assert in_order == [tuple(row[:3]) for row in rows]
@@ -59,5 +60,6 @@ def test_a_sample_without_rows_makes_one_range(spark: "SparkSession") -> None:
     moment = datetime(2026, 1, 1, tzinfo=UTC)
     frame = spark.createDataFrame([(moment, text, 0) for text in "cab"], ORDER)
     nothing = frame.where("false").select(*ORDER[:2])
-    rows = sort_in_ranges(frame, ORDER, nothing, 3 * ROWS_PER_RANGE).collect()
+    parted = part_in_ranges(frame, ORDER, nothing, 3 * ROWS_PER_RANGE)
+    rows = parted.sortWithinPartitions(*ORDER).collect()
     assert [row["place"] for row in rows] == ["a", "b", "c"]

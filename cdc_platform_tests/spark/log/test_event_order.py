@@ -24,7 +24,8 @@ from cdc_platform.spark.log.event_order import (
     with_whole_transactions,
 )
 from cdc_platform.spark.log.faults import KEYS_FAULT, LONG_FAULT
-from cdc_platform.spark.log.order import SINGLE_TASK_RECORDS
+from cdc_platform.spark.log.keyless import UNNUMBERED_PREFIX
+from cdc_platform.spark.log.order import SINGLE_TASK_RECORDS, OrderedChanges
 from cdc_platform.spark.log.ordered_rows import measure_event_rows
 from cdc_platform.spark.log.repeats import without_repeated
 
@@ -81,7 +82,9 @@ def test_a_broken_copy_of_an_event_takes_no_place(spark: "SparkSession", expecte
     orders: list[list[SourceEvent | FaultyEvent]] = [[event(1), broken, event(1)], [broken, event(1), broken]]
     for events in orders:
         records = records_of(spark, events)
-        rows = order_events(records, 100, expected_records, (), alone).select("fault", "unsound").collect()
+        rows = (
+            order_events(records, 100, expected_records, (), alone).frame.select("fault", "unsound").collect()
+        )
         assert {(row["fault"], row["unsound"]) for row in rows} == {(None, False), (broken.reason, True)}
         assert len(rows) == 2
 
@@ -93,7 +96,7 @@ def test_changes_are_in_the_sources_order(spark: "SparkSession", expected_record
     tied = event(90)._replace(ordering_key=event(9).ordering_key)
     events = [tied, *(event(place) for place in (3, 1, 4, 1, 5, 9, 2, 6, 5, 3))]
 
-    ordered = order_events(records_of(spark, events), 100, expected_records, (), EVENTS)
+    ordered = order_events(records_of(spark, events), 100, expected_records, (), EVENTS).frame
 
     rows = sorted((row.asDict() for row in ordered.collect()), key=lambda row: int(row["ordinal"]))
     places = [1, 2, 3, 4, 5, 6, 9]
@@ -119,7 +122,7 @@ def test_transactions_are_sound_or_unsound_as_a_whole(spark: "SparkSession", exp
         event(6),
         event(7, "two"),
     ]
-    ordered = order_events(records_of(spark, events), 0, expected_records, (), EVENTS).persist()
+    ordered = order_events(records_of(spark, events), 0, expected_records, (), EVENTS).frame.persist()
 
     whole = with_whole_transactions(ordered)
 
@@ -139,7 +142,9 @@ def test_texts_that_the_parser_does_not_take_are_looked_at(
     monkeypatch.setattr(event_order, "LONGEST_TEXT", 100)
     long, short = (event(size, keys=f"no JSON but {'x' * size}") for size in (100, 10))
     records = records_of(spark, [long, short])
-    ordered = order_events(records, 0, 2, (), replace(EVENTS, keeps_transactions=False), [("visits", "[]")])
+    ordered = order_events(
+        records, 0, 2, (), replace(EVENTS, keeps_transactions=False), [("visits", "[]")]
+    ).frame
     assert [row["fault"] for row in ordered.sort(F.desc("ordering_key")).collect()] == [KEYS_FAULT, None]
 
 
@@ -151,7 +156,7 @@ def test_a_text_that_is_too_long_for_the_parser_has_that_for_a_reason(
     """A value of more than 20 million characters is not taken, and the reason says so."""
     long = event(1)._replace(new_values=json.dumps({"a": "x" * 20_000_001}))
     alone = replace(EVENTS, keeps_transactions=False)
-    ordered = order_events(records_of(spark, [long, event(2)]), 0, 2, (), alone, fitting)
+    ordered = order_events(records_of(spark, [long, event(2)]), 0, 2, (), alone, fitting).frame
     assert [row["fault"] for row in ordered.sort("ordering_key").collect()] == [LONG_FAULT, None]
 
 
@@ -167,7 +172,9 @@ def test_events_that_fit_are_not_looked_at(spark: "SparkSession", expected_recor
     ]
     records = records_of(spark, events)
 
-    ordered = order_events(records, 0, expected_records, (), alone, [("visits", "[]"), ("other", "[1]")])
+    ordered = order_events(
+        records, 0, expected_records, (), alone, [("visits", "[]"), ("other", "[1]")]
+    ).frame
 
     rows = {row["keys"]: row for row in ordered.collect()}
     assert [rows[keys]["fault"] for keys in ("no JSON", "no JSON either", None)] == [
@@ -181,13 +188,48 @@ def test_events_that_fit_are_not_looked_at(spark: "SparkSession", expected_recor
     assert record.keys() <= set(records.columns)
 
 
+@pytest.mark.usefixtures("many_tasks")
+@pytest.mark.parametrize(
+    "last",
+    [
+        event(1),
+        event(7, "one", keys=f'{UNNUMBERED_PREFIX}"a"}}'),
+        event(7, "one")._replace(column_types="[1]"),
+        event(7, "one")._replace(unavailable_columns=("v",)),
+        FaultyEvent("it is broken", "text", 7, event_id="bad", transaction_id="one", ordering_key="0007"),
+    ],
+    ids=["repeated", "unnumbered", "to be checked", "to be completed", "faulty"],
+)
+def test_a_window_is_counted_before_it_is_sorted(
+    spark: "SparkSession", last: SourceEvent | FaultyEvent
+) -> None:
+    """If all its changes enter the log unchanged, and only then; the counts are those of the sorted rows."""
+    capabilities = replace(EVENTS, leaves_values_out=True, completes_log=True)
+    events = [event(1), event(2, "one"), event(3, "one"), event(4, "two")._replace(is_whole_row=False)]
+
+    def order(*events: SourceEvent | FaultyEvent) -> OrderedChanges:
+        records, many = records_of(spark, events), SINGLE_TASK_RECORDS + 1
+        return order_events(records, 100, many, (), capabilities, [("visits", "[]")])
+
+    final = order(*events)
+    rows = final.frame.toArrow().drop_columns(["fault"])
+    assert final.stats is not None
+    assert rows.sort_by("ordinal") == order(*events, last).frame.where(
+        "record_id <> 'one/event 7' and record_id <> 'one/bad'"
+    ).toArrow().sort_by("ordinal").drop_columns(["fault"])
+    counts = count_events(final.frame).stats
+    assert counts.next_ordinal <= final.stats.next_ordinal
+    assert counts == replace(final.stats, next_ordinal=counts.next_ordinal)
+    assert order(*events, last).stats is None
+
+
 @pytest.mark.parametrize("is_small", [True, False])
 @pytest.mark.parametrize(("logged", "left"), [((4,), 3), ((2,), 2), ((1, 2, 3), 0)])
 def test_what_the_log_has_does_not_come_again(
     spark: "SparkSession", logged: Sequence[int], left: int, *, is_small: bool
 ) -> None:
     """Events that the log had within the time in which they may come again are left out."""
-    log = order_events(records_of(spark, [event(place) for place in logged]), 0, 1, (), EVENTS)
+    log = order_events(records_of(spark, [event(place) for place in logged]), 0, 1, (), EVENTS).frame
     records = records_of(spark, [event(place) for place in (1, 2, 3)])
 
     frame = without_repeated(records, log, EVENTS, is_small=is_small)
@@ -216,7 +258,7 @@ def test_halves_of_a_key_change_are_sound_or_unsound_together(spark: "SparkSessi
         FaultyEvent("no place is known", "{}", 1),
     ]
     alone = replace(EVENTS, keeps_transactions=False)
-    ordered = order_events(records_of(spark, events), 0, len(events), (), alone).persist()
+    ordered = order_events(records_of(spark, events), 0, len(events), (), alone).frame.persist()
 
     whole = with_whole_key_changes(ordered).collect()
 
