@@ -10,13 +10,13 @@ import dagster as dg
 
 from cdc_platform.assets.partition_picture import draw_partitions
 from cdc_platform.assets.table_columns import table_schema
-from cdc_platform.dashboard.partition_lanes import holding_watermark
 from cdc_platform.lake.state.cuts import Cut
 from cdc_platform.model.base.timestamps import to_datetime, to_rfc3339
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.lineage import Lineage, Partition, PartitionState, watermark_micros
 from cdc_platform.model.stream.read_windows import WindowReport
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities
+from cdc_platform.model.stream.watermark_holders import holding_watermark
 from cdc_platform.visible import visible_text
 
 if TYPE_CHECKING:

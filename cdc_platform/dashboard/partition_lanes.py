@@ -1,12 +1,13 @@
 """Partitions of a change stream as bars over time, in lanes, with lines from parents to children."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from cdc_platform.dashboard.time_span import TimeSpan
 from cdc_platform.model.base.names import ROOT_TOKEN
 from cdc_platform.model.stream.lineage import Lineage, Partition
+from cdc_platform.model.stream.watermark_holders import holding_watermark
 
 SHOWN: Final = 120
 """Maximum number of partitions in the chart: the newest, and always the one that holds the watermark."""
@@ -69,14 +70,6 @@ def draw_partitions(lineage: Lineage) -> PartitionLanes:
     }
     lane_count = max(lanes.values(), default=-1) + 1
     return PartitionLanes(tuple(bars.values()), tuple(_branches(bars)), lane_count, span, len(everything))
-
-
-def holding_watermark(partitions: Collection[Partition]) -> set[str]:
-    """Return the tokens of the unfinished partitions that are furthest behind, if others are further."""
-    position = min((part.position_micros for part in partitions if not part.is_finished), default=0)
-    if position == max((part.position_micros for part in partitions), default=0):
-        return set()
-    return {part.token for part in partitions if not part.is_finished and part.position_micros == position}
 
 
 def _newest(partitions: Sequence[Partition], holder: Partition | None) -> list[Partition]:

@@ -4,8 +4,8 @@ import base64
 from xml.etree import ElementTree as ET
 
 from cdc_platform.assets.partition_picture import COLOURS, HOLDS_WATERMARK, LEGEND, draw_partitions
-from cdc_platform.dashboard.partition_lanes import holding_watermark
 from cdc_platform.model.stream.lineage import Partition, PartitionState
+from cdc_platform.model.stream.watermark_holders import holding_watermark
 
 SECOND = 1_000_000
 SVG = "{http://www.w3.org/2000/svg}"

@@ -8,12 +8,13 @@ import pytest
 from cdc_platform.dashboard.charts import draw_chart, draw_partition_chart, nice_seconds, nice_top
 from cdc_platform.dashboard.copy_rates import CopyRate, estimate
 from cdc_platform.dashboard.cut_history import CutHistory, lag_by_column, publication_by_column
-from cdc_platform.dashboard.partition_lanes import SHOWN, draw_partitions, holding_watermark
+from cdc_platform.dashboard.partition_lanes import SHOWN, draw_partitions
 from cdc_platform.dashboard.read_lanes import folder_of
 from cdc_platform.dashboard.time_span import COLUMNS, TimeSpan
 from cdc_platform.lake.state.copies import Batch
 from cdc_platform.model.base.quantities import as_duration
 from cdc_platform.model.stream.lineage import Lineage, Partition, PartitionState
+from cdc_platform.model.stream.watermark_holders import holding_watermark
 
 SECOND = 1_000_000
 SPAN = TimeSpan(0, COLUMNS * SECOND)

@@ -16,7 +16,7 @@ from cdc_platform.lake.state.quarantine import count_quarantined
 from cdc_platform.lake.state.read_progress import load_poll
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.model.stream.lineage import watermark_micros
-from cdc_platform.model.stream.lineage_rules import StuckPartition
+from cdc_platform.model.stream.watermark_holders import StuckPartition
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.reading.unread_files import UnreadFile, list_unread
 
