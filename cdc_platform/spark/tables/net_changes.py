@@ -10,10 +10,10 @@ from cdc_platform.model.rows.changes import ChangeKind
 from cdc_platform.model.schema.table_options import ORDERING_KEY, keeps_order
 from cdc_platform.model.schema.table_schema import Column as SourceColumn
 from cdc_platform.model.schema.table_schema import TableSchema, spark_type
+from cdc_platform.spark.tables.log_columns import LogColumns
 from cdc_platform.spark.tables.typed import (
     KIND,
     ORDINAL,
-    LogColumns,
     flag_of,
     key_parts,
     type_changes,

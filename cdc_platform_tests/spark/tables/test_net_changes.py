@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_platform.model.rows.changes import ChangeKind
+from cdc_platform.spark.tables.log_columns import PLAIN_WORDS
 from cdc_platform.spark.tables.net_changes import (
     ACTION,
     APPEND,
@@ -21,7 +22,7 @@ from cdc_platform.spark.tables.net_changes import (
     compute_net_rows,
     measure_net_changes,
 )
-from cdc_platform.spark.tables.typed import PLAIN_WORDS, flag_of, type_changes
+from cdc_platform.spark.tables.typed import flag_of, type_changes
 from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.strategies import spark_cases
 
