@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Protocol
 
 from cdc_platform.model.schema.observed_columns import ObservedColumn
 from cdc_platform.model.schema.schema_reads import SchemaRead
@@ -10,35 +10,12 @@ from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.model.stream.lineage import Lineage
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest
-from cdc_platform.model.stream.source_capabilities import SourceCapabilities
+from cdc_platform.model.stream.source_capabilities import SourceSettings
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.datasource import DataSource
-
-
-class SourceSettings(Protocol):
-    """Location of a source, and how to read it."""
-
-    @property
-    def capabilities(self) -> SourceCapabilities:
-        """Guarantees of the source about its changes."""
-        ...
-
-    @property
-    def title(self) -> str:
-        """Name of the source in messages."""
-        ...
-
-    @property
-    def begins_at_present(self) -> bool:
-        """Whether a new pipeline begins at the source's present; only a copy brings older rows."""
-        ...
-
-    def with_deadline(self, deadline_s: float) -> Self:
-        """Return these settings with a single attempt of at most `deadline_s` seconds per request."""
-        ...
 
 
 ReadProgress = Callable[[], Mapping[str, str]]
