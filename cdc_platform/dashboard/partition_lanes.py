@@ -78,7 +78,8 @@ def _newest(partitions: Sequence[Partition], holder: Partition | None) -> list[P
 
 
 def _share(span: TimeSpan, micros: int) -> float:
-    return min(1.0, max(0.0, span.share_of(micros)))
+    share = (micros - span.start_micros) / (span.end_micros - span.start_micros)
+    return min(1.0, max(0.0, share))
 
 
 def assign_lanes(partitions: Iterable[Partition]) -> dict[str, int]:

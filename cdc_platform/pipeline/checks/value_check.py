@@ -103,13 +103,10 @@ def _findings(pipeline: Pipeline, spark: SparkSession) -> Mapping[str, Counter[s
         )
         for name in FINDINGS
     ]
-    noted = read_data_changes(pipeline, spark).where(_notes_something()).dropDuplicates(["record_sequence"])
+    has_finding = " OR ".join(f"contains(event.metadata, '\"{name}\"')" for name in FINDINGS)
+    noted = read_data_changes(pipeline, spark).where(has_finding).dropDuplicates(["record_sequence"])
     rows = noted.groupBy("table_name").agg(*counts).collect()
     return {row["table_name"]: Counter({name: int(row[name]) for name in FINDINGS}) for row in rows}
-
-
-def _notes_something() -> str:
-    return " OR ".join(f"contains(event.metadata, '\"{name}\"')" for name in FINDINGS)
 
 
 @dataclass(frozen=True)

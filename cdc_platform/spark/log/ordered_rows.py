@@ -63,7 +63,8 @@ def deletion_marker_rows(ordered: pa.Table, cycle: int) -> pa.Table:
 def unnumbered_few(ordered: pa.Table) -> dict[str, set[str]]:
     """Return the same as `unnumbered_rows`, by table, for a small result of `order_events`."""
     rows = defaultdict[str, set[str]](set)
-    for row in ordered.filter(_is_unnumbered(ordered)).select(["table_name", "keys"]).to_pylist():
+    is_unnumbered = pc.starts_with(ordered["keys"], UNNUMBERED_PREFIX)
+    for row in ordered.filter(is_unnumbered).select(["table_name", "keys"]).to_pylist():
         rows[row["table_name"]].add(row_of(row["keys"]))
     return rows
 
@@ -90,10 +91,6 @@ def number_few(ordered: pa.Table, stored_counts: Mapping[RowCopies, int]) -> pa.
         keys.append(key)
     place = ordered.schema.get_field_index("keys")
     return ordered.set_column(place, ordered.schema.field(place), pa.array(keys, ordered["keys"].type))
-
-
-def _is_unnumbered(ordered: pa.Table) -> pa.ChunkedArray:
-    return pc.fill_null(pc.starts_with(ordered["keys"], UNNUMBERED_PREFIX), fill_value=False)
 
 
 def lacking_rows(ordered: pa.Table, *, completes_log: bool) -> pa.Table:

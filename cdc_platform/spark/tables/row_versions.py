@@ -272,7 +272,10 @@ def append_versions(
         properties: entries of the snapshot's summary.
     """
     names = {case_key(name) for name in versions.columns}
-    selected = [_col(name) if case_key(name) in names else _null(kind).alias(name) for name, kind in columns]
+    selected = [
+        _col(name) if case_key(name) in names else F.lit(None).cast(kind).alias(name)
+        for name, kind in columns
+    ]
     writer = versions.select(*selected).writeTo(target)
     for key, value in properties.items():
         writer = writer.option(f"snapshot-property.{key}", value)
@@ -285,10 +288,6 @@ def _numbered(table: TableSchema) -> list[tuple[int, SourceColumn]]:
 
 def _keys(table: TableSchema) -> list[Column]:
     return [_col(column.name) for column in table.key_columns]
-
-
-def _null(kind: str) -> Column:
-    return F.lit(None).cast(kind)
 
 
 def _col(name: str) -> Column:

@@ -16,7 +16,7 @@ from cdc_platform.sources.datastream.settings.declarations import (
     ALL_TABLES,
     check_column_lists,
     check_table_name,
-    check_types,
+    declarations,
     epoch_micros_of,
 )
 from cdc_platform.sources.datastream.settings.kinds import SourceKind
@@ -192,7 +192,7 @@ class DatastreamSettings(SourceSettings):
         check_table_name(self.table_name)
         check_column_lists("keys", self.keys)
         check_column_lists("null_means_unchanged", self.null_means_unchanged)
-        check_types(self.columns)
+        declarations(self.columns, "columns")
         self._check_order()
         self._check_times()
 
