@@ -129,7 +129,7 @@ def test_a_query_that_fails_after_the_end_has_ended(dialect: Dialect, code: str)
     service.execute_streaming_sql = failing  # type: ignore[method-assign] # plays a server that breaks off
     window = ReadWindow(ended.token, ended.start_micros - 1, actual.database.now_micros - 1)
     read = [row for batch in read_window(actual.client, 1, window) for row in batch.to_pylist()]
-    assert actual.client.asked[ended.token] == 1
+    assert actual.client.requests[ended.token] == 1
     assert (read[-2]["kind"], read[-1]["read_window"]["outcome"]) == ("partition_end", WindowOutcome.ENDED)
     assert read[-2]["record_timestamp"] == read[-1]["read_window"]["end_inclusive"]
 

@@ -103,7 +103,8 @@ def complete_few(pipeline: Pipeline, spark: SparkSession, ordered: pa.Table, cyc
     sound = ordered.filter(pc.invert(ordered[UNSOUND])).cast(nullable)
     missing = by_table(sound.filter(lack_values(sound)), "unavailable_columns")
     truncates = sound.filter(pc.equal(sound["change_kind"], ChangeKind.TRUNCATE.value)).sort_by("ordinal")
-    lookup = Lookup(pipeline, spark, cycle, {table: frozenset(chain(*missing[table])) for table, _ in incomplete})
+    columns = {table: frozenset(chain(*missing[table])) for table, _ in incomplete}
+    lookup = Lookup(pipeline, spark, cycle, columns)
     completion = DistributedCompletion(
         lookup,
         bring_frame,

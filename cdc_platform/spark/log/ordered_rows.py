@@ -101,11 +101,11 @@ def lacking_rows(ordered: pa.Table, *, completes_log: bool) -> pa.Table:
         completes_log: whether every omitted value is completed; otherwise only those of inserted rows and of
             rows whose keys change.
     """
-    lacking = ordered.filter(pc.and_(lack_values(ordered), pc.invert(ordered[UNSOUND])))
+    with_gaps = ordered.filter(pc.and_(lack_values(ordered), pc.invert(ordered[UNSOUND])))
     if completes_log:
-        return lacking
-    is_insert = pc.equal(lacking["change_kind"], ChangeKind.INSERT.value)
-    return lacking.filter(pc.or_(pc.is_valid(lacking["previous_keys"]), is_insert))
+        return with_gaps
+    is_insert = pc.equal(with_gaps["change_kind"], ChangeKind.INSERT.value)
+    return with_gaps.filter(pc.or_(pc.is_valid(with_gaps["previous_keys"]), is_insert))
 
 
 def lack_values(changes: pa.Table) -> pa.ChunkedArray:
