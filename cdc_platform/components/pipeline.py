@@ -1,5 +1,6 @@
 """The YAML component that all kinds of pipelines share."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -9,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Final, Self
 import dagster as dg
 from pydantic import BaseModel
 
-from cdc_platform.assets.upstream import NO_UPSTREAM, Upstream
+from cdc_platform.assets.upstream import Upstream
 from cdc_platform.components.documents import has_safe_document
 from cdc_platform.components.schemas import Group, fields_of, make_group
 from cdc_platform.components.templates import check_integers, check_templates
@@ -31,7 +32,7 @@ class DagsterSettings:
 
 
 @dataclass(frozen=True)
-class PipelineComponent(dg.Component, dg.Resolvable):
+class PipelineComponent(dg.Component, dg.Resolvable, ABC):
     """One source feeding one folder of a lake.
 
     Args:
@@ -119,10 +120,10 @@ class PipelineComponent(dg.Component, dg.Resolvable):
         """
         return self.source_class.from_fields(entries, folder)
 
-    def upstream(self, settings: PipelineSettings) -> Upstream:  # noqa: ARG002  most have none
+    @abstractmethod
+    def upstream(self, settings: PipelineSettings) -> Upstream:
         """Return further assets and checks of the source to show.
 
         Raises:
             SetupError: the settings ask for them, and a library that they need is missing.
         """
-        return NO_UPSTREAM

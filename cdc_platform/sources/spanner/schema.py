@@ -12,6 +12,7 @@ from cdc_platform.errors import (
     SourceNotFound,
     StreamWatchesNothing,
 )
+from cdc_platform.model.schema.schema_reads import SchemaRead
 from cdc_platform.model.schema.table_schema import NANOSECONDS, Column, ColumnType, TableSchema
 from cdc_platform.model.stream.records import ValueCaptureType
 from cdc_platform.sources.spanner.client.client import SpannerClient
@@ -39,26 +40,14 @@ _FILTERS: Final = (
 )
 
 
-@dataclass(frozen=True)
-class StreamDescription:
-    """A change stream as it is defined at a moment; older records may have been captured otherwise.
-
-    ``unwatched`` has the columns that the stream does not watch, for every table that has some;
-    ``generated`` those of watched tables that no change stream sends, since they are generated and outside
-    the key. ``keyless`` are watched tables with `PRIMARY KEY ()`, of which there is one row at most;
-    ``tables`` has none of them. ``watches_all`` is set where the stream watches every table once it exists.
-    """
+@dataclass(frozen=True, kw_only=True)
+class StreamDescription(SchemaRead):
+    """A change stream as it is defined at a moment; older records may have been captured otherwise."""
 
     dialect: str
     value_capture_type: ValueCaptureType
     retention_s: int
-    options: Mapping[str, str]
-    tables: tuple[TableSchema, ...]
     warnings: tuple[str, ...]
-    unwatched: Mapping[str, tuple[str, ...]]
-    generated: Mapping[str, tuple[str, ...]]
-    watches_all: bool
-    keyless: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -108,6 +97,9 @@ def describe_stream(
         _with_nanoseconds(table, settings.nanosecond_columns) for table in watched if table.key_columns
     )
     return StreamDescription(
+        # The present schema is later than any moment.
+        micros=at_micros or 0,
+        is_exact=at_micros is not None,
         dialect=dialect.value,
         value_capture_type=ValueCaptureType(options.get("value_capture_type", "OLD_AND_NEW_VALUES")),
         retention_s=retention_s(options.get("retention_period")),
