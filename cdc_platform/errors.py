@@ -242,7 +242,7 @@ class CutNotFound(LakeError):
 
 
 class PipelineNotFound(LakeError):
-    """There is no lake at the place, or the pipeline has never run there."""
+    """There is no lake at this location, or the pipeline has never run there."""
 
 
 class ValueUnfit(LakeError):

@@ -9,7 +9,7 @@ from cdc_platform.errors import SettingError
 from cdc_platform.model.base.timestamps import to_datetime
 
 ROOT_TOKEN: Final = ""
-"""Token that stands for the first query of every stream, which has none."""
+"""Token of the first query of every stream, which is sent without one."""
 ROOT_KEY: Final = "root"
 """Partition key of that query."""
 

@@ -166,7 +166,7 @@ class SpannerSettings(SourceSettings):
         return self.start_timestamp is None
 
     def with_deadline(self, deadline_s: float) -> Self:
-        """Return the same with at most one attempt of so many seconds, for anyone who cannot wait."""
+        """Return these settings with a single attempt of at most `deadline_s` seconds per request."""
         return replace(self, deadline_s=min(deadline_s, self.deadline_s), max_attempts=1)
 
     def with_environment(self, environment: Mapping[str, str] = os.environ) -> Self:
