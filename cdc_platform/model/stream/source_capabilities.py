@@ -79,8 +79,10 @@ CHANGE_STREAM = SourceCapabilities(
 class SourceSettings(ABC):
     """Location of a source, and how to read it; Spark's workers get these settings as text."""
 
-    begins_at_present = False
-    """Whether a new pipeline begins at the source's present, so that only a copy brings older rows."""
+    @property
+    def begins_at_present(self) -> bool:
+        """Whether a new pipeline begins at the source's present, so that only a copy brings older rows."""
+        return False
 
     @property
     @abstractmethod
