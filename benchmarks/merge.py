@@ -107,7 +107,7 @@ def split_merge(table: IcebergTable, changes: Path, *, has_partial_updates: bool
 
 
 def whole_rows(changes: DataFrame) -> DataFrame:
-    """Return the net changes of typed whole rows; a cycle computes them from the log, before it types them."""
+    """Return the net changes of typed whole rows; a cycle does so in the log, before it types them."""
     newest = F.expr(f"max_by(struct({', '.join((KIND, *VALUES))}), {ORDINAL})").alias("newest")
     inserted = (F.min_by(KIND, ORDINAL) == ChangeKind.INSERT.value).alias("inserted")
     keys = [column.name for column in TABLE.key_columns]

@@ -51,7 +51,7 @@ class NetChangeStats:
         return self.updated + self.deleted
 
     def conditions(self, table: TableSchema, *, is_bounded: bool) -> list[str]:
-        """Return the SQL conditions of a merge from `s` into `t`: equal keys, optionally within the bounds."""
+        """Return the SQL conditions of a merge from `s` into `t`: equal keys, maybe within the bounds."""
         equal = "<=>" if self.has_null_keys else "="
         conditions = [
             f"{quote_spark('t', column.name)} {equal} {quote_spark('s', column.name)}"
