@@ -95,7 +95,7 @@ class Source(Protocol):
 
 
 class StreamSource(Source, Protocol):
-    """A source of change records."""
+    """A source of change records, whose tables can be compared and copied as they were at a moment."""
 
     def decode_again(
         self, cycle: int, token: str, sequence: str, record_text: str
@@ -108,6 +108,30 @@ class StreamSource(Source, Protocol):
             sequence: its `record_sequence` in the lake, which the result keeps.
             record_text: the record as the source sent it.
         """
+        ...
+
+    def rows_at(self, table_name: str, micros: int) -> "Iterator[pa.RecordBatch]":
+        """Yield the rows of a table as they were at a moment."""
+        ...
+
+    def plan_copies(self, at_micros: int) -> "CopyPlanner":
+        """Return a planner that cuts tables, as of a moment, into chunks to copy."""
+        ...
+
+    def copy_columns(self, table: TableSchema) -> str:
+        """Return the columns of a copy of the table, as text for `copy_options`."""
+        ...
+
+    def copied_table(self, columns: str) -> TableSchema:
+        """Return the schema of a copy, parsed from the text of `copy_columns`."""
+        ...
+
+    def copy_format(self) -> "type[DataSource]":
+        """Return the data source of copies, to register with a Spark session."""
+        ...
+
+    def copy_options(self, columns: str, at_micros: int, chunks: Sequence[str]) -> dict[str, str]:
+        """Return the Spark options that read these chunks of a copy."""
         ...
 
 
@@ -128,38 +152,6 @@ class EventSource(Source, Protocol):
             text: the text of its `FaultyEvent`.
             position: its position in the origin.
         """
-        ...
-
-
-class ComparedSource(Source, Protocol):
-    """A source that can return its rows as they were at a cut."""
-
-    def rows_at(self, table_name: str, micros: int) -> "Iterator[pa.RecordBatch]":
-        """Yield the rows of a table as they were at a moment."""
-        ...
-
-
-class CopySource(Source, Protocol):
-    """A source whose tables can be copied as they were at a moment."""
-
-    def plan_copies(self, at_micros: int) -> "CopyPlanner":
-        """Return a planner that cuts tables, as of a moment, into chunks to copy."""
-        ...
-
-    def copy_columns(self, table: TableSchema) -> str:
-        """Return the columns of a copy of the table, as text for `copy_options`."""
-        ...
-
-    def copied_table(self, columns: str) -> TableSchema:
-        """Return the schema of a copy, parsed from the text of `copy_columns`."""
-        ...
-
-    def copy_format(self) -> "type[DataSource]":
-        """Return the data source of copies, to register with a Spark session."""
-        ...
-
-    def copy_options(self, columns: str, at_micros: int, chunks: Sequence[str]) -> dict[str, str]:
-        """Return the Spark options that read these chunks of a copy."""
         ...
 
 
