@@ -10,7 +10,7 @@ from cdc_platform.model.stream.lineage import Lineage, Partition
 from cdc_platform.model.stream.watermark_holders import holding_watermark
 
 SHOWN: Final = 120
-"""Maximum number of partitions in the chart: the newest, and always the one that holds the watermark."""
+"""Maximum number of partitions in the chart: the newest, and always one that holds the watermark."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +48,12 @@ class PartitionLanes:
     total: int
 
 
-def draw_partitions(lineage: Lineage) -> PartitionLanes:
+def draw_partitions(lineage: Lineage, max_partitions: int = SHOWN) -> PartitionLanes:
     """Return the newest partitions in lanes: a child continues its parent's lane if that is free."""
     everything = [part for part in lineage.partitions.values() if part.token != ROOT_TOKEN]
     blocking = holding_watermark(everything)
-    shown = _newest(everything, next((part for part in everything if part.token in blocking), None))
+    holder = next((part for part in everything if part.token in blocking), None)
+    shown = _newest(everything, holder, max_partitions)
     # Time without reads would push all bars to the left.
     last_micros = max((part.position_micros for part in shown), default=0)
     first_micros = min((part.start_micros for part in shown), default=0)
@@ -72,8 +73,10 @@ def draw_partitions(lineage: Lineage) -> PartitionLanes:
     return PartitionLanes(tuple(bars.values()), tuple(_branches(bars)), lane_count, span, len(everything))
 
 
-def _newest(partitions: Sequence[Partition], holder: Partition | None) -> list[Partition]:
-    newest = sorted(partitions, key=lambda part: (part.start_micros, part.token))[-SHOWN:]
+def _newest(
+    partitions: Sequence[Partition], holder: Partition | None, max_partitions: int
+) -> list[Partition]:
+    newest = sorted(partitions, key=lambda part: (part.start_micros, part.token))[-max_partitions:]
     return newest if holder is None or holder in newest else [holder, *newest[1:]]
 
 
