@@ -77,7 +77,7 @@ class Pipeline:
     @cached_value
     def watched(self) -> tuple[TableSchema, ...]:
         """All source tables that the change stream watches; asks the source once."""
-        return tuple(map(storable_columns, self.source.describe().tables))
+        return tuple(map(storable_columns, self.source.list_tables()))
 
     def read_schema(self, micros: int) -> SchemaRead:
         """Return the source's schema at a moment, without what a lake cannot store.

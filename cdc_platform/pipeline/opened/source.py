@@ -25,15 +25,6 @@ A file that must be read once more has the version `READ_AGAIN`.
 """
 
 
-class Description(Protocol):
-    """Facts that a source reports about itself."""
-
-    @property
-    def tables(self) -> tuple[TableSchema, ...]:
-        """The tables, with their columns."""
-        ...
-
-
 class Source(Protocol):
     """Describes a source's tables, reports its clock, plans reads and sets them up in Spark.
 
@@ -45,7 +36,7 @@ class Source(Protocol):
         """Location of the source, and how to read it."""
         ...
 
-    def describe(self) -> Description:
+    def list_tables(self) -> tuple[TableSchema, ...]:
         """Return the tables whose changes the source delivers, as far as it can name them now."""
         ...
 

@@ -64,6 +64,10 @@ class SpannerSource(SparkSource):
         self._is_described = True
         return description
 
+    def list_tables(self) -> tuple[TableSchema, ...]:
+        """Return the tables that the stream watches now."""
+        return self.describe().tables
+
     def decode_again(
         self, cycle: int, token: str, sequence: str, record_text: str
     ) -> "pa.RecordBatch | None":
