@@ -30,14 +30,6 @@ _NamesByTable = Mapping[str, tuple[str, ...]]
 
 _DURATION: Final = re.compile(r"(\d+)([smhd])")
 _UNIT_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-# Changes that the stream does not record, so that tables drift from the source.
-_FILTERS: Final = (
-    "exclude_ttl_deletes",
-    "exclude_insert",
-    "exclude_update",
-    "exclude_delete",
-    "allow_txn_exclusion",
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +39,6 @@ class StreamDescription(SchemaRead):
     dialect: str
     value_capture_type: ValueCaptureType
     retention_s: int
-    warnings: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -105,7 +96,6 @@ def describe_stream(
         retention_s=retention_s(options.get("retention_period")),
         options=options,
         tables=tables,
-        warnings=(*_filter_warnings(options), *_type_warnings(tables)),
         unwatched=unwatched,
         generated=generated,
         watches_all=watches_all,
@@ -212,24 +202,6 @@ def check_nanosecond_columns(description: StreamDescription, names: tuple[str, .
             raise SettingError("nanosecond_columns", f"names an unwatched column: {name!r}")
         if (types[name].element or types[name]).annotation != NANOSECONDS:
             raise SettingError("nanosecond_columns", f"names a column that is not a timestamp: {name!r}")
-
-
-def _filter_warnings(options: Mapping[str, str]) -> tuple[str, ...]:
-    return tuple(
-        f"The change stream has {name} = true: changes that it leaves out will be missing in the tables, "
-        "and comparing them with the source will fail"
-        for name in _FILTERS
-        if options.get(name, "").lower() == "true"
-    )
-
-
-def _type_warnings(tables: tuple[TableSchema, ...]) -> tuple[str, ...]:
-    return tuple(
-        f"The column {column.name} of the table {table.name} has the type {column.type.text}, which this "
-        "version does not know: its values are kept as the text that the source writes"
-        for table in tables
-        for column in table.unknown_columns
-    )
 
 
 def _not_found(settings: SpannerSettings, stream_names: list[str]) -> SourceNotFound:
