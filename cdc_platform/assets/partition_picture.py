@@ -33,7 +33,7 @@ LEGEND: Final = (
 
 
 def draw_picture(drawn: PartitionLanes) -> str:
-    """Return partitions in lanes as Markdown with the image in it; empty where there are none."""
+    """Return partitions in lanes as Markdown with an embedded image; empty if there are none."""
     if not drawn.bars:
         return ""
     image = base64.b64encode(_svg(drawn).encode()).decode()

@@ -15,9 +15,9 @@ READ_AGAIN: Final = ""
 """Version, in a read progress, of a file that must be read once more; no file has this version."""
 LOCAL_FILES: Final = 64
 LOCAL_BYTES: Final = 1024**2
-"""The cycle's own process reads up to so many files and bytes: starting a Spark task takes longer."""
+"""Maximum files and bytes that the cycle's own process reads: starting a Spark task takes longer."""
 RETRIED_SHARE: Final = 10
-"""Files that failed before get at most one in so many files and bytes of a cycle, while others are unread."""
+"""While others are unread, files that failed before get one in this many files and bytes of a cycle."""
 
 
 @dataclass(frozen=True)
