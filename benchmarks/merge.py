@@ -18,6 +18,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from benchmarks.inputs.changes import TABLE, Checksum, History, write_base
 from benchmarks.measure.harness import Report, arguments, interleaved, must_equal, timed
@@ -31,10 +32,20 @@ from benchmarks.measure.tables import (
 )
 from cdc_platform.lake.commits.commits import BRANCH, head
 from cdc_platform.lake.local_writer.local_table import open_local
+from cdc_platform.model.rows.changes import ChangeKind
 from cdc_platform.pipeline.merging.local_merge import commit_merge, plan_merge
 from cdc_platform.pipeline.merging.local_rows import LocalNetChanges
 from cdc_platform.spark.tables.merge import append_inserted, merge_existing
-from cdc_platform.spark.tables.net_changes import compute_net_changes, measure_net_changes
+from cdc_platform.spark.tables.net_changes import (
+    ACTION,
+    APPEND,
+    NOTHING,
+    REMOVE,
+    UPDATE,
+    NetChanges,
+    compute_net_changes,
+    measure_net_changes,
+)
 from cdc_platform.spark.tables.typed import KIND, ORDINAL, flag_of
 
 PLATFORM = "platform, v3"
@@ -89,11 +100,23 @@ def split_merge(table: IcebergTable, changes: Path, *, has_partial_updates: bool
         begin_branch(table)
         branch = f"{table.name}.branch_cycle"
         if stats.existing:
-            merge_existing(
-                table.spark, "net_changes", branch, TABLE, stats, has_partial_updates=has_partial_updates
-            )
+            merged = NetChanges("net_changes", net_changes, stats, TABLE, has_partial_updates)
+            merge_existing(table.spark, merged, branch)
         append_inserted(net_changes, branch, TABLE, {})
         publish(table)
+
+
+def whole_rows(changes: DataFrame) -> DataFrame:
+    """Return the net changes of typed whole rows; a cycle does so in the log, before it types them."""
+    newest = F.expr(f"max_by(struct({', '.join((KIND, *VALUES))}), {ORDINAL})").alias("newest")
+    inserted = (F.min_by(KIND, ORDINAL) == ChangeKind.INSERT.value).alias("inserted")
+    keys = [column.name for column in TABLE.key_columns]
+    action = (
+        f"CASE WHEN newest.{KIND} = 'delete' THEN if(inserted, '{NOTHING}', '{REMOVE}') "
+        f"ELSE if(inserted, '{APPEND}', '{UPDATE}') END AS {ACTION}"
+    )
+    values = (f"newest.{name} AS {name}" for name in VALUES)
+    return changes.groupBy(*keys).agg(newest, inserted).selectExpr(*keys, *values, action)
 
 
 @contextmanager
@@ -103,7 +126,7 @@ def net_changes_of(table: IcebergTable, changes: Path, *, has_partial_updates: b
     if has_partial_updates:
         flags = {flag_of(name): "true" for name in VALUES}
         frame = frame.selectExpr("*", *(f"{value} AS `{name}`" for name, value in flags.items()))
-    net_changes = compute_net_changes(frame, TABLE, has_partial_updates=has_partial_updates).persist()
+    net_changes = (compute_net_changes(frame, TABLE) if has_partial_updates else whole_rows(frame)).persist()
     try:
         yield net_changes
     finally:

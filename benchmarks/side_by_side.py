@@ -292,17 +292,17 @@ def main() -> None:
             kafka.send(lines[-int(len(lines) * REDELIVERED) :], {events.topic: PARTITIONS})
         spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.side")
         bench = Bench(spark, lake, kafka.address, folder / "lake", report)
-        lacking, whole = topics
-        run_all(bench, lacking, whole, options)
+        partial_events, whole = topics
+        run_all(bench, partial_events, whole, options)
         run_flink(bench, whole, folder, options.rounds)
 
 
-def run_all(bench: Bench, lacking: Events, whole: Events, options: argparse.Namespace) -> None:
+def run_all(bench: Bench, partial_events: Events, whole: Events, options: argparse.Namespace) -> None:
     """Run the candidates of this process by turns."""
     for number in range(1, options.rounds + 1):
         print(f"round {number} of {options.rounds}:", flush=True)
-        bench.measure(STREAMING, lacking, by_streaming(bench, lacking, number))
-        bench.measure(PLATFORM, lacking, by_platform(bench, lacking, number))
+        bench.measure(STREAMING, partial_events, by_streaming(bench, partial_events, number))
+        bench.measure(PLATFORM, partial_events, by_platform(bench, partial_events, number))
         bench.measure(PLATFORM, whole, by_platform(bench, whole, number))
 
 

@@ -31,11 +31,11 @@ from benchmarks.unavailable import TYPES, Changes, wrong_rows
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits import writes
 from cdc_platform.model.stream.read_windows import ReadWindow
+from cdc_platform.model.stream.source_capabilities import SourceSettings
 from cdc_platform.pipeline.histories.history_build import extend_histories
 from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
-from cdc_platform.pipeline.opened.source import SourceSettings
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.pipeline.publishing.maintain import maintain_lake
 from cdc_platform.pipeline.publishing.publish import publish_cut

@@ -1,4 +1,51 @@
-"""Errors of the platform; docs/errors.md draws their tree."""
+"""Errors of the platform.
+
+* CdcError
+  x SettingError              a setting cannot be used
+  x SetupError                a program or library that the platform needs is missing
+    + JavaMissing               no Java, or one too old
+    + JarsUnavailable           Spark's packages could not be fetched
+    + SparkUnreachable          the named Spark server does not answer
+    + LibraryMissing            an optional library is not installed
+    + SpoolUnusable             the folder between capture and pipeline cannot be written
+  x SourceError               the source could not be read
+    + SourceUnreachable         no answer in time (retry)
+      - PartitionStuck            neither records nor heartbeats of a partition (retry)
+    + AccessDenied              the credentials may not read it
+    + SourceNotFound            no such instance, database or change stream
+    + StreamWatchesNothing      the change stream watches no table
+    + DialectMismatch           the database has another dialect than the setting states
+    + RetentionExpired          the start lies before the change stream's retention
+    + CopyExpired               the version of the source that a copy reads is gone
+    + KeyUnfit                  the lake cannot store a key of the source exactly
+    + PartitionBoundsInvalid    the read began outside the partition's life
+    + RecordUnreadable          a record does not have the documented shape
+    + QueryRefused              the source rejects a query
+    + DefinitionRefused         the source refuses a definition of a change stream or a table
+    + ReplicationRefused        the database is not set up for replication
+    + SlotInUse                 another process reads the replication slot (retry)
+    + SlotOutrun                the replication slot no longer has the next changes
+    + OffsetsLost               a topic or a spool no longer has the next messages
+    + CaptureStopped            the engine cannot convert or handle a change
+  x OrderError                the log cannot be put in commit order
+    + TransactionIncomplete     fewer or more records arrived than the transaction announced
+    + CheckFailed               a check of the log failed, and publication stops
+  x LakeError                 a table of the lake could not be read or committed
+    + CommitConflict            another run committed first (retry)
+    + LakeAccessDenied          the credentials may not use the catalog or the object store
+    + LakeUnreachable           the catalog or the object store does not answer (retry)
+    + ClockBehind               this machine's clock is behind the newest commit to a table (retry)
+    + LakeDamaged               the catalog, or a file that it names, is missing or unreadable
+    + DiskFull                  no disk space is left (retry)
+    + LakeFormatUnknown         the lake was written by a newer version of the platform
+    + CutNotFound               no such cut, or its snapshots have expired
+    + PipelineNotFound          no lake at the place, or the pipeline has never run there
+    + ValueUnfit                a value of the log does not fit the type of its column
+      - ChangeUnparsed            Spark cannot parse the keys or the values of a change
+    + TableNotFound             the lake has no such table of the pipeline
+    + RowNotFound               the change log has no change of such a row
+    + QuarantinedRecordNotFound        quarantine has no such record
+"""
 
 from collections.abc import Mapping
 from typing import ClassVar
@@ -242,7 +289,7 @@ class CutNotFound(LakeError):
 
 
 class PipelineNotFound(LakeError):
-    """There is no lake at the place, or the pipeline has never run there."""
+    """There is no lake at this location, or the pipeline has never run there."""
 
 
 class ValueUnfit(LakeError):

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import dagster as dg
 
-from cdc_platform.assets.partition_picture import draw_partitions
+from cdc_platform.assets.partition_picture import draw_picture
 from cdc_platform.assets.table_columns import table_schema
-from cdc_platform.dashboard.partition_lanes import holding_watermark
+from cdc_platform.dashboard.partition_lanes import draw_partitions
 from cdc_platform.lake.state.cuts import Cut
 from cdc_platform.model.base.timestamps import to_datetime, to_rfc3339
 from cdc_platform.model.schema.table_schema import TableSchema
@@ -107,7 +107,6 @@ def describe_lineage(lineage: Lineage) -> Metadata:
     )
     counts = Counter(partition.state for partition in partitions)
     watermark = watermark_micros(lineage)
-    picture = draw_partitions(partitions[-DRAWN_PARTITIONS:], holding_watermark(partitions))
     return {
         **_numbered(lineage.cycle),
         "Partitions being read": counts[PartitionState.RUNNING],
@@ -115,7 +114,7 @@ def describe_lineage(lineage: Lineage) -> Metadata:
         "Partitions waiting for parents": counts[PartitionState.CREATED],
         "Partitions that have ended": str(sum(partition.is_finished for partition in partitions)),
         **({"Watermark": moment(watermark)} if watermark is not None else {}),
-        "Picture": dg.MetadataValue.md(picture),
+        "Picture": dg.MetadataValue.md(draw_picture(draw_partitions(lineage, DRAWN_PARTITIONS))),
         "Partitions": _partition_table(partitions[-SHOWN_PARTITIONS:]),
     }
 

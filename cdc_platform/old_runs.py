@@ -114,16 +114,16 @@ def _choose_runs(
     old = dg.RunsFilter(tags=requested_by, statuses=list(FINISHED), updated_before=ended_before)
     if not instance.get_run_ids(old, limit=1):
         return ()
-    needed = {
+    kept_ids = {
         event.run_id
         for asset in instance.get_asset_records([assets.source, *assets.all_keys])
         if (event := asset.asset_entry.last_materialization_record) is not None
     }
-    seen = (*newest_runs(instance, assets.pipeline, NEWEST), *newest_full_checks(instance, assets.pipeline))
-    needed |= {record.dagster_run.run_id for record in seen}
-    oldest = instance.get_run_records(old, limit=len(needed) + MAX_AT_ONCE, ascending=True)
+    recent = (*newest_runs(instance, assets.pipeline, NEWEST), *newest_full_checks(instance, assets.pipeline))
+    kept_ids |= {record.dagster_run.run_id for record in recent}
+    oldest = instance.get_run_records(old, limit=len(kept_ids) + MAX_AT_ONCE, ascending=True)
     run_ids = [record.dagster_run.run_id for record in oldest]
-    return [run_id for run_id in run_ids if run_id not in needed][:MAX_AT_ONCE]
+    return [run_id for run_id in run_ids if run_id not in kept_ids][:MAX_AT_ONCE]
 
 
 def _delete_run(

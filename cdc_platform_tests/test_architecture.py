@@ -349,8 +349,8 @@ def test_ordering_asks_its_strategy() -> None:
     """One place decides between change streams and events; the flow reads no capability afterwards."""
     folder = ROOT / PACKAGE / "pipeline/ordering"
     flow = ("order", "log_commit", "log_window", "strategy", "change_streams")
-    asked = {name: (folder / f"{name}.py").read_text(encoding="utf-8").count("capabilities") for name in flow}
-    assert asked == {**dict.fromkeys(flow, 0), "order": 1}
+    uses = {name: (folder / f"{name}.py").read_text(encoding="utf-8").count("capabilities") for name in flow}
+    assert uses == {**dict.fromkeys(flow, 0), "order": 1}
 
 
 def test_texts_of_the_lake_are_read_in_one_place() -> None:

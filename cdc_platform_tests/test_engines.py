@@ -29,7 +29,7 @@ def test_engines_read_every_cut(tmp_path: Path) -> None:
     # Its errors, and the seconds of each step, go to those of the test, which are shown if it fails.
     run = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=WITHIN_S, check=False)
     assert run.returncode == 0, run.stdout
-    asked = [line.split()[:4] for line in run.stdout.splitlines() if "equal answers" in line]
+    answers = [line.split()[:4] for line in run.stdout.splitlines() if "equal answers" in line]
     assert [
         [f"{name},", "format", "version", f"{version}:"] for name in ENGINES for version in (3, 2)
-    ] == asked
+    ] == answers

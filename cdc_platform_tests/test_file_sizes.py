@@ -15,15 +15,8 @@ CODE: Final = (PACKAGE, f"{PACKAGE}_tests", "benchmarks", "docs")
 MACHINE_PATH: Final = re.compile(r"(?<![\w.$}/:-])/(?:root|home|Users|work|mnt|private)/\w")
 LINES_PER_FILE: Final = 400
 LINES_PER_PRODUCT_FILE: Final = 300
-ONE_NOUN: Final = frozenset(
-    {
-        # one tree of errors; the settings of one class, each with its description
-        *("errors.py", "sources/datastream/settings/datastream_settings.py"),
-        # one class with what it alone needs; one cast of rows to types
-        *("lake/catalog/lake.py", "spark/tables/typed.py"),
-    }
-)
-"""Files of the package that are longer, but still one noun."""
+DRAWN_TWICE: Final = f"{PACKAGE}/errors.py"
+"""The one tree of errors, which its docstring also draws."""
 LINES_PER_FUNCTION: Final = 60
 BYTES_PER_FILE: Final = 200_000
 """Every clone has each file for good, so packages, logs and lakes stay out; the largest picture has less."""
@@ -43,9 +36,8 @@ def functions_of(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]
 
 def limit_of(path: Path) -> int:
     """Return the maximum number of lines that a file may have."""
-    is_product = path.is_relative_to(ROOT / PACKAGE)
-    is_long = is_product and path.relative_to(ROOT / PACKAGE).as_posix() in ONE_NOUN
-    return LINES_PER_PRODUCT_FILE if is_product and not is_long else LINES_PER_FILE
+    is_product = path.is_relative_to(ROOT / PACKAGE) and path != ROOT / DRAWN_TWICE
+    return LINES_PER_PRODUCT_FILE if is_product else LINES_PER_FILE
 
 
 def test_files_fit_a_reader() -> None:

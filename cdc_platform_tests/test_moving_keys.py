@@ -13,8 +13,9 @@ from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.control import load_lineage, save_lineage
 from cdc_platform.model.base.names import ROOT_TOKEN
 from cdc_platform.model.stream.lineage import PartitionState, prune
-from cdc_platform.model.stream.lineage_rules import find_stuck, violations
+from cdc_platform.model.stream.lineage_rules import violations
 from cdc_platform.model.stream.read_windows import ReadRequest, ReadWindow, WindowOutcome
+from cdc_platform.model.stream.watermark_holders import find_stuck
 from cdc_platform.simulator.history.moving_keys import ChangeKind, MovingKeys, PartitionChange
 from cdc_platform.simulator.wire.problems import Refusal
 from cdc_platform.simulator.wire.simulator_settings import (
@@ -128,7 +129,7 @@ def test_a_query_that_fails_after_the_end_has_ended(dialect: Dialect, code: str)
     service.execute_streaming_sql = failing  # type: ignore[method-assign] # plays a server that breaks off
     window = ReadWindow(ended.token, ended.start_micros - 1, actual.database.now_micros - 1)
     read = [row for batch in read_window(actual.client, 1, window) for row in batch.to_pylist()]
-    assert actual.client.asked[ended.token] == 1
+    assert actual.client.requests[ended.token] == 1
     assert (read[-2]["kind"], read[-1]["read_window"]["outcome"]) == ("partition_end", WindowOutcome.ENDED)
     assert read[-2]["record_timestamp"] == read[-1]["read_window"]["end_inclusive"]
 

@@ -184,15 +184,15 @@ def test_a_restart_between_two_announcements_starts_the_child_once(tmp_path: Pat
 @every_dialect
 def test_a_stalled_partition_is_asked_again_once(dialect: Dialect, mode: PartitionMode) -> None:
     """A query that goes silent is replaced by a fresh one, which continues where the first one was."""
-    asked = []
+    queries = []
     for stalls in (0, 1):
         reading, token = begun(dialect=dialect, stall_s=60.0, partition_mode=mode)
         demand(reading, Fault.STALLED, stalls, token)
         reading.database.now_micros = ORIGIN + 3 * SECOND
         assert {WindowOutcome.COMPLETE} == {report.outcome for report in reading.cycle()}
         assert reading.truth() == reading.log
-        asked.append(reading.client.asked[token])
-    assert asked[0] + 1 == asked[1]
+        queries.append(reading.client.requests[token])
+    assert queries[0] + 1 == queries[1]
 
 
 @every_mode
@@ -200,10 +200,10 @@ def test_a_partition_that_stays_silent_holds_the_watermark(mode: PartitionMode) 
     """It is left after two queries, and the others are read; the next cycle reads on where it stands."""
     reading, token = begun(stall_s=60.0, partition_mode=mode)
     demand(reading, Fault.STALLED, 2, token)
-    asked, position = reading.client.asked[token], reading.lineage.partitions[token].position_micros
+    queries, position = reading.client.requests[token], reading.lineage.partitions[token].position_micros
     reading.database.now_micros = ORIGIN + 3 * SECOND
     reports = {report.token: report for report in reading.cycle()}
-    assert asked + 2 == reading.client.asked[token]
+    assert queries + 2 == reading.client.requests[token]
     assert [token] == [report.token for report in reports.values() if report.is_silent]
     assert f"has sent neither records nor heartbeats for {SILENCE_S} s" in str(reports[token].error)
     assert position <= reading.watermark_micros < ORIGIN + SECOND

@@ -37,7 +37,9 @@ REPLACED: Final[dict[str, str]] = {
     r"settl(?:e|es|ed|ing)": "finalise, close, resolve, or complete",
     r"(?:decode|read|followed)_here": "locally, or in process",
     r"said(?: ?:?=|\(\)|: str)": "output, or message",
-    r"(?<!_)known :?=": "the noun of what it is",
+    r"(?-i:(?<![_.])(?:known|asked|lacking|untold|wanted|meant)(?: :?=|: \w+(?:,|\)| =|$)))": (
+        "the noun of what it is"
+    ),
 }
 """What may not be written, as parts of words that `_`, spaces and signs separate, and what is written."""
 
@@ -93,6 +95,8 @@ NAMES: Final = (
     "the tick.",
     "_MOST_ROWS = 1",
     "said = 1",
+    "asked = 1",
+    "wanted: int,",
 )
 
 

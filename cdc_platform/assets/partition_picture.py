@@ -1,13 +1,13 @@
 """The partitions of a source as a picture: time from left to right, one line each, with splits and merges."""
 
 import base64
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 from xml.sax.saxutils import escape
 
-from cdc_platform.dashboard.partition_lanes import assign_lanes
+from cdc_platform.dashboard.partition_lanes import Bar, PartitionLanes
 from cdc_platform.model.base.timestamps import to_rfc3339
-from cdc_platform.model.stream.lineage import Partition, PartitionState
+from cdc_platform.model.stream.lineage import PartitionState
 
 WIDTH: Final = 900
 LANE_HEIGHT: Final = 22
@@ -32,26 +32,18 @@ LEGEND: Final = (
 )
 
 
-def draw_partitions(partitions: Sequence[Partition], blocking: Collection[str]) -> str:
-    """Return a picture of partitions, as Markdown with the image in it; empty where there are none.
-
-    Args:
-        partitions: what is drawn, sorted by start.
-        blocking: tokens of those that hold the watermark.
-    """
-    if not partitions:
+def draw_picture(drawn: PartitionLanes) -> str:
+    """Return partitions in lanes as Markdown with an embedded image; empty if there are none."""
+    if not drawn.bars:
         return ""
-    image = base64.b64encode(_svg(partitions, blocking).encode()).decode()
+    image = base64.b64encode(_svg(drawn).encode()).decode()
     return f"![Partitions over time, with splits and merges](data:image/svg+xml;base64,{image})"
 
 
-def _svg(partitions: Sequence[Partition], blocking: Collection[str]) -> str:
-    lanes = assign_lanes(partitions)
-    height = (max(lanes.values()) + 1) * LANE_HEIGHT + FOOT_HEIGHT + MARGIN
-    begin = partitions[0].start_micros
-    end = max(begin + 1, *(partition.position_micros for partition in partitions))
-    shapes = "".join(_shapes(partitions, lanes, (begin, end), blocking))
-    texts = "".join(_texts(height, begin, end))
+def _svg(drawn: PartitionLanes) -> str:
+    height = drawn.lanes * LANE_HEIGHT + FOOT_HEIGHT + MARGIN
+    shapes = "".join(_shapes(drawn.bars))
+    texts = "".join(_texts(height, drawn.span.start_micros, drawn.span.end_micros))
     style = 'font-family="sans-serif" font-size="11"'
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" '
@@ -59,29 +51,23 @@ def _svg(partitions: Sequence[Partition], blocking: Collection[str]) -> str:
     )
 
 
-def _shapes(
-    partitions: Sequence[Partition],
-    lanes: Mapping[str, int],
-    span: tuple[int, int],
-    blocking: Collection[str],
-) -> Iterator[str]:
-    begin, end = span
-
-    def x(micros: int) -> float:
-        return round(MARGIN + (micros - begin) / (end - begin) * (WIDTH - 2 * MARGIN), 1)
-
-    def y(token: str) -> float:
-        return MARGIN + (lanes[token] + 0.5) * LANE_HEIGHT
-
-    by_token = {partition.token: partition for partition in partitions}
-    for partition in partitions:
-        start, stop, height = x(partition.start_micros), x(partition.position_micros), y(partition.token)
+def _shapes(bars: Sequence[Bar]) -> Iterator[str]:
+    by_token = {bar.partition.token: bar for bar in bars}
+    for bar in bars:
+        partition, start, stop, height = bar.partition, _x(bar.start), _x(bar.end), _y(bar.lane)
         for parent in (by_token[token] for token in partition.parent_tokens if token in by_token):
-            left = x(min(parent.position_micros, partition.start_micros))
-            yield _line(left, y(parent.token), start, height, "#8a93a2", 1)
-        colour = HOLDS_WATERMARK if partition.token in blocking else COLOURS[partition.state]
+            yield _line(_x(min(parent.end, bar.start)), _y(parent.lane), start, height, "#8a93a2", 1)
+        colour = HOLDS_WATERMARK if bar.holds_watermark else COLOURS[partition.state]
         yield f"<g><title>{escape(partition.key)}</title>"
         yield f"{_line(start, height, max(stop, start + 3), height, colour, 6)}</g>"
+
+
+def _x(share: float) -> float:
+    return round(MARGIN + share * (WIDTH - 2 * MARGIN), 1)
+
+
+def _y(lane: int) -> float:
+    return MARGIN + (lane + 0.5) * LANE_HEIGHT
 
 
 def _line(x1: float, y1: float, x2: float, y2: float, colour: str, width: int) -> str:

@@ -39,8 +39,8 @@ RESULTS_A_REPORT: Final = 100
 class Freshness:
     """The newest cut, and its lag; for an event source, how long new data has waited to be read.
 
-    ``news_since_micros`` is when that was first seen, None where nothing waits. ``error`` is why the lag is
-    not known, empty where it is.
+    ``news_since_micros`` is when such data was first seen, None if there is none. ``error`` is the reason why
+    the lag is unknown, empty if it is known.
     """
 
     cut: Cut | None
@@ -50,7 +50,7 @@ class Freshness:
 
     @classmethod
     def after_cycle(cls, cut: Cut | None, capabilities: SourceCapabilities) -> "Freshness":
-        """Return how fresh the tables are right after a cycle, which has read all events that there were."""
+        """Return how fresh the tables are right after a cycle, which has read all available events."""
         if cut is None or capabilities.delivers_events:
             return cls(cut, 0.0)
         return cls(cut, cut.lag_s(time.time_ns() // 1000))
@@ -59,7 +59,7 @@ class Freshness:
 def build_freshness_check(
     assets: PipelineAssets, settings: PipelineSettings, running: Running
 ) -> dg.AssetChecksDefinition:
-    """Return the check of all tables, for anyone who asks for it."""
+    """Return the check of all tables, which runs on request."""
 
     @dg.multi_asset_check(
         name=f"{assets.pipeline}__{FRESH}",
@@ -70,7 +70,7 @@ def build_freshness_check(
         can_subset=True,
     )
     def fresh(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
-        # Since when something waits, only the sensor knows; the newest cut may be old because nothing came.
+        # Only the sensor knows how long new data has waited; the newest cut may be old because nothing came.
         freshness = find_freshness(settings, time.time_ns() // 1000, news_since_micros=None)
         for evaluation in freshness_results(assets, running, freshness):
             if evaluation.asset_check_key in context.selected_asset_check_keys:
@@ -115,14 +115,14 @@ def report(
 ) -> dg.SensorResult:
     """Return the results, unless they are those of a recent report; a run reports good ones itself.
 
-    A lag that is not known, such as while the source is down, is a warning: the last result would stay.
+    An unknown lag, for example while the source is down, is a warning; otherwise the last result would stay.
 
     Args:
         assets: the names of the pipeline's assets.
-        settings: the pipeline's.
-        running: has the bounds.
-        before: what is known from before.
-        now_micros: the present.
+        settings: the settings of the pipeline.
+        running: the settings with the bounds.
+        before: the state after the previous evaluation.
+        now_micros: the present time.
     """
     memory = msgspec.json.decode(before.cursor, type=_SensorCursor) if before.cursor else _SensorCursor()
     try:
@@ -159,7 +159,7 @@ def results_of(evaluations: Iterable[dg.AssetCheckEvaluation]) -> str:
 
 @dataclass(frozen=True)
 class _SensorCursor:
-    """What the sensor remembers from one evaluation to the next."""
+    """The state that the sensor keeps between evaluations."""
 
     results: str = ""
     reported_s: float = 0.0
@@ -170,7 +170,7 @@ def find_freshness(settings: PipelineSettings, now_micros: int, news_since_micro
     """Return how far behind the newest cut is.
 
     Args:
-        settings: the pipeline's.
+        settings: the settings of the pipeline.
         now_micros: the present by this machine's clock.
         news_since_micros: when new data was first seen, None if unknown; for an event source the time counts
             from there, or from the newest cut if that is later.
@@ -197,7 +197,7 @@ def find_freshness(settings: PipelineSettings, now_micros: int, news_since_micro
 def freshness_results(
     assets: PipelineAssets, running: Running, freshness: Freshness
 ) -> Iterator[dg.AssetCheckEvaluation]:
-    """Yield the result of each table; one that is in no cut yet, or not known, is a warning."""
+    """Yield the result of each table; it is a warning if no cut has the table yet, or the lag is unknown."""
     cut, lag_s = freshness.cut, freshness.lag_s
     if not running.has_freshness:
         return

@@ -1,9 +1,5 @@
 """The YAML of a pipeline that reads the files of a Datastream stream."""
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, ClassVar
-
 import dagster as dg
 
 from cdc_platform.assets.stream_state import StreamAsset, build_stream, stream_resource
@@ -11,7 +7,6 @@ from cdc_platform.assets.upstream import NO_UPSTREAM, Upstream, file_kind
 from cdc_platform.checks.stream_state import build_stream_check
 from cdc_platform.components.pipeline import PipelineComponent
 from cdc_platform.components.scaffolding import DatastreamPipelineScaffolder
-from cdc_platform.model.base.declared_settings import read_settings
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform.sources.datastream.settings.stream_settings import StreamSettings
@@ -22,11 +17,7 @@ from cdc_platform.sources.datastream.stream.stream_reader import require_library
 class DatastreamPipeline(PipelineComponent):
     """The files of a Datastream stream as tables of a lake."""
 
-    source_class: ClassVar[type] = DatastreamSettings
-
-    def source_settings(self, entries: Mapping[str, Any], folder: Path) -> DatastreamSettings:
-        """Return the settings of the stream's files."""
-        return read_settings(DatastreamSettings, entries, folder)
+    source_class = DatastreamSettings
 
     def upstream(self, settings: PipelineSettings) -> Upstream:
         """Return the stream itself, where the settings name it."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import dagster as dg
 
@@ -20,7 +20,7 @@ from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
 class DebeziumPipeline(PipelineComponent):
     """Debezium's events of a PostgreSQL database as tables of a lake."""
 
-    source_class: ClassVar[type] = DebeziumSettings
+    source_class = DebeziumSettings
 
     def source_settings(self, entries: Mapping[str, Any], folder: Path) -> DebeziumSettings:
         """Return the settings of the events."""

@@ -10,14 +10,14 @@ from typing import Annotated, Any, ClassVar, Final, Self
 import dagster as dg
 from pydantic import BaseModel
 
-from cdc_platform.assets.upstream import NO_UPSTREAM, Upstream
+from cdc_platform.assets.upstream import Upstream
 from cdc_platform.components.documents import has_safe_document
 from cdc_platform.components.schemas import Group, fields_of, make_group
 from cdc_platform.components.templates import check_integers, check_templates
 from cdc_platform.errors import SettingError
 from cdc_platform.model.base.declared_settings import Described, read_settings, settings_of
+from cdc_platform.model.stream.source_capabilities import SourceSettings
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
-from cdc_platform.pipeline.opened.source import SourceSettings
 from cdc_platform.sensors import Running
 
 COPYING: Final = frozenset({"initial_copy", "copy_chunk_rows", "copy_s", "max_window_s"})
@@ -40,7 +40,7 @@ class PipelineComponent(dg.Component, dg.Resolvable, ABC):
         running: how Dagster runs the pipeline.
     """
 
-    source_class: ClassVar[type]
+    source_class: ClassVar[type[SourceSettings]]
     """Declares the settings of the source."""
     has_safe_document: ClassVar[Callable[[dg.ComponentLoadContext], bool]]
     left_out: ClassVar[frozenset[str]] = COPYING
@@ -112,18 +112,18 @@ class PipelineComponent(dg.Component, dg.Resolvable, ABC):
             raise SettingError(f"source.{error.setting}", error.problem) from error
         return read_settings(PipelineSettings, {**self.attributes, "source": source}, folder)
 
-    @abstractmethod
     def source_settings(self, entries: Mapping[str, Any], folder: Path) -> SourceSettings:
         """Return the settings of the source from the group `source` of the YAML.
 
         Raises:
             SettingError: a value is out of range; the error names it by its keys in that group.
         """
+        return self.source_class.from_fields(entries, folder)
 
-    def upstream(self, settings: PipelineSettings) -> Upstream:  # noqa: ARG002  most have none
+    @abstractmethod
+    def upstream(self, settings: PipelineSettings) -> Upstream:
         """Return further assets and checks of the source to show.
 
         Raises:
             SetupError: the settings ask for them, and a library that they need is missing.
         """
-        return NO_UPSTREAM

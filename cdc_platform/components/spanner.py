@@ -10,7 +10,6 @@ import dagster as dg
 from cdc_platform.assets.upstream import Upstream
 from cdc_platform.components.pipeline import PipelineComponent
 from cdc_platform.components.scaffolding import SpannerPipelineScaffolder
-from cdc_platform.model.base.declared_settings import read_settings
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 
@@ -19,12 +18,12 @@ from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 class SpannerPipeline(PipelineComponent):
     """A Spanner change stream as lakehouse tables, transactionally consistent at every published cut."""
 
-    source_class: ClassVar[type] = SpannerSettings
+    source_class = SpannerSettings
     left_out: ClassVar[frozenset[str]] = frozenset()
 
     def source_settings(self, entries: Mapping[str, Any], folder: Path) -> SpannerSettings:
         """Return the settings of the change stream; its requests are tagged with the pipeline's name."""
-        settings = read_settings(SpannerSettings, entries, folder)
+        settings = SpannerSettings.from_fields(entries, folder)
         return replace(settings, request_tag=f"cdc_platform/{self.name}").with_environment()
 
     def upstream(self, settings: PipelineSettings) -> Upstream:  # noqa: ARG002  all are of one kind

@@ -72,7 +72,9 @@ def open_check_history(definitions: Mapping[str, dg.Definitions]) -> CheckHistor
     Raises:
         SettingError: DAGSTER_HOME is not a Dagster instance.
     """
-    keys = {name: _keys_of(defined) for name, defined in definitions.items()}
+    keys = {
+        name: tuple(defined.resolve_asset_graph().asset_check_keys) for name, defined in definitions.items()
+    }
     return CheckHistory(_find_instance(), keys)
 
 
@@ -88,10 +90,6 @@ def _find_instance() -> DagsterInstance | None:
         return DagsterInstance.get()
     except dg.DagsterInvariantViolationError as error:
         raise SettingError(HOME, f"is not a Dagster instance: {error}") from error
-
-
-def _keys_of(definitions: dg.Definitions) -> Collection[dg.AssetCheckKey]:
-    return tuple(definitions.resolve_asset_graph().asset_check_keys)
 
 
 def _as_fact(event: dg.EventLogEntry | None) -> CheckFact | None:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 
 from cdc_platform.dashboard.change_rates import ChangeRates, RecentChanges, load_change_rates, recent_changes
 from cdc_platform.dashboard.check_history import CheckFact, CheckHistory
-from cdc_platform.dashboard.copy_rates import CopyRate, load_copy_rates
 from cdc_platform.dashboard.cut_history import (
     lag_by_column,
     load_cut_history,
@@ -37,7 +36,6 @@ class PipelineFacts:
         recent: changes of the last minutes.
         changes: changes in the log since the pipeline began; None if the log does not report their number.
         cycle_s: seconds from the commit of the newest cut's records to its publication; None without a cut.
-        copies: running initial copies.
     """
 
     status: Status
@@ -47,7 +45,6 @@ class PipelineFacts:
     recent: RecentChanges
     changes: int | None
     cycle_s: float | None
-    copies: tuple[CopyRate, ...]
 
     @property
     def watermark_lag_s(self) -> float | None:
@@ -119,7 +116,6 @@ class WatchedPipeline:
             recent=recent_changes(log, now_micros),
             changes=count_rows(head(log)),
             cycle_s=_cycle_s(pipeline, status),
-            copies=load_copy_rates(pipeline, status),
         )
 
     def read_history(self, facts: PipelineFacts, hours: float) -> PipelineHistory | UnreadablePipeline:

@@ -143,12 +143,12 @@ _LABELLED: Final[tuple[tuple[str, str, Sequence[str], _Samples], ...]] = (
         "copy_chunks",
         "Chunks of a running initial copy.",
         ("table",),
-        lambda facts: [((copy.table,), copy.chunks) for copy in facts.copies],
+        lambda facts: [((table,), copy.chunks) for table, copy in facts.status.copies.items()],
     ),
     (
         "copy_copied_chunks",
         "Chunks that an initial copy has copied.",
         ("table",),
-        lambda facts: [((copy.table,), copy.copied_chunks) for copy in facts.copies],
+        lambda facts: [((table,), copy.copied_chunks) for table, copy in facts.status.copies.items()],
     ),
 )

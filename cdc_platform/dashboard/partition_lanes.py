@@ -1,15 +1,16 @@
 """Partitions of a change stream as bars over time, in lanes, with lines from parents to children."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from cdc_platform.dashboard.time_span import TimeSpan
 from cdc_platform.model.base.names import ROOT_TOKEN
 from cdc_platform.model.stream.lineage import Lineage, Partition
+from cdc_platform.model.stream.watermark_holders import holding_watermark
 
 SHOWN: Final = 120
-"""Maximum number of partitions in the chart: the newest, and always the one that holds the watermark."""
+"""Maximum number of partitions in the chart: the newest, and always one that holds the watermark."""
 
 
 @dataclass(frozen=True)
@@ -47,11 +48,12 @@ class PartitionLanes:
     total: int
 
 
-def draw_partitions(lineage: Lineage) -> PartitionLanes:
+def draw_partitions(lineage: Lineage, max_partitions: int = SHOWN) -> PartitionLanes:
     """Return the newest partitions in lanes: a child continues its parent's lane if that is free."""
     everything = [part for part in lineage.partitions.values() if part.token != ROOT_TOKEN]
     blocking = holding_watermark(everything)
-    shown = _newest(everything, next((part for part in everything if part.token in blocking), None))
+    holder = next((part for part in everything if part.token in blocking), None)
+    shown = _newest(everything, holder, max_partitions)
     # Time without reads would push all bars to the left.
     last_micros = max((part.position_micros for part in shown), default=0)
     first_micros = min((part.start_micros for part in shown), default=0)
@@ -71,21 +73,16 @@ def draw_partitions(lineage: Lineage) -> PartitionLanes:
     return PartitionLanes(tuple(bars.values()), tuple(_branches(bars)), lane_count, span, len(everything))
 
 
-def holding_watermark(partitions: Collection[Partition]) -> set[str]:
-    """Return the tokens of the unfinished partitions that are furthest behind, if others are further."""
-    position = min((part.position_micros for part in partitions if not part.is_finished), default=0)
-    if position == max((part.position_micros for part in partitions), default=0):
-        return set()
-    return {part.token for part in partitions if not part.is_finished and part.position_micros == position}
-
-
-def _newest(partitions: Sequence[Partition], holder: Partition | None) -> list[Partition]:
-    newest = sorted(partitions, key=lambda part: (part.start_micros, part.token))[-SHOWN:]
+def _newest(
+    partitions: Sequence[Partition], holder: Partition | None, max_partitions: int
+) -> list[Partition]:
+    newest = sorted(partitions, key=lambda part: (part.start_micros, part.token))[-max_partitions:]
     return newest if holder is None or holder in newest else [holder, *newest[1:]]
 
 
 def _share(span: TimeSpan, micros: int) -> float:
-    return min(1.0, max(0.0, span.share_of(micros)))
+    share = (micros - span.start_micros) / (span.end_micros - span.start_micros)
+    return min(1.0, max(0.0, share))
 
 
 def assign_lanes(partitions: Iterable[Partition]) -> dict[str, int]:

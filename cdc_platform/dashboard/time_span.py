@@ -47,7 +47,3 @@ class TimeSpan:
     def column_of(self, moments: Micros) -> npt.NDArray[np.intp]:
         """Return the column of each time; times outside the span get the first or last one."""
         return np.clip(np.searchsorted(self.ends, moments), 0, COLUMNS - 1)
-
-    def share_of(self, micros: int) -> float:
-        """Return the place of a time between the start, 0, and the end, 1."""
-        return (micros - self.start_micros) / (self.end_micros - self.start_micros)

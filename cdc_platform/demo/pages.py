@@ -99,8 +99,8 @@ def create_storage(dagster_home: Path) -> None:
         instance.all_instigator_state()
 
 
-def _choose_port(wanted: int) -> int:
-    return free_port() if answers(wanted) else wanted
+def _choose_port(default_port: int) -> int:
+    return free_port() if answers(default_port) else default_port
 
 
 def _wait_for(stage: Stage, name: str, address: str) -> None:

@@ -84,8 +84,8 @@ class SpannerService:
 
         single = CreateSessionRequest.pb(CreateSessionRequest(database=request.database))
         response = BatchCreateSessionsResponse.pb(BatchCreateSessionsResponse())
-        wanted = min(request.session_count, _MAX_SESSIONS)
-        response.session.extend(self.create_session(single) for _ in range(wanted))
+        count_of_sessions = min(request.session_count, _MAX_SESSIONS)
+        response.session.extend(self.create_session(single) for _ in range(count_of_sessions))
         return response
 
     def get_session(self, request: Any) -> Any:

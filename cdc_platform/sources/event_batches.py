@@ -136,18 +136,7 @@ class EventBatches:
 
     def report_window(self, report: WindowReport, records: int, announced: int = 0) -> None:
         """Add the report on a window, with the numbers of its events and of its new partitions."""
-        window = ReadWindow(report.token, report.start_exclusive_micros, report.end_inclusive_micros)
-        row = self._row(RecordKind.READ_WINDOW, window)
-        row["read_window"] = {
-            "start_exclusive": to_datetime(report.start_exclusive_micros),
-            "end_inclusive": to_datetime(report.end_inclusive_micros),
-            "outcome": report.outcome.value,
-            "data_change_records": records,
-            "heartbeat_records": 0,
-            "child_partitions_records": announced,
-            "error": report.error,
-        }
-        self._rows.append(row)
+        self._rows.append(report.to_row(self._cycle, records, 0, announced))
 
     def announce(self, token: str, window: ReadWindow) -> None:
         """Add a new partition, found in a window of another partition, that has no parent."""

@@ -1,19 +1,21 @@
 """The numbers behind the charts: lag, rates, lanes, axes and texts."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from cdc_platform.dashboard.charts import draw_chart, draw_partition_chart, nice_seconds, nice_top
-from cdc_platform.dashboard.copy_rates import CopyRate, estimate
 from cdc_platform.dashboard.cut_history import CutHistory, lag_by_column, publication_by_column
-from cdc_platform.dashboard.partition_lanes import SHOWN, draw_partitions, holding_watermark
+from cdc_platform.dashboard.partition_lanes import SHOWN, draw_partitions
 from cdc_platform.dashboard.read_lanes import folder_of
 from cdc_platform.dashboard.time_span import COLUMNS, TimeSpan
-from cdc_platform.lake.state.copies import Batch
+from cdc_platform.lake.state.copies import Batch, CopyPlan, CopyProgress
 from cdc_platform.model.base.quantities import as_duration
 from cdc_platform.model.stream.lineage import Lineage, Partition, PartitionState
+from cdc_platform.model.stream.watermark_holders import holding_watermark
+from cdc_platform.pipeline.on_demand.status import CopyStatus
 
 SECOND = 1_000_000
 SPAN = TimeSpan(0, COLUMNS * SECOND)
@@ -184,7 +186,10 @@ def test_what_was_read_has_a_place(path: str, place: str) -> None:
 
 def test_the_time_left_of_a_copy() -> None:
     """The last batches say how fast a copy is, and so how long the chunks take that are left."""
-    copy = CopyRate("accounts", chunks=100, copied_chunks=40, copied_rows=4000)
-    expected = CopyRate("accounts", 100, 40, 4000, rows_per_s=100, left_s=60)
-    assert expected == estimate(copy, (Batch(6, 0, 6.0), Batch(4, 0, 4.0)))
-    assert copy == estimate(copy, ())
+    plan = CopyPlan("accounts", 1, 0, 0, "{}", tuple(map(str, range(100))))
+    progress = CopyProgress(plan, frozenset(range(40)), 4000, None, is_mixed=False)
+    batches = (Batch(6, 0, 6.0), Batch(4, 0, 4.0))
+    for last_batches, expected in ((batches, (100, 60)), ((), (None, None))):
+        rate = replace(progress, batches=last_batches).chunks_per_s
+        copy = CopyStatus(1, 0, chunks=100, copied_chunks=40, copied_rows=4000, chunks_per_s=rate)
+        assert expected == (copy.rows_per_s, copy.left_s)

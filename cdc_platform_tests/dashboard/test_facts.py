@@ -13,7 +13,6 @@ import pytest
 from cdc_platform.components.loading import load_settings
 from cdc_platform.dashboard import change_rates
 from cdc_platform.dashboard.check_history import CheckFact, CheckHistory
-from cdc_platform.dashboard.copy_rates import load_copy_rates
 from cdc_platform.dashboard.cut_history import load_cut_history
 from cdc_platform.dashboard.facts import PipelineFacts, PipelineHistory, UnreadablePipeline, WatchedPipeline
 from cdc_platform.dashboard.health import State, assess_health
@@ -28,7 +27,7 @@ from cdc_platform.lake.state.copies import COPY, COPY_BRANCH, ChunkBatch, CopyPl
 from cdc_platform.lake.state.cuts import Cut, append_cut, newest_cut
 from cdc_platform.model.base.schemas import FILES
 from cdc_platform.model.stream.unread import unread_path
-from cdc_platform.pipeline.on_demand.status import CopyStatus, Status
+from cdc_platform.pipeline.on_demand.status import Status
 from cdc_platform_tests.support.watched_lakes import ROWS, SECOND, WatchedLake
 from cdc_platform_tests.yaml_files import write_defs
 
@@ -147,19 +146,12 @@ def test_a_copy_shows_its_rate(tmp_path: Path) -> None:
     rows = pa.table({"id": range(50), "balance": [0] * 50}, ROWS)
     table.append(rows, snapshot_properties={COPY: batch.to_text()}, branch=COPY_BRANCH)
     facts = facts_of(WatchedPipeline.of(load_settings(defs), late_after_s=60))
-    (copy,) = facts.copies
-    assert (copy.table, copy.chunks, copy.copied_chunks, copy.copied_rows) == ("accounts", 4, 1, 50)
+    ((table_name, copy),) = facts.status.copies.items()
+    assert (table_name, copy.chunks, copy.copied_chunks, copy.copied_rows) == ("accounts", 4, 1, 50)
     assert pytest.approx(5, rel=0.5) == copy.rows_per_s
     assert pytest.approx(30, rel=0.5) == copy.left_s
     assert facts.health.word is State.COPYING
     assert "initial copy of accounts" in facts.health.reasons
-
-
-def test_a_copy_that_has_just_ended_is_shown_no_more(watched: WatchedPipeline) -> None:
-    """A copy that ends between two reads of the lake hides nothing else of its pipeline."""
-    copy = CopyStatus(number=1, position_micros=START, chunks=4, copied_chunks=4, copied_rows=50)
-    status = replace(facts_of(watched).status, copies={"accounts": copy})
-    assert load_copy_rates(watched.pipeline, status) == ()
 
 
 def failed(name: str, *, is_warning: bool) -> CheckFact:

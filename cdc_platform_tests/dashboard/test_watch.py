@@ -21,11 +21,11 @@ PATIENCE_S: Final = 2.0
 
 def test_who_does_not_answer_keeps_nobody_waiting() -> None:
     """One that is silent is not asked again until it has answered; a late answer is shown the next time."""
-    may_answer, asked = threading.Event(), list[int]()
+    may_answer, requests = threading.Event(), list[int]()
 
     def slow() -> str:
-        asked.append(1)
-        number = len(asked)
+        requests.append(1)
+        number = len(requests)
         may_answer.wait()
         return f"slow {number}"
 
@@ -33,7 +33,7 @@ def test_who_does_not_answer_keeps_nobody_waiting() -> None:
     expected = {"slow": "silent", "quick": "quick"}
     for _ in range(2):
         assert expected == readings.ask({"slow": slow, "quick": lambda: "quick"})
-    assert len(asked) == 1
+    assert len(requests) == 1
     may_answer.set()
     while (answer := readings.ask({"slow": slow})["slow"]) == "silent":
         pass

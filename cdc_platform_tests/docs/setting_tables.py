@@ -63,7 +63,7 @@ MORE: Final[Mapping[str, str]] = {
     "datastream.stream": "#the-state-of-the-stream",
     "datastream.keys": "datastream-tables.md#keys",
     "datastream.keyless": "datastream-tables.md#tables-without-a-key",
-    "datastream.sequence_columns": "datastream-order.md#an-order-of-your-own",
+    "datastream.sequence_columns": "datastream-order.md#your-own-order",
     "datastream.backfill_policy": "datastream-order.md#backfills",
     "datastream.epochs": "datastream-order.md#epochs",
     "datastream.null_means_unchanged": "datastream-tables.md#values-that-were-not-sent",

@@ -254,16 +254,16 @@ def test_a_whole_cycle_reads_the_source_once(spark: "SparkSession", session_lake
     pipeline = bank_pipeline(session_lake)
     source = source_of(pipeline)
     source.now_micros = START + SECOND
-    asked: list[tuple[int, tuple[ReadWindow, ...]]] = []
+    requests: list[tuple[int, tuple[ReadWindow, ...]]] = []
 
     def answer(cycle: int, windows: "tuple[ReadWindow, ...]") -> list[RawRow]:
-        asked.append((cycle, tuple(windows)))
+        requests.append((cycle, tuple(windows)))
         rows = [opening(7, 70, START + 5), *(window_row(planned, records=1) for planned in windows)]
         return [{**row, "cycle": cycle} for row in rows]
 
     source.answer = cast("Callable[..., list[RawRow]]", answer)
     outcome = run_cycle(pipeline, spark)
-    assert [(1, (ReadWindow("", START - 1, START + SECOND - 1),))] == asked
+    assert [(1, (ReadWindow("", START - 1, START + SECOND - 1),))] == requests
     assert (outcome.cycle, outcome.cut.position_micros if outcome.cut else None) == (1, START + SECOND - 1)
     assert balances(pipeline) == {7: 70}
     again = read_windows(pipeline, spark)

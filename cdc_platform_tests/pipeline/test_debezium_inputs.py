@@ -163,7 +163,7 @@ def test_a_compacted_topic_and_one_whose_messages_were_deleted(
     for turn in (1, 0):
         made = make_pipeline(session_lake, place, CAPTURE, has_transaction_topic=False)
         pipeline = reading_by_turns(made, turn)
-        assert [table.name for table in pipeline.source.describe().tables] == ["public.accounts"]
+        assert [table.name for table in pipeline.source.list_tables()] == ["public.accounts"]
         assert run_cycle(pipeline, kafka_spark).read.is_local == (turn == 0)
         assert texts(truth.rows, truth) == texts(rows_of(pipeline, "public.accounts"), truth)
     kafka.send(lines[-1:] * 3, {})

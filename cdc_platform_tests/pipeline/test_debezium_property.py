@@ -64,14 +64,14 @@ def row_of(row: dict[str, Any]) -> Row:
 
 def assert_log(pipeline: Pipeline, scenario: Scenario, *, is_whole: bool) -> None:
     """Return whether the log has every write once, with its large value or without any part of it."""
-    rows, lacking = list[Row](), set[tuple[int, int]]()
+    rows, incomplete = list[Row](), set[tuple[int, int]]()
     for change in log_rows(pipeline):
         if change["new_values"] is None:
             continue
         row = row_of(json.loads(change["keys"]) | {"big": None} | json.loads(change["new_values"]))
         rows.append(row)
         if change["unavailable_columns"]:
-            lacking.add(row[:2])
-    assert not (is_whole and lacking)
-    expected = [row if row[:2] not in lacking else (*row[:2], None) for row in scenario.written]
+            incomplete.add(row[:2])
+    assert not (is_whole and incomplete)
+    expected = [row if row[:2] not in incomplete else (*row[:2], None) for row in scenario.written]
     assert sorted(expected, key=str) == sorted(rows, key=str)

@@ -83,7 +83,7 @@ class InProcessClient(SpannerClient):
             )
         )
         self.service = SpannerService(database.database)
-        self.asked: Counter[str | None] = Counter()
+        self.requests: Counter[str | None] = Counter()
 
     def _connected(self) -> str:
         from google.cloud.spanner_v1.types import CreateSessionRequest
@@ -97,7 +97,7 @@ class InProcessClient(SpannerClient):
         from google.cloud.spanner_v1.types import ExecuteSqlRequest
 
         request, is_over = ExecuteSqlRequest.pb(make_request(self._connected())), Event()
-        self.asked[_token(request)] += 1
+        self.requests[_token(request)] += 1
         try:
             messages = self.service.execute_streaming_sql(request, is_over)
         except Refusal as refusal:

@@ -28,8 +28,8 @@ class LockedFolders(fs.FSSpecHandler):  # type: ignore[misc] # pyarrow ships no 
     def get_file_info_selector(self, selector: Any) -> Any:
         """Return what is in a folder, unless it, or one below it that is asked for, too, is locked."""
         folder = Path(selector.base_dir)
-        asked = {folder, *(folder.rglob("*") if selector.recursive else ())}
-        if any(path.name in self._locked for path in asked):
+        paths = {folder, *(folder.rglob("*") if selector.recursive else ())}
+        if any(path.name in self._locked for path in paths):
             raise PermissionError(f"Permission denied: {folder}")
         return super().get_file_info_selector(selector)
 

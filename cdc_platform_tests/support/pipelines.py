@@ -63,13 +63,6 @@ ACCOUNTS: Final = table("accounts", {"id": "INT64"}, {"owner": "STRING(MAX)", "b
 TRANSFERS: Final = table("transfers", {"tid": "STRING(36)"}, {"amount": "INT64"})
 
 
-@dataclass(frozen=True)
-class FakeDescription:
-    """Description that a fake source gives of its stream."""
-
-    tables: tuple[TableSchema, ...]
-
-
 @dataclass
 class FakeSource:
     """An in-memory source with what the steps of a cycle ask of one; tests set its clock and its answers."""
@@ -83,9 +76,9 @@ class FakeSource:
     plans: FakePlans = field(default_factory=FakePlans)
     nanosecond_columns: tuple[str, ...] = ()
 
-    def describe(self) -> FakeDescription:
+    def list_tables(self) -> tuple[TableSchema, ...]:
         """Return the watched tables."""
-        return FakeDescription(self.schemas)
+        return self.schemas
 
     def read_schema(self, micros: int) -> SchemaRead:
         """Return the schema at a moment."""

@@ -39,11 +39,11 @@ _AS_JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print JS
 
 
 def _narrowed(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that select records to a command, as its parameter `wanted`."""
+    """Add the options that select records to a command, as its parameter `record_filter`."""
 
     @wraps(command)
     def with_filter(table: str | None, reason: str | None, cycle: int | None, **options: Any) -> None:
-        command(wanted=QuarantineFilter(table, reason, cycle), **options)
+        command(record_filter=QuarantineFilter(table, reason, cycle), **options)
 
     options = (
         click.option("--cycle", "cycle", type=int, metavar="N", help="Only records that cycle N put there."),
@@ -74,7 +74,7 @@ def quarantine() -> None:
 @click.option("--all", "shows_all", is_flag=True, help="Replayed records, too.")
 @_AS_JSON
 def list_records(
-    defs: Path, name: str | None, wanted: QuarantineFilter, *, shows_all: bool, as_json: bool
+    defs: Path, name: str | None, record_filter: QuarantineFilter, *, shows_all: bool, as_json: bool
 ) -> None:
     """List the records in quarantine, oldest first; JSON has everything except their content."""
     from cdc_platform.components.loading import load_each
@@ -84,7 +84,7 @@ def list_records(
     pipelines = open_existing_of(chosen)
     for pipeline in pipelines:
         records = load_quarantined(pipeline.lake, with_replayed=shows_all)
-        matching = [record for record in records if wanted.matches(record)]
+        matching = [record for record in records if record_filter.matches(record)]
         listed += [{"pipeline": pipeline.name, **as_dict(record)} for record in matching]
         if not as_json:
             print_name(pipeline.name, chosen)
@@ -108,9 +108,9 @@ def show(defs: Path, record: str, name: str | None, as_json: bool) -> None:
     from cdc_platform.errors import QuarantinedRecordNotFound
     from cdc_platform.lake.state.quarantine import load_quarantined
 
-    wanted = QuarantineFilter(record=record)
+    record_filter = QuarantineFilter(record=record)
     records = load_quarantined(_open(defs, name).lake, with_replayed=True)
-    chosen = [quarantined for quarantined in records if wanted.matches(quarantined)]
+    chosen = [quarantined for quarantined in records if record_filter.matches(quarantined)]
     if not chosen:
         raise QuarantinedRecordNotFound(
             f"No record {record!r} lies in quarantine; `cdc-platform quarantine list {defs}` names them."
@@ -129,7 +129,7 @@ def show(defs: Path, record: str, name: str | None, as_json: bool) -> None:
 @click.option("--record", metavar="RECORD", help="Only this record, and those replayed with it.")
 @_AS_JSON
 def replay(
-    defs: Path, name: str | None, wanted: QuarantineFilter, *, record: str | None, as_json: bool
+    defs: Path, name: str | None, record_filter: QuarantineFilter, *, record: str | None, as_json: bool
 ) -> None:
     """Replay records in the next cycle: all of them, or those that the options select.
 
@@ -145,7 +145,7 @@ def replay(
 
     pipeline = _open(defs, name)
     with reaching(pipeline.settings.lake), show_progress(pipeline.progress):
-        outcome = replay_records(pipeline, replace(wanted, record=record))
+        outcome = replay_records(pipeline, replace(record_filter, record=record))
     print_text(json.dumps(_outcome_as_dict(outcome), indent=2) if as_json else describe_replay(outcome, defs))
 
 

@@ -1,6 +1,6 @@
 """Filters of pyiceberg from values instead of text, so no value needs quoting."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from functools import reduce
 from math import isnan
 from typing import Any, Final
@@ -21,13 +21,14 @@ from pyiceberg.expressions import (
 _Predicate = Callable[..., BooleanExpression]
 
 # Type checkers take the arguments from the fields of these classes, and not from their constructors.
+above: Final[_Predicate] = GreaterThan
+at_least: Final[_Predicate] = GreaterThanOrEqual
+at_most: Final[_Predicate] = LessThanOrEqual
+is_any: Final[_Predicate] = In
+"""Filters of the rows whose value in a column is above or at a bound, or one of some values."""
 _EQUAL: Final[_Predicate] = EqualTo
-_IN: Final[_Predicate] = In
 _IS_NULL: Final[_Predicate] = IsNull
 _IS_NAN: Final[_Predicate] = IsNaN
-_AT_LEAST: Final[_Predicate] = GreaterThanOrEqual
-_ABOVE: Final[_Predicate] = GreaterThan
-_AT_MOST: Final[_Predicate] = LessThanOrEqual
 
 
 def equals(column: str, value: Any) -> BooleanExpression:
@@ -37,24 +38,9 @@ def equals(column: str, value: Any) -> BooleanExpression:
     return _IS_NULL(column) if value is None else _EQUAL(column, value)
 
 
-def above(column: str, value: int | str) -> BooleanExpression:
-    """Return the filter of rows whose value is greater."""
-    return _ABOVE(column, value)
-
-
-def is_any(column: str, values: Collection[Any]) -> BooleanExpression:
-    """Return the filter of the rows that have one of some values in a column."""
-    return _IN(column, set(values))
-
-
 def between(column: str, low_inclusive: Any, high_inclusive: Any) -> BooleanExpression:
     """Return the filter of the rows with a value in a closed interval."""
-    return And(_AT_LEAST(column, low_inclusive), _AT_MOST(column, high_inclusive))
-
-
-def at_most(column: str, high_inclusive: Any) -> BooleanExpression:
-    """Return the filter of the rows with a value up to a bound."""
-    return _AT_MOST(column, high_inclusive)
+    return And(at_least(column, low_inclusive), at_most(column, high_inclusive))
 
 
 def all_of(*conditions: BooleanExpression) -> BooleanExpression:

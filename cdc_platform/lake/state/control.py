@@ -15,9 +15,9 @@ from cdc_platform.model.base.schemas import PARTITION_LINEAGE, TIMESTAMP
 from cdc_platform.model.base.stored_texts import understanding
 from cdc_platform.model.base.timestamps import from_datetime
 from cdc_platform.model.stream.lineage import ChildAnnouncement, Lineage, Partition, PartitionState
-from cdc_platform.model.stream.lineage_rules import StuckPartition, find_stuck
 from cdc_platform.model.stream.read_windows import WindowOutcome, WindowReport
 from cdc_platform.model.stream.records import RecordKind
+from cdc_platform.model.stream.watermark_holders import StuckPartition, find_stuck
 
 CONTROL_COLUMNS = ("cycle", "kind", "partition_token", "record_timestamp", "child_partitions", "read_window")
 _ANNOUNCEMENTS: Final = (RecordKind.CHILD_PARTITIONS.value, RecordKind.PARTITION_START.value)

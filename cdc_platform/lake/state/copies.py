@@ -85,6 +85,12 @@ class CopyProgress:
         """Whether the branch holds every row of the copy."""
         return not self.missing
 
+    @property
+    def chunks_per_s(self) -> float | None:
+        """Rate of the last commits; None before the first one."""
+        seconds = sum(batch.seconds for batch in self.batches)
+        return sum(batch.chunks for batch in self.batches) / seconds or None if seconds > 0 else None
+
 
 @dataclass(frozen=True)
 class ChunkBatch:

@@ -69,7 +69,7 @@ def take_back_lost(lake: Lake) -> tuple[str, ...]:
 def _take_back_of(lake: Lake, tables: Mapping[str, Table]) -> Iterator[str]:
     """Take back the lost commits of some tables, and yield the names of these tables."""
     published = _published(lake)
-    lost = [
+    lost_commits = [
         (table, branch, snapshot)
         for name, table in tables.items()
         for branch, snapshot in _heads(table)
@@ -79,7 +79,7 @@ def _take_back_of(lake: Lake, tables: Mapping[str, Table]) -> Iterator[str]:
         and _has_parent(table, snapshot)
         and _is_unused(lake, name, table, snapshot)
     ]
-    for table, branch, snapshot in lost:
+    for table, branch, snapshot in lost_commits:
         name = ".".join(table.name())
         if name == f"{lake.system_namespace}.{CUT}":
             _move_back(lake, table, snapshot)
@@ -160,17 +160,17 @@ def _is_compaction(snapshot: Snapshot) -> bool:
     return snapshot.summary is not None and snapshot.summary.operation is Operation.REPLACE
 
 
-def _places_before(lake: Lake, cuts: Table, lost: Snapshot) -> Mapping[str, int] | None:
+def _places_before(lake: Lake, cuts: Table, lost_commit: Snapshot) -> Mapping[str, int] | None:
     """Return the former snapshots of tables that moved to a lost cut, by name; None if one has none.
 
     A table that no cut named before began with an empty snapshot. The content of the cut is still on the
     branches, so the next cycle publishes it again.
     """
-    cycle = number_of(lost, CYCLE)
+    cycle = number_of(lost_commit, CYCLE)
     if cycle is None:
         return {}
     moved = {name: table for name, table in _merged(lake) if read_mark(table).cycle >= cycle}
-    former = cut_before(cuts, lost) if moved else None
+    former = cut_before(cuts, lost_commit) if moved else None
     named = former.tables if former is not None else {}
     places = {name: named.get(name) or _empty_beginning(table) for name, table in moved.items()}
     is_kept = all(moved[name].metadata.snapshot_by_id(place) for name, place in places.items())
@@ -183,9 +183,9 @@ def _empty_beginning(table: Table) -> int:
     return first.snapshot_id if number_of(first, "total-records") == 0 else -1
 
 
-def _move_back(lake: Lake, cuts: Table, lost: Snapshot) -> None:
+def _move_back(lake: Lake, cuts: Table, lost_commit: Snapshot) -> None:
     """Move `main` of all tables back to before a lost cut, as if the run had ended before the cut."""
-    for name, snapshot_id in (_places_before(lake, cuts, lost) or {}).items():
+    for name, snapshot_id in (_places_before(lake, cuts, lost_commit) or {}).items():
         table = lake.table(name)
         if table is not None:
             move_branch(table, MAIN, snapshot_id)

@@ -7,7 +7,7 @@ A field without a description is not part of the YAML.
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
 from enum import StrEnum
 from functools import cache
@@ -155,6 +155,17 @@ def check_filled(settings: Any, place: str = "", problem: str = "is missing or e
     for name, setting in settings_of(type(settings)).items():
         if setting.default is MISSING and setting.kind is str and not getattr(settings, name).strip():
             raise SettingError(f"{place}{name}", problem)
+
+
+def check_positive(settings: Any, names: Iterable[str]) -> None:
+    """Reject numbers that are not positive, or not finite.
+
+    Raises:
+        SettingError: there is one.
+    """
+    for name in names:
+        if not 0 < (value := getattr(settings, name)) < math.inf:
+            raise SettingError(name, f"must be positive and finite, but is: {value}")
 
 
 def check_host(setting: str, value: str | None, example: str) -> None:

@@ -9,7 +9,7 @@ from cdc_platform.errors import SettingError
 from cdc_platform.model.base.timestamps import to_datetime
 
 ROOT_TOKEN: Final = ""
-"""Token that stands for the first query of every stream, which has none."""
+"""Token of the first query of every stream, which is sent without one."""
 ROOT_KEY: Final = "root"
 """Partition key of that query."""
 
@@ -131,16 +131,13 @@ def unfit_columns_reason(names: Collection[str]) -> str | None:
 
 def long_column_reason(names: Collection[str]) -> str | None:
     """Return the reason why a table cannot have columns of these names if one is too long, else None."""
-    return next((_long("column", name, MAX_COLUMN_CHARACTERS) for name in names if _is_long(name)), None)
+    long_names = (name for name in names if len(name) > MAX_COLUMN_CHARACTERS)
+    return next((_long("column", name, MAX_COLUMN_CHARACTERS) for name in long_names), None)
 
 
 def long_table_reason(name: str) -> str | None:
     """Return the reason why there can be no table of this name if it is too long, else None."""
     return _long("table", name, MAX_TABLE_CHARACTERS) if len(name) > MAX_TABLE_CHARACTERS else None
-
-
-def _is_long(name: str) -> bool:
-    return len(name) > MAX_COLUMN_CHARACTERS
 
 
 def _long(what: str, name: str, limit: int) -> str:

@@ -143,9 +143,9 @@ def _as_dataclass(value: Any, shape: Any) -> Any:
     types = _types_of(shape)
     if not isinstance(value, dict) or not value.keys() <= types.keys():
         raise ValueError(f"the fields {', '.join(types)} were expected, not {_shown(value)}")
-    lacking = [name for name in _required(shape) if name not in value]
-    if lacking:
-        raise ValueError(f"the field `{lacking[0]}` is missing in {_shown(value)}")
+    missing = [name for name in _required(shape) if name not in value]
+    if missing:
+        raise ValueError(f"the field `{missing[0]}` is missing in {_shown(value)}")
     return shape(**{name: _as_shape(item, types[name]) for name, item in value.items()})
 
 

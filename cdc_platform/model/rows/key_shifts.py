@@ -122,7 +122,7 @@ class _Key:
         return [*events, *self._own_removal(event)]
 
     def _last(self) -> KeyEvent | None:
-        """Return the write that the transaction ends with, as far as known; None if the key is free."""
+        """Return the last known write of the transaction; None if it leaves the key free."""
         newest = self._writes[-1] if self._writes else None
         return newest if newest is not None and not self._own_removal(newest) else None
 

@@ -38,7 +38,7 @@ Refusals = Mapping[LakeTable, LakeTable]
 NOTHING_REFUSED: Final[Refusals] = MappingProxyType({})
 
 
-def asked_for(source_tables: Iterable[str], histories: Container[str]) -> Iterator[LakeTable]:
+def claims_of(source_tables: Iterable[str], histories: Container[str]) -> Iterator[LakeTable]:
     """Yield the lake tables of source tables, each table before its history.
 
     Args:
@@ -62,7 +62,7 @@ def find_refused(lake_tables: Iterable[LakeTable], holders: Mapping[str, LakeTab
     """Return the tables that collide with others; a refused table has no history either.
 
     Args:
-        lake_tables: the result of `asked_for`.
+        lake_tables: the result of `claims_of`.
         holders: places that are already taken, each with its table.
     """
     places, refused = dict(holders), dict[LakeTable, LakeTable]()

@@ -15,9 +15,9 @@ READ_AGAIN: Final = ""
 """Version, in a read progress, of a file that must be read once more; no file has this version."""
 LOCAL_FILES: Final = 64
 LOCAL_BYTES: Final = 1024**2
-"""The cycle's own process reads up to so many files and bytes: starting a Spark task takes longer."""
+"""Maximum files and bytes that the cycle's own process reads: starting a Spark task takes longer."""
 RETRIED_SHARE: Final = 10
-"""Files that failed before get at most one in so many files and bytes of a cycle, while others are unread."""
+"""While others are unread, files that failed before get one in this many files and bytes of a cycle."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,9 @@ def choose_files(
     """
     unread = [file for file in listed if read_progress.get(file.path) != file.version]
     failed = {file: failure for file in unread if (failure := _failure_of(file, read_progress)) is not None}
-    fresh = sorted((file for file in unread if file not in failed), key=_age)
+    fresh = sorted(
+        (file for file in unread if file not in failed), key=lambda file: (file.modified_micros, file.path)
+    )
     is_due = {file for file in failed if clock_micros is None or failed[file].is_due(clock_micros)}
     due = sorted(is_due, key=lambda file: (failed[file].micros, file.path))
     if fresh:
@@ -111,10 +113,6 @@ def choose_files(
     left_bytes = max_bytes - sum(file.size_bytes for file in retried)
     chosen = _first(fresh, max_files - len(retried), left_bytes)
     return FileChoice((*chosen, *retried), is_all=len(chosen) == len(fresh))
-
-
-def _age(file: SourceFile) -> tuple[int, str]:
-    return file.modified_micros, file.path
 
 
 def _failure_of(file: SourceFile, read_progress: Mapping[str, str]) -> FailedRead | None:

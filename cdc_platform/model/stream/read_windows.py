@@ -3,8 +3,11 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
 from cdc_platform.errors import PartitionStuck
+from cdc_platform.model.base.timestamps import to_datetime
+from cdc_platform.model.stream.records import RecordKind
 
 
 @dataclass(frozen=True)
@@ -84,12 +87,9 @@ class WindowOutcome(StrEnum):
 
 
 @dataclass(frozen=True)
-class WindowReport:
+class WindowReport(ReadWindow):
     """Result of a window: everything up to `end_inclusive_micros` has been read."""
 
-    token: str
-    start_exclusive_micros: int
-    end_inclusive_micros: int
     outcome: WindowOutcome
     error: str | None = None
 
@@ -97,11 +97,6 @@ class WindowReport:
     def is_silent(self) -> bool:
         """Whether the partition sent nothing, even when it was queried again."""
         return self.outcome is WindowOutcome.INTERRUPTED and self.error_name == PartitionStuck.__name__
-
-    @property
-    def duration_s(self) -> float:
-        """Seconds of source time that were read."""
-        return (self.end_inclusive_micros - self.start_exclusive_micros) / 1e6
 
     @property
     def has_moved(self) -> bool:
@@ -117,3 +112,22 @@ class WindowReport:
     def error_message(self) -> str:
         """Text of the error without the name of its class."""
         return (self.error or "").partition(": ")[2]
+
+    def to_row(self, cycle: int, data: int, heartbeats: int, children: int) -> dict[str, Any]:
+        """Return the row of the raw table that reports on the window, with the numbers of its records."""
+        end = to_datetime(self.end_inclusive_micros)
+        return {
+            "cycle": cycle,
+            "kind": RecordKind.READ_WINDOW.value,
+            "partition_token": self.token,
+            "record_timestamp": end,
+            "read_window": {
+                "start_exclusive": to_datetime(self.start_exclusive_micros),
+                "end_inclusive": end,
+                "outcome": self.outcome.value,
+                "data_change_records": data,
+                "heartbeat_records": heartbeats,
+                "child_partitions_records": children,
+                "error": self.error,
+            },
+        }

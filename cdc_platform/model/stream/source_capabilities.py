@@ -1,7 +1,16 @@
-"""Guarantees of a source about its changes; the steps of a cycle supply the guarantees that are missing."""
+"""Guarantees of a source about its changes, which its settings determine.
 
+The steps of a cycle supply the guarantees that are missing.
+"""
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
 
+from cdc_platform.model.base.declared_settings import read_settings, to_json
 from cdc_platform.model.schema.schema_policy import SchemaPolicy
 
 
@@ -65,3 +74,40 @@ CHANGE_STREAM = SourceCapabilities(
     can_be_copied=True,
 )
 """A Spanner change stream."""
+
+
+class SourceSettings(ABC):
+    """Location of a source, and how to read it; Spark's workers get these settings as text."""
+
+    @property
+    def begins_at_present(self) -> bool:
+        """Whether a new pipeline begins at the source's present, so that only a copy brings older rows."""
+        return False
+
+    @property
+    @abstractmethod
+    def capabilities(self) -> SourceCapabilities:
+        """Guarantees of the source about its changes."""
+
+    @property
+    @abstractmethod
+    def title(self) -> str:
+        """Name of the source in messages."""
+
+    @abstractmethod
+    def with_deadline(self, deadline_s: float) -> Self:
+        """Return these settings with a single attempt of at most `deadline_s` seconds per request."""
+
+    @classmethod
+    def from_fields(cls, entries: Mapping[str, Any], folder: Path | None = None) -> Self:
+        """Return the settings from values of YAML or JSON, as `read_settings` does."""
+        return read_settings(cls, entries, folder)
+
+    @classmethod
+    def from_options(cls, text: str) -> Self:
+        """Parse the settings of a JSON text of `to_options`."""
+        return cls.from_fields(json.loads(text))
+
+    def to_options(self) -> str:
+        """Return the settings as JSON text, equal for equal settings."""
+        return to_json(self)

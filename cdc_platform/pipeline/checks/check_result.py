@@ -58,10 +58,6 @@ class Scope:
 EVERYTHING = Scope()
 
 
-def _always(_capabilities: SourceCapabilities) -> bool:
-    return True
-
-
 class Severity(Enum):
     """The consequence of a check that fails."""
 
@@ -98,7 +94,7 @@ class Check:
     every_cycle: bool
     run: Callable[[Pipeline, SparkSession, Scope], CheckResult]
     severity: Severity
-    applies: Callable[[SourceCapabilities], bool] = _always
+    applies: Callable[[SourceCapabilities], bool] = lambda _: True
     table_name: str = ""
     reads_histories: bool = False
 

@@ -179,7 +179,7 @@ def _plain(column: pa.Array) -> "pd.Series[Any]":
 
 
 def _source_rows(pipeline: Pipeline, table: TableSchema, cut: Cut) -> Iterator[pa.RecordBatch]:
-    return pipeline.compared_source.rows_at(table.name, cut.position_micros)
+    return pipeline.stream_source.rows_at(table.name, cut.position_micros)
 
 
 def _lake_rows(pipeline: Pipeline, table: TableSchema, cut: Cut) -> Iterator[pa.RecordBatch]:

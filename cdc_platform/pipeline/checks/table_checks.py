@@ -91,7 +91,7 @@ def _count_differences(
             changes, schema, drops_unseen=drops_unseen(pipeline.capabilities)
         )
     else:
-        net_changes = compute_net_changes(changes, schema, has_partial_updates=True)
+        net_changes = compute_net_changes(changes, schema)
     names = [F.col(quote_spark(column.name)) for column in schema.columns]
     # An update of a row that is new to the log has all of its values.
     living = [APPEND] if trusts_inserts(pipeline, table.name, history) else [APPEND, UPDATE]

@@ -46,8 +46,8 @@ def check_values(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Chec
         *(f"{doubts[name]} {words}" for name, words in FINDINGS.items() if doubts[name]),
     ]
     if pipeline.capabilities.comes_in_order:  # Datastream refuses this identity
-        lacking = {*in_tables, *(name for name, counts in by_table.items() if counts["lossy_nulls"])}
-        parts += _advice(_updates(pipeline, spark), lacking)
+        incomplete = {*in_tables, *(name for name, counts in by_table.items() if counts["lossy_nulls"])}
+        parts += _advice(_updates(pipeline, spark), incomplete)
     lone, shown_lone = _lone_halves(pipeline, spark)
     if lone:
         shown_rows = "; ".join(f"`{row[0]}` {row[1]} became {row[2]}" for row in shown_lone)
@@ -103,27 +103,24 @@ def _findings(pipeline: Pipeline, spark: SparkSession) -> Mapping[str, Counter[s
         )
         for name in FINDINGS
     ]
-    noted = read_data_changes(pipeline, spark).where(_notes_something()).dropDuplicates(["record_sequence"])
+    has_finding = " OR ".join(f"contains(event.metadata, '\"{name}\"')" for name in FINDINGS)
+    noted = read_data_changes(pipeline, spark).where(has_finding).dropDuplicates(["record_sequence"])
     rows = noted.groupBy("table_name").agg(*counts).collect()
     return {row["table_name"]: Counter({name: int(row[name]) for name in FINDINGS}) for row in rows}
-
-
-def _notes_something() -> str:
-    return " OR ".join(f"contains(event.metadata, '\"{name}\"')" for name in FINDINGS)
 
 
 @dataclass(frozen=True)
 class _Updates:
     """Counts of a table's updates and of those that lack values; whether the newest has the old row."""
 
-    lacking: int
+    incomplete: int
     total: int
     is_full: bool
 
     @property
     def pays(self) -> bool:
         """Whether it is worth sending all values from the source."""
-        return self.lacking >= PAYS_FROM_UPDATES and self.lacking >= PAYS_FROM * self.total
+        return self.incomplete >= PAYS_FROM_UPDATES and self.incomplete >= PAYS_FROM * self.total
 
 
 def _updates(pipeline: Pipeline, spark: SparkSession) -> Mapping[str, _Updates]:
@@ -136,15 +133,15 @@ def _updates(pipeline: Pipeline, spark: SparkSession) -> Mapping[str, _Updates]:
     return {row[0]: _Updates(int(row[1]), int(row[2]), bool(row[3])) for row in rows}
 
 
-def _advice(updates: Mapping[str, _Updates], lacking: Collection[str]) -> list[str]:
+def _advice(updates: Mapping[str, _Updates], incomplete: Collection[str]) -> list[str]:
     """Return the tables that should use another replica identity, without those that already do."""
     sentences = []
-    for name in sorted({*lacking, *(name for name, table_counts in updates.items() if table_counts.pays)}):
+    for name in sorted({*incomplete, *(name for name, table_counts in updates.items() if table_counts.pays)}):
         table_counts = updates.get(name, _Updates(0, 0, is_full=False))
         if not table_counts.is_full:
             share = (
-                f", where {table_counts.lacking} of {table_counts.total} updates lack values,"
-                if table_counts.lacking
+                f", where {table_counts.incomplete} of {table_counts.total} updates lack values,"
+                if table_counts.incomplete
                 else ""
             )
             sentences.append(f"With REPLICA IDENTITY FULL `{name}`{share} would send all values")

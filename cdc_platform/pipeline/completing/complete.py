@@ -68,8 +68,8 @@ def complete_changes(
     completion = DistributedCompletion(
         lookup, partial(cache_frame, cache), sound, scope.truncates, is_few=is_few, has_replays=has_replays
     )
-    asked_ids = ordered.where(condition).select(*ROW_ID).dropna().distinct()
-    return completion.complete(asked_ids).unionByName(unsound)
+    incomplete_ids = ordered.where(condition).select(*ROW_ID).dropna().distinct()
+    return completion.complete(incomplete_ids).unionByName(unsound)
 
 
 def complete_few(pipeline: Pipeline, spark: SparkSession, ordered: pa.Table, cycle: int) -> pa.Table | None:
@@ -78,8 +78,8 @@ def complete_few(pipeline: Pipeline, spark: SparkSession, ordered: pa.Table, cyc
     Most small batches lack nothing and need no query. Most others need one. None if only tasks can complete
     it, since the values may be too large for this process.
     """
-    asked = frozenset(ids_of(lacking_rows(ordered, completes_log=pipeline.capabilities.completes_log)))
-    if not asked:
+    incomplete = frozenset(ids_of(lacking_rows(ordered, completes_log=pipeline.capabilities.completes_log)))
+    if not incomplete:
         return ordered
     if _has_replays(pipeline, cycle):
         # Late rows are followed from the whole log.
@@ -87,9 +87,10 @@ def complete_few(pipeline: Pipeline, spark: SparkSession, ordered: pa.Table, cyc
     # A null struct has no values, not even in its non-nullable fields.
     nullable = pa.schema([field.with_nullable(True) for field in ordered.schema])
     sound = ordered.filter(pc.invert(ordered[UNSOUND])).cast(nullable)
-    lacked = by_table(sound.filter(lack_values(sound)), "unavailable_columns")
+    missing = by_table(sound.filter(lack_values(sound)), "unavailable_columns")
     truncates = sound.filter(pc.equal(sound["change_kind"], ChangeKind.TRUNCATE.value)).sort_by("ordinal")
-    lookup = Lookup(pipeline, spark, cycle, {table: frozenset(chain(*lacked[table])) for table, _ in asked})
+    columns = {table: frozenset(chain(*missing[table])) for table, _ in incomplete}
+    lookup = Lookup(pipeline, spark, cycle, columns)
     completion = DistributedCompletion(
         lookup,
         bring_frame,
@@ -100,7 +101,7 @@ def complete_few(pipeline: Pipeline, spark: SparkSession, ordered: pa.Table, cyc
     )
     _ = lookup.versions  # one task would take too long to build a table that is behind from all of the log
     with changed_settings(spark, ONE_TASK):
-        completed = completion.complete_few(asked)
+        completed = completion.complete_few(incomplete)
     if completed is None:
         return None
     unchanged = ordered.filter(pc.invert(pc.is_in(ordered["ordinal"], completed["ordinal"])))
@@ -126,14 +127,14 @@ class _CompletionScope:
 
 def _measure_scope(ordered: DataFrame, condition: str) -> _CompletionScope:
     """Measure the changes of a batch that match a condition, in one Spark job."""
-    is_asked = F.expr(condition)
-    lacked = F.when(F.expr(f"NOT {UNSOUND} AND {LACKS_VALUES}"), F.col("unavailable_columns"))
+    is_incomplete = F.expr(condition)
+    missing = F.when(F.expr(f"NOT {UNSOUND} AND {LACKS_VALUES}"), F.col("unavailable_columns"))
     truncate = F.when(F.expr(f"NOT {UNSOUND} AND {IS_TRUNCATE}"), F.col("ordinal"))
     measured = ordered.groupBy("table_name").agg(
-        F.count_if(is_asked).alias("changes"),
-        F.flatten(F.collect_set(lacked)).alias("columns"),
+        F.count_if(is_incomplete).alias("changes"),
+        F.flatten(F.collect_set(missing)).alias("columns"),
         F.collect_list(truncate).alias("truncates"),
-        F.coalesce(F.sum(F.when(is_asked, F.octet_length("keys"))), F.lit(0)).alias("key_bytes"),
+        F.coalesce(F.sum(F.when(is_incomplete, F.octet_length("keys"))), F.lit(0)).alias("key_bytes"),
     )
     rows = [row for row in measured.collect() if row["changes"]]
     return _CompletionScope(

@@ -28,13 +28,13 @@ from cdc_platform.pipeline.completing.logged_rows import ids_in, late_rows, link
 from cdc_platform.pipeline.completing.stored_rows import Lookup
 from cdc_platform.pipeline.versions.lake_frames import read_log
 from cdc_platform.spark.frames.some_rows import IS_TRUNCATE, ROW_ID, ids_frame, key_chains_frame
-from cdc_platform.spark.log.ordered_rows import lack_values
 from cdc_platform.spark.log.unresolved import LACKS_VALUES
 
 MAX_STORED_BYTES: Final = 64 * 1024**2
 """Maximum bytes of stored values that this process gets; each row may have an equal share of them."""
 _IS_LACKING: Final = f"({LACKS_VALUES} AND table_name IS NOT NULL AND keys IS NOT NULL)"
 _IS_LOST: Final = f"previous_keys IS NOT NULL AND {LACKS_VALUES}"
+_OF_LOST: Final = [*ROW_ID, "previous_keys", "unavailable_columns"]
 
 
 @dataclass(frozen=True)
@@ -60,32 +60,32 @@ class DistributedCompletion:
     is_few: bool
     has_replays: bool
 
-    def complete(self, asked: DataFrame) -> DataFrame:
+    def complete(self, incomplete: DataFrame) -> DataFrame:
         """Return all changes, with those of the rows completed, in no particular order.
 
         Args:
-            asked: `table_name` and `keys` of the rows, distinct.
+            incomplete: `table_name` and `keys` of the rows, distinct.
         """
-        chains = self._key_chains(asked)
+        chains = self._key_chains(incomplete)
         if chains.names:
-            asked = asked.union(ids_frame(self.lookup.spark, chains.names)).distinct()
+            incomplete = incomplete.union(ids_frame(self.lookup.spark, chains.names)).distinct()
         # Each table is queried for its rows.
-        ids = self._hinted(self.keep(asked))
+        ids = self._hinted(self.keep(incomplete))
         completed = self._completed(ids, chains)
         unchanged = self.changes.where(f"NOT {_IS_LACKING}")
         if not self.lookup.pipeline.capabilities.completes_log:
-            lacking = self.changes.where(_IS_LACKING)
-            unchanged = unchanged.unionByName(lacking.join(ids, list(ROW_ID), "left_anti"))
+            others = self.changes.where(_IS_LACKING)
+            unchanged = unchanged.unionByName(others.join(ids, list(ROW_ID), "left_anti"))
         return unchanged.unionByName(completed)
 
-    def complete_few(self, asked: frozenset[RowId]) -> pa.Table | None:
+    def complete_few(self, incomplete: frozenset[RowId]) -> pa.Table | None:
         """Return only the completed changes of rows with known ids; this process gets their lines.
 
         None if only tasks can complete them: stored values are too large for one process, or rows must be
         followed from the log, which may have any number of changes of each.
         """
-        chains = self._key_chains(asked)
-        ids = asked | chains.names.keys()
+        chains = self._key_chains(incomplete)
+        ids = incomplete | chains.names.keys()
         lines = self._lines(ids_frame(self.lookup.spark, ids), chains, MAX_STORED_BYTES // len(ids))
         # Few rows need no shuffle and no Python workers, which would take longer.
         in_order = lines.toArrow().sort_by([(name, "ascending") for name in LINE_ORDER])
@@ -93,10 +93,12 @@ class DistributedCompletion:
         if pc.any(is_cut).as_py():
             return None
         completed = pa.Table.from_batches(self._completer(chains)(in_order.to_batches()))
-        is_lost = pc.and_(lack_values(completed), pc.is_valid(completed["previous_keys"]))
-        return None if pc.any(is_lost).as_py() else completed
+        if not chains.names:
+            return completed
+        lost = self._lost(self.lookup.spark.createDataFrame(completed.select(_OF_LOST)), chains)
+        return None if lost else completed
 
-    def _key_chains(self, asked: DataFrame | frozenset[RowId]) -> "_KeyChains":
+    def _key_chains(self, incomplete: DataFrame | frozenset[RowId]) -> "_KeyChains":
         links = links_in(self.changes)
         late = late_rows(self._log, self.changes) if self.has_replays else frozenset()
         if late:
@@ -104,23 +106,29 @@ class DistributedCompletion:
         connected = late.union(*links)
         if not connected:
             return _KeyChains({}, late)
-        if isinstance(asked, DataFrame):
+        if isinstance(incomplete, DataFrame):
             connected_ids = ids_frame(self.lookup.spark, connected)
-            asked = ids_in(asked.join(connected_ids, list(ROW_ID), "left_semi"))
-        names = key_chains_of(asked & connected, links)
+            incomplete = ids_in(incomplete.join(connected_ids, list(ROW_ID), "left_semi"))
+        names = key_chains_of(incomplete & connected, links)
         return _KeyChains(names, frozenset(_chains_with(late, names)))
 
     def _completed(self, ids: DataFrame, chains: "_KeyChains") -> DataFrame:
         """Return the completed changes of rows that lack values."""
         completed = self._complete_chains(ids, chains)
-        # If the tables do not have a row under its former key, it may have left that key in an earlier cycle.
-        lost = ids_in(completed.where(_IS_LOST)) - chains.logged if chains.names else ()
+        lost = self._lost(completed, chains)
         if not lost:
             return completed
         names = _chains_with(lost, chains.names)
         lost_ids = ids_frame(self.lookup.spark, names)
         rest = completed.join(lost_ids, list(ROW_ID), "left_anti")
         return rest.unionByName(self._complete_chains(lost_ids, _KeyChains(names, frozenset(names))))
+
+    def _lost(self, completed: DataFrame, chains: "_KeyChains") -> Collection[RowId]:
+        """Return the rows that the tables do not have under their former keys.
+
+        They may have left these keys in an earlier cycle, which only the log shows.
+        """
+        return ids_in(completed.where(_IS_LOST)) - chains.logged if chains.names else ()
 
     def _complete_chains(self, ids: DataFrame, chains: "_KeyChains") -> DataFrame:
         """Return the changes of rows that lack values, completed from their key chains."""

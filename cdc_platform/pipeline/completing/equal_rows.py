@@ -64,9 +64,9 @@ class EqualRows:
         parts = [
             count_in_table(table, self._frame(stored_rows), rows) for table, stored_rows in stored.items()
         ]
-        untold = [table for table in tables if table not in stored]
-        if untold:
-            parts.append(count_in_log(self.log, rows.where(F.col("table_name").isin(untold))))
+        uncounted = [table for table in tables if table not in stored]
+        if uncounted:
+            parts.append(count_in_log(self.log, rows.where(F.col("table_name").isin(uncounted))))
         return reduce(DataFrame.unionByName, parts)
 
     def count_few(self, rows: Mapping[str, Collection[str]]) -> dict[RowCopies, int]:

@@ -119,11 +119,11 @@ class ChainCompleter:
 
     def _completed(self, batch: pa.RecordBatch, follower: "_ChainFollower") -> pa.RecordBatch:
         lines = zip(*(batch.column(name).to_pylist() for name in LINE), strict=True)
-        is_asked = batch.column(REST).is_valid().to_pylist()
+        is_incomplete = batch.column(REST).is_valid().to_pylist()
         places, completions = list[int](), list[tuple[str, list[str]]]()
         for place, line in enumerate(lines):
             completion = follower.take(dict(zip(LINE, line, strict=True)))
-            if completion is not None and is_asked[place]:
+            if completion is not None and is_incomplete[place]:
                 places.append(place)
                 completions.append(completion)
         return self._as_logged(batch.take(pa.array(places, pa.int64())), completions)

@@ -108,7 +108,7 @@ class _Run:
         self._prepared: set[str] = set()
         self._restarted: set[str] = set()
         if copies:
-            register_source(spark, pipeline.copy_source.copy_format())
+            register_source(spark, pipeline.stream_source.copy_format())
 
     def next_tables(self) -> list[CopyProgress]:
         """Return the copies that the next batch continues."""

@@ -63,7 +63,7 @@ def make_plans(pipeline: Pipeline, names: Sequence[str], before: Mapping[str, Co
     trace_lineage(pipeline)
     position_micros = pipeline.source.clock_micros() - 1
 
-    planner = pipeline.copy_source.plan_copies(position_micros)
+    planner = pipeline.stream_source.plan_copies(position_micros)
     tables = [table for table in pipeline.read_schema(position_micros).tables if table.name in names]
 
     def plan(table: TableSchema) -> CopyPlan | SourceError:
@@ -72,7 +72,7 @@ def make_plans(pipeline: Pipeline, names: Sequence[str], before: Mapping[str, Co
         except SourceError as error:
             return error
         number = before[table.name].number + 1 if table.name in before else 1
-        columns = pipeline.copy_source.copy_columns(table)
+        columns = pipeline.stream_source.copy_columns(table)
         return CopyPlan(table.name, number, position_micros, time.time_ns() // 1000, columns, chunks)
 
     with (

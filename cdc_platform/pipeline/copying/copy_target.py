@@ -28,7 +28,7 @@ def prepare_target(pipeline: Pipeline, spark: SparkSession, plan: CopyPlan) -> T
     Raises:
         LakeError: the table has rows that are not from a copy.
     """
-    schema = stored_schema(planned_columns(pipeline.copy_source, plan), pipeline.options(plan.table))
+    schema = stored_schema(planned_columns(pipeline.stream_source, plan), pipeline.options(plan.table))
     target = pipeline.lake.table(plan.table)
     if target is not None and not _has_columns(pipeline, spark, schema):
         if count_rows(head(target)) != 0:

@@ -3,7 +3,6 @@
 from contextlib import ExitStack
 from dataclasses import replace
 
-from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
@@ -35,7 +34,7 @@ def forget_touched(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, bu
     with ExitStack() as cache, marked_commits(spark, attempt.properties()):
         spark.sql(_forget_sql(cache_view(cache, touched), target, schema))
     after = head(load_table(pipeline, attempt.table), BRANCH)
-    return commits + int(_differ(before, after))
+    return commits + (before is None or after is None or before.snapshot_id != after.snapshot_id)
 
 
 def remake_versions(pipeline: Pipeline, spark: SparkSession, build: HistoryBuild) -> DataFrame:
@@ -60,7 +59,3 @@ def _forget_sql(view: str, target: str, table: TableSchema) -> str:
         f"{quote_spark('t', column.name)} <=> {quote_spark('s', column.name)}" for column in table.key_columns
     ]
     return f"MERGE INTO {target} t USING {view} s ON {' AND '.join(same)} WHEN MATCHED THEN DELETE"
-
-
-def _differ(before: Snapshot | None, after: Snapshot | None) -> bool:
-    return before is None or after is None or before.snapshot_id != after.snapshot_id

@@ -45,6 +45,7 @@ from cdc_platform.pipeline.versions.log_span import LogSpan
 from cdc_platform.spark.frames.table_frames import cache_frame, cache_view
 from cdc_platform.spark.tables.merge import append_inserted, merge_everything, merge_existing
 from cdc_platform.spark.tables.net_changes import (
+    NetChanges,
     NetChangeStats,
     compute_net_changes,
     compute_net_rows,
@@ -66,17 +67,6 @@ class MergeOutcome:
     updated: int = 0
     deleted: int = 0
     fell_back: bool = False
-
-
-@dataclass(frozen=True)
-class NetChanges:
-    """The net changes of one table, persisted and registered as a Spark view."""
-
-    view: str
-    frame: DataFrame
-    stats: NetChangeStats
-    schema: TableSchema
-    has_partial_updates: bool
 
 
 @dataclass(frozen=True)
@@ -194,14 +184,7 @@ def _build_separately(
         append_inserted(net_changes.frame, target, net_changes.schema, attempt.properties() | completion)
     if merges:
         with marked_commits(spark, attempt.completion(commits, matched=stats.existing)):
-            merge_existing(
-                spark,
-                net_changes.view,
-                target,
-                net_changes.schema,
-                stats,
-                has_partial_updates=net_changes.has_partial_updates,
-            )
+            merge_existing(spark, net_changes, target)
     built = verify_attempt(pipeline, attempt, commits)
     lacks_keys = merges and count_matched(built) != stats.existing
     return None if lacks_keys else _as_outcome(attempt, built, stats)
@@ -213,14 +196,7 @@ def _build_together(
     target = pipeline.lake.spark_table(attempt.table, BRANCH)
     commits = _begin(pipeline, spark, attempt, build, net_changes.stats) + 1
     with marked_commits(spark, attempt.completion(commits)):
-        merge_everything(
-            spark,
-            net_changes.view,
-            target,
-            net_changes.schema,
-            net_changes.stats,
-            has_partial_updates=net_changes.has_partial_updates,
-        )
+        merge_everything(spark, net_changes, target)
     return _as_outcome(attempt, verify_attempt(pipeline, attempt, commits), net_changes.stats)
 
 
@@ -253,7 +229,7 @@ def _compute_net_changes(pipeline: Pipeline, spark: SparkSession, build: Build) 
         return compute_net_rows(rows, build.schema, log_columns_of(pipeline, source))
     changes = read_changes(pipeline, spark, source, log, has_origin=is_soft)
     if not is_soft:
-        return compute_net_changes(changes, build.schema, has_partial_updates=True)
+        return compute_net_changes(changes, build.schema)
     base = None if build.marks_living else build.base
     is_small = build.span.changes <= SINGLE_TASK_CHANGES
     return net_changes_with_deleted(pipeline, spark, changes, build.schema, base, is_small=is_small)

@@ -96,7 +96,8 @@ def _literal(column: KeyColumn, value: Any) -> Any:
         return base64.b64decode(value)
     if column.kind.startswith("decimal"):
         # Iceberg compares only decimals of the column's scale.
-        return Decimal(value).quantize(Decimal(1).scaleb(-_scale(column.kind)), context=_EXACT)
+        scale = int(column.kind.removesuffix(")").split(",")[1])
+        return Decimal(value).quantize(Decimal(1).scaleb(-scale), context=_EXACT)
     if column.kind in {"float", "double"}:
         number = float(value)
         # As a double, an infinity would lie outside the range of FLOAT32.
@@ -104,11 +105,6 @@ def _literal(column: KeyColumn, value: Any) -> Any:
     if column.kind != NANOSECOND_TEXT and column.kind.startswith("timestamp"):
         return to_datetime(from_rfc3339(value)).isoformat()
     return value
-
-
-def _scale(kind: str) -> int:
-    """Return the scale of a type such as `decimal(38, 9)`."""
-    return int(kind.removesuffix(")").split(",")[1])
 
 
 def source_json(value: Any) -> Any:

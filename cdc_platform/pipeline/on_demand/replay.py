@@ -65,9 +65,9 @@ def replay_records(pipeline: Pipeline, chosen_by: QuarantineFilter) -> ReplayOut
     records = _undone(pipeline)
     capabilities = pipeline.capabilities
     keeps_transactions = capabilities.keeps_transactions
-    meant = [record for record in records if chosen_by.matches(record)]
+    matching = [record for record in records if chosen_by.matches(record)]
     if not capabilities.delivers_events:
-        chosen = with_company(meant, records, keeps_transactions=keeps_transactions)
+        chosen = with_company(matching, records, keeps_transactions=keeps_transactions)
         mark = ReplayMark(_now_micros(), cycle, ReplaySource.RECORDS)
         mark_replayed(pipeline.lake, {record.identity: mark for record in chosen})
         return ReplayOutcome(from_records=tuple(chosen))
@@ -75,7 +75,7 @@ def replay_records(pipeline: Pipeline, chosen_by: QuarantineFilter) -> ReplayOut
         {record.origin for record in records if record.origin is not None}
     )
     chosen = with_company(
-        meant,
+        matching,
         records,
         readable,
         keeps_transactions=keeps_transactions,

@@ -16,7 +16,7 @@ from cdc_platform.lake.state.quarantine import count_quarantined
 from cdc_platform.lake.state.read_progress import load_poll
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.model.stream.lineage import watermark_micros
-from cdc_platform.model.stream.lineage_rules import StuckPartition
+from cdc_platform.model.stream.watermark_holders import StuckPartition
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.reading.unread_files import UnreadFile, list_unread
 
@@ -32,13 +32,26 @@ class TableStatus:
 
 @dataclass(frozen=True)
 class CopyStatus:
-    """A running initial copy; ``number`` counts its starts."""
+    """A running initial copy: the number of its starts, its chunks, and the rate of its last batches."""
 
     number: int
     position_micros: int
     chunks: int
     copied_chunks: int
     copied_rows: int
+    chunks_per_s: float | None = field(default=None, compare=False)
+
+    @property
+    def rows_per_s(self) -> float | None:
+        """Rows per second; None before the first batch ends."""
+        if self.chunks_per_s is None or not self.copied_chunks:
+            return None
+        return self.copied_rows / self.copied_chunks * self.chunks_per_s
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds until the last chunk; None before the first batch ends."""
+        return (self.chunks - self.copied_chunks) / self.chunks_per_s if self.chunks_per_s else None
 
 
 @dataclass(frozen=True)
@@ -160,7 +173,12 @@ def _copies(pipeline: Pipeline, cut: Cut | None) -> dict[str, CopyStatus]:
         if name not in dropped and (cut is None or name not in cut.tables):
             progress = load_copy_progress(pipeline.lake.table(name), plan)
             copies[name] = CopyStatus(
-                plan.number, plan.position_micros, len(plan.chunks), len(progress.done), progress.rows
+                plan.number,
+                plan.position_micros,
+                len(plan.chunks),
+                len(progress.done),
+                progress.rows,
+                progress.chunks_per_s,
             )
     return copies
 

@@ -7,7 +7,7 @@ from pyiceberg.table import Table
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.model.schema.evolution import SchemaHistory
-from cdc_platform.model.schema.lake_tables import LakeTable, Refusals, asked_for, contested, find_refused
+from cdc_platform.model.schema.lake_tables import LakeTable, Refusals, claims_of, contested, find_refused
 from cdc_platform.model.schema.table_schema import PRIMARY_KEY
 
 
@@ -28,8 +28,8 @@ def refused_tables(
     ordered_names = history.names_in_order
     every = (*ordered_names, *sorted({*names} - {*ordered_names}))
     # A history stays in the lake when its option is left out.
-    possible = contested(asked_for(every, histories=every))
-    lake_tables = asked_for((name for name in every if name in names), histories)
+    possible = contested(claims_of(every, histories=every))
+    lake_tables = claims_of((name for name in every if name in names), histories)
     return find_refused(lake_tables, _holders(lake, possible))
 
 

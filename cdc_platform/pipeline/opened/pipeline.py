@@ -30,7 +30,7 @@ from cdc_platform.model.stream.source_capabilities import SourceCapabilities
 from cdc_platform.pipeline.opened.lake_places import refused_tables
 from cdc_platform.pipeline.opened.level_tables import LevelTables
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
-from cdc_platform.pipeline.opened.source import ComparedSource, CopySource, EventSource, Source, StreamSource
+from cdc_platform.pipeline.opened.source import EventSource, Source, StreamSource
 from cdc_platform.pipeline.opened.sources import open_source
 
 _KNOWN: Final = (
@@ -60,24 +60,14 @@ class Pipeline:
         return self.settings.capabilities
 
     @property
-    def copy_source(self) -> CopySource:
-        """The source, for callers that know that its tables can be copied."""
-        return cast("CopySource", self.source)
-
-    @property
     def stream_source(self) -> StreamSource:
-        """The source, for callers that know that it is a change stream."""
+        """The source, for callers that know that it is a change stream, or can be compared or copied."""
         return cast("StreamSource", self.source)
 
     @property
     def event_source(self) -> EventSource:
         """The source, for callers that know that it delivers events."""
         return cast("EventSource", self.source)
-
-    @property
-    def compared_source(self) -> ComparedSource:
-        """The source, for callers that know that it can be compared."""
-        return cast("ComparedSource", self.source)
 
     @property
     def name(self) -> str:
@@ -87,7 +77,7 @@ class Pipeline:
     @cached_value
     def watched(self) -> tuple[TableSchema, ...]:
         """All source tables that the change stream watches; asks the source once."""
-        return tuple(map(storable_columns, self.source.describe().tables))
+        return tuple(map(storable_columns, self.source.list_tables()))
 
     def read_schema(self, micros: int) -> SchemaRead:
         """Return the source's schema at a moment, without what a lake cannot store.

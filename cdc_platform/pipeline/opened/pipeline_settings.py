@@ -11,8 +11,7 @@ from cdc_platform.model.base.declared_settings import Described
 from cdc_platform.model.base.names import check_identifier
 from cdc_platform.model.base.timestamps import DAY_S
 from cdc_platform.model.schema.table_options import TableOptions
-from cdc_platform.model.stream.source_capabilities import SourceCapabilities
-from cdc_platform.pipeline.opened.source import SourceSettings
+from cdc_platform.model.stream.source_capabilities import SourceCapabilities, SourceSettings
 from cdc_platform.spark.session.spark_settings import SparkSettings
 
 KEPT_SNAPSHOTS_MIN: Final = 10

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Protocol
 
 from cdc_platform.model.schema.observed_columns import ObservedColumn
 from cdc_platform.model.schema.schema_reads import SchemaRead
@@ -10,7 +10,7 @@ from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.model.stream.lineage import Lineage
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest
-from cdc_platform.model.stream.source_capabilities import SourceCapabilities
+from cdc_platform.model.stream.source_capabilities import SourceSettings
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -18,43 +18,11 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSource
 
 
-class SourceSettings(Protocol):
-    """Location of a source, and how to read it."""
-
-    @property
-    def capabilities(self) -> SourceCapabilities:
-        """Guarantees of the source about its changes."""
-        ...
-
-    @property
-    def title(self) -> str:
-        """Name of the source in messages."""
-        ...
-
-    @property
-    def begins_at_present(self) -> bool:
-        """Whether a new pipeline begins at the source's present; only a copy brings older rows."""
-        ...
-
-    def with_deadline(self, deadline_s: float) -> Self:
-        """Return these settings with a single attempt of at most `deadline_s` seconds per request."""
-        ...
-
-
 ReadProgress = Callable[[], Mapping[str, str]]
 """Read progress of an event source: a path or partition, with the version or offset that was read.
 
 A file that must be read once more has the version `READ_AGAIN`.
 """
-
-
-class Description(Protocol):
-    """Facts that a source reports about itself."""
-
-    @property
-    def tables(self) -> tuple[TableSchema, ...]:
-        """The tables, with their columns."""
-        ...
 
 
 class Source(Protocol):
@@ -68,7 +36,7 @@ class Source(Protocol):
         """Location of the source, and how to read it."""
         ...
 
-    def describe(self) -> Description:
+    def list_tables(self) -> tuple[TableSchema, ...]:
         """Return the tables whose changes the source delivers, as far as it can name them now."""
         ...
 
@@ -118,7 +86,7 @@ class Source(Protocol):
 
 
 class StreamSource(Source, Protocol):
-    """A source of change records."""
+    """A source of change records, whose tables can be compared and copied as they were at a moment."""
 
     def decode_again(
         self, cycle: int, token: str, sequence: str, record_text: str
@@ -131,6 +99,30 @@ class StreamSource(Source, Protocol):
             sequence: its `record_sequence` in the lake, which the result keeps.
             record_text: the record as the source sent it.
         """
+        ...
+
+    def rows_at(self, table_name: str, micros: int) -> "Iterator[pa.RecordBatch]":
+        """Yield the rows of a table as they were at a moment."""
+        ...
+
+    def plan_copies(self, at_micros: int) -> "CopyPlanner":
+        """Return a planner that cuts tables, as of a moment, into chunks to copy."""
+        ...
+
+    def copy_columns(self, table: TableSchema) -> str:
+        """Return the columns of a copy of the table, as text for `copy_options`."""
+        ...
+
+    def copied_table(self, columns: str) -> TableSchema:
+        """Return the schema of a copy, parsed from the text of `copy_columns`."""
+        ...
+
+    def copy_format(self) -> "type[DataSource]":
+        """Return the data source of copies, to register with a Spark session."""
+        ...
+
+    def copy_options(self, columns: str, at_micros: int, chunks: Sequence[str]) -> dict[str, str]:
+        """Return the Spark options that read these chunks of a copy."""
         ...
 
 
@@ -158,38 +150,6 @@ class EventSource(Source, Protocol):
             text: the text of its `FaultyEvent`.
             position: its position in the origin.
         """
-        ...
-
-
-class ComparedSource(Source, Protocol):
-    """A source that can return its rows as they were at a cut."""
-
-    def rows_at(self, table_name: str, micros: int) -> "Iterator[pa.RecordBatch]":
-        """Yield the rows of a table as they were at a moment."""
-        ...
-
-
-class CopySource(Source, Protocol):
-    """A source whose tables can be copied as they were at a moment."""
-
-    def plan_copies(self, at_micros: int) -> "CopyPlanner":
-        """Return a planner that cuts tables, as of a moment, into chunks to copy."""
-        ...
-
-    def copy_columns(self, table: TableSchema) -> str:
-        """Return the columns of a copy of the table, as text for `copy_options`."""
-        ...
-
-    def copied_table(self, columns: str) -> TableSchema:
-        """Return the schema of a copy, parsed from the text of `copy_columns`."""
-        ...
-
-    def copy_format(self) -> "type[DataSource]":
-        """Return the data source of copies, to register with a Spark session."""
-        ...
-
-    def copy_options(self, columns: str, at_micros: int, chunks: Sequence[str]) -> dict[str, str]:
-        """Return the Spark options that read these chunks of a copy."""
         ...
 
 

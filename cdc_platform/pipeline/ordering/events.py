@@ -90,7 +90,7 @@ class Events:
         if counts.unnumbered:
             copies = self._equal_rows(window).count(unnumbered_rows(ordered))
             ordered = cache_frame(cache, number_copies(ordered, copies))
-        if counts.asked:
+        if counts.incomplete:
             ordered = complete_changes(self.pipeline, self.spark, ordered, window.mark.cycle, cache)
         return ordered, count_events(ordered).stats
 

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from cdc_platform.lake.catalog.lake import CUT, DELETION_MARKERS, LINEAGE
 from cdc_platform.lake.commits.maintenance import expire_snapshots, find_expendable
 from cdc_platform.lake.state.cuts import Cut, cycle_published_by, find_cuts, publications_since
-from cdc_platform.model.stream.retention import kept_moments, max_kept
+from cdc_platform.model.base.retention import kept_moments, max_kept
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import KEPT_SNAPSHOTS_MIN
 from cdc_platform.pipeline.versions.branch import load_table

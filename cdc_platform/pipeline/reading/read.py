@@ -18,9 +18,9 @@ from cdc_platform.lake.state.control import read_control
 from cdc_platform.lake.state.read_progress import load_read_progress, save_poll, waiting_texts
 from cdc_platform.model.base.progress import as_step
 from cdc_platform.model.stream.lineage import live, watermark_micros
-from cdc_platform.model.stream.lineage_rules import find_stuck
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest, WindowOutcome, WindowReport
 from cdc_platform.model.stream.records import RecordKind
+from cdc_platform.model.stream.watermark_holders import find_stuck
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.reading.local_read import commit_local
 from cdc_platform.pipeline.reading.replayed_texts import replayed_records

@@ -132,7 +132,7 @@ def _copies(pipeline: Pipeline, history: SchemaHistory, until_micros: int) -> di
     plans = load_plans_between(pipeline.lake, history.position_micros, until_micros)
     return {
         name: ObservedColumns.of_table(
-            plan.position_micros, planned_columns(pipeline.copy_source, plan), is_whole=True
+            plan.position_micros, planned_columns(pipeline.stream_source, plan), is_whole=True
         )
         for name, plan in plans.items()
     }

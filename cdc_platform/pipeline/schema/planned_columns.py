@@ -4,10 +4,10 @@ from cdc_platform.lake.catalog.lake import COPIED
 from cdc_platform.lake.state.copies import CopyPlan
 from cdc_platform.model.base.stored_texts import read_stored
 from cdc_platform.model.schema.table_schema import TableSchema
-from cdc_platform.pipeline.opened.source import CopySource
+from cdc_platform.pipeline.opened.source import StreamSource
 
 
-def planned_columns(source: CopySource, plan: CopyPlan) -> TableSchema:
+def planned_columns(source: StreamSource, plan: CopyPlan) -> TableSchema:
     """Return the table of a plan with its columns at the plan's position.
 
     Raises:

@@ -37,7 +37,7 @@ def _first_micros(pipeline: Pipeline) -> int:
 
 def _may_have_had_rows(pipeline: Pipeline, table: str, micros: int) -> bool:
     try:
-        return any(batch.num_rows for batch in pipeline.compared_source.rows_at(table, micros))
+        return any(batch.num_rows for batch in pipeline.stream_source.rows_at(table, micros))
     except SourceNotFound:
         return False
     except RetentionExpired:

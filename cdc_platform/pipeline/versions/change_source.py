@@ -26,6 +26,7 @@ from cdc_platform.spark.frames.table_frames import read_current
 from cdc_platform.spark.log.faults import HAS_KEYS
 from cdc_platform.spark.tables.deletion_markers import with_deletion_markers
 from cdc_platform.spark.tables.late import with_former
+from cdc_platform.spark.tables.log_columns import LogColumns
 from cdc_platform.spark.tables.row_versions import called_as_in_history
 from cdc_platform.spark.tables.truncates import after_truncates, with_truncated_rows
 from cdc_platform.spark.tables.typed import (
@@ -34,7 +35,6 @@ from cdc_platform.spark.tables.typed import (
     KIND,
     ORDINAL,
     TRANSACTION,
-    LogColumns,
     convert_expression,
     flag_of,
     type_changes,

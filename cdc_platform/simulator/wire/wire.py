@@ -45,16 +45,6 @@ def string_value(text: str) -> bytes:
     return _STRING + varint(len(data)) + data
 
 
-def number_value(number: float) -> bytes:
-    """Return a number as a value."""
-    return _NUMBER + _DOUBLE.pack(number)
-
-
-def bool_value(is_true: bool) -> bytes:
-    """Return a boolean as a value."""
-    return TRUE if is_true else FALSE
-
-
 def list_value(values: Iterable[bytes]) -> bytes:
     """Return values as one value, a list."""
     body = b"".join([_ITEM + varint(len(value)) + value for value in values])
@@ -68,9 +58,9 @@ def plain_value(plain: Plain) -> bytes:
     if plain is None:
         return NULL
     if isinstance(plain, bool):
-        return bool_value(plain)
+        return TRUE if plain else FALSE
     if isinstance(plain, int | float):
-        return number_value(plain)
+        return _NUMBER + _DOUBLE.pack(plain)
     return list_value(map(plain_value, plain))
 
 

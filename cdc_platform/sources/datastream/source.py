@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cdc_platform.errors import CdcError
@@ -42,13 +42,6 @@ if TYPE_CHECKING:
     from cdc_platform.sources.datastream.reader import DatastreamDataSource
 
 
-@dataclass(frozen=True)
-class FilesDescription:
-    """The tables in the newest file of each object."""
-
-    tables: tuple[TableSchema, ...]
-
-
 class DatastreamSource(ArrivalTimeSource, SparkSource):
     """Lists the files of a stream, and sets up Spark's reads of those that are new.
 
@@ -67,7 +60,7 @@ class DatastreamSource(ArrivalTimeSource, SparkSource):
         """The folder of the stream."""
         return FileStore(self.settings.path, (*SUFFIXES, *SCHEMA_SUFFIXES), self.settings.deadline_s)
 
-    def describe(self) -> FilesDescription:
+    def list_tables(self) -> tuple[TableSchema, ...]:
         """Return the tables that have files, each with the columns of its newest file."""
         newest: dict[str, SourceFile] = {}
         listed = list(self.store.list_files())
@@ -77,7 +70,7 @@ class DatastreamSource(ArrivalTimeSource, SparkSource):
                 newest[file.folder] = max(newest_file, file, key=lambda candidate: candidate.modified_micros)
         offers = offered_schemas(listed, newest.values())
         tables = {table.name: table for file in newest.values() for table in self._tables_of(file, offers)}
-        return FilesDescription(tuple(tables[name] for name in sorted(tables)))
+        return tuple(tables[name] for name in sorted(tables))
 
     def _tables_of(self, file: SourceFile, offers: Offers) -> Iterator[TableSchema]:
         try:

@@ -12,6 +12,7 @@ from cdc_platform.errors import (
     SourceNotFound,
     StreamWatchesNothing,
 )
+from cdc_platform.model.schema.schema_reads import SchemaRead
 from cdc_platform.model.schema.table_schema import NANOSECONDS, Column, ColumnType, TableSchema
 from cdc_platform.model.stream.records import ValueCaptureType
 from cdc_platform.sources.spanner.client.client import SpannerClient
@@ -29,36 +30,15 @@ _NamesByTable = Mapping[str, tuple[str, ...]]
 
 _DURATION: Final = re.compile(r"(\d+)([smhd])")
 _UNIT_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-# Changes that the stream does not record, so that tables drift from the source.
-_FILTERS: Final = (
-    "exclude_ttl_deletes",
-    "exclude_insert",
-    "exclude_update",
-    "exclude_delete",
-    "allow_txn_exclusion",
-)
 
 
-@dataclass(frozen=True)
-class StreamDescription:
-    """A change stream as it is defined at a moment; older records may have been captured otherwise.
-
-    ``unwatched`` has the columns that the stream does not watch, for every table that has some;
-    ``generated`` those of watched tables that no change stream sends, since they are generated and outside
-    the key. ``keyless`` are watched tables with `PRIMARY KEY ()`, of which there is one row at most;
-    ``tables`` has none of them. ``watches_all`` is set where the stream watches every table once it exists.
-    """
+@dataclass(frozen=True, kw_only=True)
+class StreamDescription(SchemaRead):
+    """A change stream as it is defined at a moment; older records may have been captured otherwise."""
 
     dialect: str
     value_capture_type: ValueCaptureType
     retention_s: int
-    options: Mapping[str, str]
-    tables: tuple[TableSchema, ...]
-    warnings: tuple[str, ...]
-    unwatched: Mapping[str, tuple[str, ...]]
-    generated: Mapping[str, tuple[str, ...]]
-    watches_all: bool
-    keyless: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -108,12 +88,14 @@ def describe_stream(
         _with_nanoseconds(table, settings.nanosecond_columns) for table in watched if table.key_columns
     )
     return StreamDescription(
+        # The present schema is later than any moment.
+        micros=at_micros or 0,
+        is_exact=at_micros is not None,
         dialect=dialect.value,
         value_capture_type=ValueCaptureType(options.get("value_capture_type", "OLD_AND_NEW_VALUES")),
         retention_s=retention_s(options.get("retention_period")),
         options=options,
         tables=tables,
-        warnings=(*_filter_warnings(options), *_type_warnings(tables)),
         unwatched=unwatched,
         generated=generated,
         watches_all=watches_all,
@@ -220,24 +202,6 @@ def check_nanosecond_columns(description: StreamDescription, names: tuple[str, .
             raise SettingError("nanosecond_columns", f"names an unwatched column: {name!r}")
         if (types[name].element or types[name]).annotation != NANOSECONDS:
             raise SettingError("nanosecond_columns", f"names a column that is not a timestamp: {name!r}")
-
-
-def _filter_warnings(options: Mapping[str, str]) -> tuple[str, ...]:
-    return tuple(
-        f"The change stream has {name} = true: changes that it leaves out will be missing in the tables, "
-        "and comparing them with the source will fail"
-        for name in _FILTERS
-        if options.get(name, "").lower() == "true"
-    )
-
-
-def _type_warnings(tables: tuple[TableSchema, ...]) -> tuple[str, ...]:
-    return tuple(
-        f"The column {column.name} of the table {table.name} has the type {column.type.text}, which this "
-        "version does not know: its values are kept as the text that the source writes"
-        for table in tables
-        for column in table.unknown_columns
-    )
 
 
 def _not_found(settings: SpannerSettings, stream_names: list[str]) -> SourceNotFound:

@@ -64,6 +64,10 @@ class SpannerSource(SparkSource):
         self._is_described = True
         return description
 
+    def list_tables(self) -> tuple[TableSchema, ...]:
+        """Return the tables that the stream watches now."""
+        return self.describe().tables
+
     def decode_again(
         self, cycle: int, token: str, sequence: str, record_text: str
     ) -> "pa.RecordBatch | None":
@@ -75,21 +79,9 @@ class SpannerSource(SparkSource):
     def read_schema(self, micros: int) -> SchemaRead:
         """Return the schema at a timestamp, or the present one if the source no longer has the past one."""
         try:
-            description = describe_stream(self.client, micros, may_watch_nothing=True)
+            return describe_stream(self.client, micros, may_watch_nothing=True)
         except RetentionExpired:
-            description, is_exact = describe_stream(self.client, may_watch_nothing=True), False
-        else:
-            is_exact = True
-        return SchemaRead(
-            micros,
-            description.tables,
-            description.unwatched,
-            description.options,
-            is_exact,
-            description.watches_all,
-            keyless=description.keyless,
-            generated=description.generated,
-        )
+            return replace(describe_stream(self.client, may_watch_nothing=True), micros=micros)
 
     def clock_micros(self) -> int:
         """Return the source's time; the first call checks that the source can be read.

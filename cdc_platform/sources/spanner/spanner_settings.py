@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import Annotated, Final, Self
 
 from cdc_platform.errors import SettingError
 from cdc_platform.model.base.declared_settings import (
@@ -13,11 +13,10 @@ from cdc_platform.model.base.declared_settings import (
     check_filled,
     check_host,
     check_members,
-    read_json,
-    to_json,
+    check_positive,
 )
 from cdc_platform.model.base.timestamps import from_rfc3339
-from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM, SourceCapabilities
+from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM, SourceCapabilities, SourceSettings
 
 EMULATOR_VARIABLE: Final = "SPANNER_EMULATOR_HOST"
 """Environment variable by which all of Google's clients find an emulator."""
@@ -58,7 +57,7 @@ MIN_SILENCE_S: Final = 20.0
 
 
 @dataclass(frozen=True)
-class SpannerSettings:
+class SpannerSettings(SourceSettings):
     """Location of a change stream, and how to read it."""
 
     project: Annotated[str, Described("Google Cloud project that holds the instance.")]
@@ -128,9 +127,7 @@ class SpannerSettings:
             raise SettingError("heartbeat_ms", f"must be between {limits}, but is: {self.heartbeat_ms}")
         if self.stuck_after_s is not None:
             _check_silence(self.stuck_after_s, self.heartbeat_ms)
-        for name in ("deadline_s", "connect_deadline_s", "max_attempts"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise SettingError(name, f"must be positive and finite, but is: {getattr(self, name)}")
+        check_positive(self, ("deadline_s", "connect_deadline_s", "max_attempts"))
         _check_timestamp("start_timestamp", self.start_timestamp)
         check_host("emulator_host", self.emulator_host, "localhost:9010")
         for name in ("project", "instance", "database"):
@@ -168,23 +165,14 @@ class SpannerSettings:
         """Whether a new pipeline begins at the source's present, so that older rows come by a copy only."""
         return self.start_timestamp is None
 
-    def with_deadline(self, deadline_s: float) -> "SpannerSettings":
-        """Return the same with at most one attempt of so many seconds, for anyone who cannot wait."""
+    def with_deadline(self, deadline_s: float) -> Self:
+        """Return these settings with a single attempt of at most `deadline_s` seconds per request."""
         return replace(self, deadline_s=min(deadline_s, self.deadline_s), max_attempts=1)
 
-    def with_environment(self, environment: Mapping[str, str] = os.environ) -> "SpannerSettings":
+    def with_environment(self, environment: Mapping[str, str] = os.environ) -> Self:
         """Return the settings with the emulator that the environment names, unless they name one."""
         host = self.emulator_host or environment.get(EMULATOR_VARIABLE) or None
         return replace(self, emulator_host=host)
-
-    def to_options(self) -> str:
-        """Return the settings as JSON text, equal for equal settings."""
-        return to_json(self)
-
-    @classmethod
-    def from_options(cls, text: str) -> "SpannerSettings":
-        """Return the settings of a JSON text that `to_options` made."""
-        return read_json(cls, text)
 
 
 def _check_silence(stuck_after_s: float, heartbeat_ms: int) -> None:

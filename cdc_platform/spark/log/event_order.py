@@ -54,18 +54,18 @@ class EventCounts:
         stats: statistics of the changes that enter the log.
         unsound: number of changes that do not.
         unnumbered: number of changes of rows without a key that have no number yet.
-        asked: number of changes to complete.
+        incomplete: number of changes to complete.
     """
 
     stats: LogStats
     unsound: int
     unnumbered: int
-    asked: int
+    incomplete: int
 
     @property
     def are_final(self) -> bool:
         """Whether the changes enter the log unchanged."""
-        return not (self.unsound or self.unnumbered or self.asked)
+        return not (self.unsound or self.unnumbered or self.incomplete)
 
 
 def order_events(
@@ -208,15 +208,17 @@ def with_whole_key_changes(ordered: DataFrame) -> DataFrame:
     return marked.select(*ordered.columns)
 
 
-def count_events(ordered: DataFrame, asked: str = "false", transactions: int | None = None) -> EventCounts:
+def count_events(
+    ordered: DataFrame, incomplete: str = "false", transactions: int | None = None
+) -> EventCounts:
     """Count a window of ordered changes; each change without a transaction counts as one.
 
     Args:
         ordered: the result of `order_events`, preferably persisted.
-        asked: SQL condition of the changes to complete.
+        incomplete: SQL condition of the changes to complete.
         transactions: number of transactions, if known.
     """
-    conditions = {"unsound": UNSOUND, "unnumbered": IS_UNNUMBERED, "asked": asked}
+    conditions = {"unsound": UNSOUND, "unnumbered": IS_UNNUMBERED, "incomplete": incomplete}
     rows = count_changes(ordered, {name: F.count_if(F.expr(sql)) for name, sql in conditions.items()})
     if transactions is None:
         changes = max(1, sum(row["changes"] for row in rows))

@@ -61,7 +61,8 @@ def deletion_marker_rows(ordered: pa.Table, cycle: int) -> pa.Table:
 def unnumbered_few(ordered: pa.Table) -> dict[str, set[str]]:
     """Return the same as `unnumbered_rows`, by table, for a small result of `order_events`."""
     rows = defaultdict[str, set[str]](set)
-    for row in ordered.filter(_is_unnumbered(ordered)).select(["table_name", "keys"]).to_pylist():
+    is_unnumbered = pc.starts_with(ordered["keys"], UNNUMBERED_PREFIX)
+    for row in ordered.filter(is_unnumbered).select(["table_name", "keys"]).to_pylist():
         rows[row["table_name"]].add(row_of(row["keys"]))
     return rows
 
@@ -90,10 +91,6 @@ def number_few(ordered: pa.Table, stored_counts: Mapping[RowCopies, int]) -> pa.
     return ordered.set_column(place, ordered.schema.field(place), pa.array(keys, ordered["keys"].type))
 
 
-def _is_unnumbered(ordered: pa.Table) -> pa.ChunkedArray:
-    return pc.fill_null(pc.starts_with(ordered["keys"], UNNUMBERED_PREFIX), fill_value=False)
-
-
 def lacking_rows(ordered: pa.Table, *, completes_log: bool) -> pa.Table:
     """Return the sound changes of `order_events` whose values must be completed before they enter the log.
 
@@ -102,11 +99,11 @@ def lacking_rows(ordered: pa.Table, *, completes_log: bool) -> pa.Table:
         completes_log: whether every omitted value is completed; otherwise only those of inserted rows and of
             rows whose keys change.
     """
-    lacking = ordered.filter(pc.and_(lack_values(ordered), pc.invert(ordered[UNSOUND])))
+    with_gaps = ordered.filter(pc.and_(lack_values(ordered), pc.invert(ordered[UNSOUND])))
     if completes_log:
-        return lacking
-    is_insert = pc.equal(lacking["change_kind"], ChangeKind.INSERT.value)
-    return lacking.filter(pc.or_(pc.is_valid(lacking["previous_keys"]), is_insert))
+        return with_gaps
+    is_insert = pc.equal(with_gaps["change_kind"], ChangeKind.INSERT.value)
+    return with_gaps.filter(pc.or_(pc.is_valid(with_gaps["previous_keys"]), is_insert))
 
 
 def lack_values(changes: pa.Table) -> pa.ChunkedArray:

@@ -60,10 +60,10 @@ def unresolved_values(
     left_out = log.where(LACKS_VALUES).select(
         "table_name", "keys", F.explode("unavailable_columns").alias("column_name")
     )
-    lacking = left_out.distinct().join(_since_frame(log, since), ["table_name", "column_name"], "left")
+    incomplete = left_out.distinct().join(_since_frame(log, since), ["table_name", "column_name"], "left")
     # Whole rows of ordered sources name all of their columns; those of files may omit nulls.
     has_value = f"{_HAS_VALUE} AND ({_NAMES if comes_in_order else f'is_whole_row OR {_NAMES}'})"
-    logged = lacking.join(log.where(f"change_kind <> {_TRUNCATE}"), ["table_name", "keys"])
+    logged = incomplete.join(log.where(f"change_kind <> {_TRUNCATE}"), ["table_name", "keys"])
     rows = logged.groupBy("table_name", "keys", "column_name").agg(
         F.expr(f"max(if({has_value}, {place}, null))").alias("named_at"),
         F.expr(f"max(if(change_kind in ({_BEGINS}), {place}, null))").alias("begun_at"),

@@ -77,8 +77,8 @@ def _has_defaults() -> bool:
 
 def _fetched(packages: Sequence[str], folder: str | None) -> list[Path] | None:
     """Return the jars of packages and their dependencies; None if one is missing in the cache."""
-    needed = dict.fromkeys(each for package in packages for each in (package, *BRINGS[package]))
-    cached_jars = [next(_cached(package, folder), None) for package in needed]
+    all_packages = dict.fromkeys(each for package in packages for each in (package, *BRINGS[package]))
+    cached_jars = [next(_cached(package, folder), None) for package in all_packages]
     jars = [jar for jar in cached_jars if jar is not None and "," not in str(jar)]
     return jars if len(jars) == len(cached_jars) else None
 

@@ -1,5 +1,6 @@
 """Merge of net changes into a table: inserted keys are appended, existing ones merged without a shuffle."""
 
+from collections.abc import Mapping
 from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
@@ -9,7 +10,7 @@ from cdc_platform.lake.catalog.lake_settings import KEPT_BY_TIME
 from cdc_platform.model.base.names import quote_spark
 from cdc_platform.model.schema.table_options import ORDERING_KEY, keeps_order
 from cdc_platform.model.schema.table_schema import PRIMARY_KEY, TableSchema, spark_type
-from cdc_platform.spark.tables.net_changes import ACTION, APPEND, NOTHING, REMOVE, UPDATE, NetChangeStats
+from cdc_platform.spark.tables.net_changes import ACTION, APPEND, NOTHING, REMOVE, UPDATE, NetChanges
 from cdc_platform.spark.tables.typed import flag_of
 
 
@@ -38,76 +39,50 @@ def create_table_sql(target: str, table: TableSchema, format_version: int) -> st
     return f"CREATE TABLE IF NOT EXISTS {target} ({columns}) USING iceberg TBLPROPERTIES ({listed})"
 
 
-def append_inserted(
-    net_changes: DataFrame, target: str, table: TableSchema, properties: dict[str, str]
-) -> None:
-    """Append the inserted keys; the source guarantees that the table has none of them."""
-    columns = [F.col(quote_spark(column.name)) for column in table.columns]
-    writer = net_changes.where(F.col(ACTION) == APPEND).select(*columns).writeTo(target)
+def append_rows(rows: DataFrame, target: str, properties: Mapping[str, str]) -> None:
+    """Append rows to a table or branch in one commit, whose snapshot gets the properties."""
+    writer = rows.writeTo(target)
     for key, value in properties.items():
         writer = writer.option(f"snapshot-property.{key}", value)
     writer.append()
 
 
-def merge_existing(
-    spark: SparkSession,
-    view: str,
-    target: str,
-    table: TableSchema,
-    stats: NetChangeStats,
-    *,
-    has_partial_updates: bool,
+def append_inserted(
+    net_changes: DataFrame, target: str, table: TableSchema, properties: dict[str, str]
 ) -> None:
+    """Append the inserted keys; the source guarantees that the table has none of them."""
+    columns = [F.col(quote_spark(column.name)) for column in table.columns]
+    append_rows(net_changes.where(F.col(ACTION) == APPEND).select(*columns), target, properties)
+
+
+def merge_existing(spark: SparkSession, net_changes: NetChanges, target: str) -> None:
     """Update and delete existing keys.
 
     With matched clauses only it is an inner join, which broadcasts the net changes
     (`spark.sql.autoBroadcastJoinThreshold`) and never shuffles the table.
     """
-    source = f"SELECT * FROM {view} WHERE {ACTION} IN ('{UPDATE}', '{REMOVE}')"
-    spark.sql(_merge_sql(source, target, table, stats, has_partial_updates=has_partial_updates, bounded=True))
+    source = f"SELECT * FROM {net_changes.view} WHERE {ACTION} IN ('{UPDATE}', '{REMOVE}')"
+    spark.sql(_merge_sql(source, target, net_changes, is_bounded=True))
 
 
-def merge_everything(
-    spark: SparkSession,
-    view: str,
-    target: str,
-    table: TableSchema,
-    stats: NetChangeStats,
-    *,
-    has_partial_updates: bool,
-) -> None:
+def merge_everything(spark: SparkSession, net_changes: NetChanges, target: str) -> None:
     """Merge net changes without assuming which keys the table has; slower by a shuffle of the table.
 
     A key that was inserted and deleted again is deleted, too, in case the table has it.
     """
     columns = f"* EXCEPT ({ACTION}), CASE {ACTION} WHEN '{NOTHING}' THEN '{REMOVE}' ELSE {ACTION} END"
-    source = f"SELECT {columns} AS {ACTION} FROM {view}"
-    merge = _merge_sql(source, target, table, stats, has_partial_updates=has_partial_updates, bounded=False)
-    columns = ", ".join(quote_spark(column.name) for column in table.columns)
-    values = ", ".join(quote_spark("s", column.name) for column in table.columns)
+    source = f"SELECT {columns} AS {ACTION} FROM {net_changes.view}"
+    names = [column.name for column in net_changes.schema.columns]
+    columns, values = ", ".join(map(quote_spark, names)), ", ".join(quote_spark("s", name) for name in names)
     spark.sql(
-        f"{merge} WHEN NOT MATCHED AND s.{ACTION} <> '{REMOVE}' THEN INSERT ({columns}) VALUES ({values})"
+        f"{_merge_sql(source, target, net_changes, is_bounded=False)} "
+        f"WHEN NOT MATCHED AND s.{ACTION} <> '{REMOVE}' THEN INSERT ({columns}) VALUES ({values})"
     )
 
 
-def _merge_sql(
-    source: str,
-    target: str,
-    table: TableSchema,
-    stats: NetChangeStats,
-    *,
-    has_partial_updates: bool,
-    bounded: bool,
-) -> str:
-    equal = "<=>" if stats.has_null_keys else "="
-    conditions = [
-        f"{quote_spark('t', column.name)} {equal} {quote_spark('s', column.name)}"
-        for column in table.key_columns
-    ]
-    if bounded and stats.low_inclusive is not None and stats.high_inclusive is not None:
-        # Iceberg skips files only by literals, not by the content of the merge's source.
-        first = quote_spark("t", table.key_columns[0].name)
-        conditions.append(f"{first} BETWEEN {stats.low_inclusive} AND {stats.high_inclusive}")
+def _merge_sql(source: str, target: str, net_changes: NetChanges, *, is_bounded: bool) -> str:
+    table, has_partial_updates = net_changes.schema, net_changes.has_partial_updates
+    conditions = net_changes.stats.conditions(table, is_bounded=is_bounded)
     # Late and repeated changes have no effect; but partial updates were computed with all newer changes.
     follows = ">=" if has_partial_updates else ">"
     is_newer = f" AND s.{ORDERING_KEY} {follows} coalesce(t.{ORDERING_KEY}, '')"

@@ -10,10 +10,10 @@ from cdc_platform.model.rows.changes import ChangeKind
 from cdc_platform.model.schema.table_options import ORDERING_KEY, keeps_order
 from cdc_platform.model.schema.table_schema import Column as SourceColumn
 from cdc_platform.model.schema.table_schema import TableSchema, spark_type
+from cdc_platform.spark.tables.log_columns import LogColumns
 from cdc_platform.spark.tables.typed import (
     KIND,
     ORDINAL,
-    LogColumns,
     flag_of,
     key_parts,
     type_changes,
@@ -50,26 +50,62 @@ class NetChangeStats:
         """Keys that the table must already have."""
         return self.updated + self.deleted
 
+    def conditions(self, table: TableSchema, *, is_bounded: bool) -> list[str]:
+        """Return the SQL conditions of a merge from `s` into `t`: equal keys, maybe within the bounds."""
+        equal = "<=>" if self.has_null_keys else "="
+        conditions = [
+            f"{quote_spark('t', column.name)} {equal} {quote_spark('s', column.name)}"
+            for column in table.key_columns
+        ]
+        if is_bounded and self.low_inclusive is not None and self.high_inclusive is not None:
+            # Iceberg skips files only by literals, not by the content of the merge's source.
+            first = quote_spark("t", table.key_columns[0].name)
+            conditions.append(f"{first} BETWEEN {self.low_inclusive} AND {self.high_inclusive}")
+        return conditions
 
-def compute_net_changes(changes: DataFrame, table: TableSchema, *, has_partial_updates: bool) -> DataFrame:
+
+@dataclass(frozen=True)
+class NetChanges:
+    """The net changes of one table, persisted and registered as a Spark view."""
+
+    view: str
+    frame: DataFrame
+    stats: NetChangeStats
+    schema: TableSchema
+    has_partial_updates: bool
+
+
+def compute_net_changes(changes: DataFrame, table: TableSchema) -> DataFrame:
     """Return one row per key with the effect of its changes.
 
     INSERT sets all columns, DELETE sets them all and the deletion marker, UPDATE sets the columns it names;
     the value of a column is that of the newest change that set it.
 
     Args:
-        changes: the result of `type_changes`.
+        changes: the result of `type_changes`, with a flag for each value column.
         table: the table's columns.
-        has_partial_updates: whether `changes` has a flag for each value column.
 
     Returns:
-        the key columns, the value columns, with partial updates the flags `__names_COLUMN` (some change set
-        the column), and `__action`: `append` (inserted by these changes), `update`, `delete`, or `none`
-        (inserted and deleted).
+        the key columns, the value columns, the flags `__names_COLUMN` (some change set the column), and
+        `__action`: `append` (inserted by these changes), `update`, `delete`, or `none` (inserted and
+        deleted).
     """
-    keys = [_col(column.name) for column in table.key_columns]
-    aggregate = _net_partial_updates if has_partial_updates else _net_whole_rows
-    return aggregate(changes, table, keys)
+    values = _net_value_names(table)
+    is_row_event = F.col(KIND) != ChangeKind.UPDATE.value
+    aggregated = changes.groupBy(*_key_names(table)).agg(
+        F.max_by(F.col(KIND), F.when(is_row_event, F.col(ORDINAL))).alias(ROW_EVENT),
+        (F.min_by(KIND, ORDINAL) == ChangeKind.INSERT.value).alias(INSERTED),
+        *(F.expr(_newest_value(name)) for name in values),
+        *([F.max(ORDINAL).alias(ORDERING_KEY)] if keeps_order(table) else []),
+    )
+    is_gone = F.coalesce(F.col(ROW_EVENT) == ChangeKind.DELETE.value, F.lit(False))
+    return aggregated.withColumn(ACTION, _action(is_gone)).selectExpr(
+        *_key_names(table),
+        *(f"{quote_spark(name, 'value')} AS {quote_spark(name)}" for name in values),
+        *(f"{quote_spark(name)} IS NOT NULL AS {quote_spark(flag_of(name))}" for name in values),
+        *([ORDERING_KEY, f"true AS {quote_spark(flag_of(ORDERING_KEY))}"] if keeps_order(table) else []),
+        ACTION,
+    )
 
 
 def compute_net_rows(log: DataFrame, table: TableSchema, words: LogColumns) -> DataFrame:
@@ -99,40 +135,6 @@ def compute_net_rows(log: DataFrame, table: TableSchema, words: LogColumns) -> D
     )
 
 
-def _net_whole_rows(changes: DataFrame, table: TableSchema, keys: list[Column]) -> DataFrame:
-    values = _net_value_names(table)
-    newest = F.expr(f"max_by(struct({', '.join(map(quote_spark, (KIND, *values)))}), {ORDINAL})")
-    aggregated = changes.groupBy(*keys).agg(
-        newest.alias(NEWEST), _was_inserted().alias(INSERTED), *_ordering_key(table)
-    )
-    is_gone = F.col(f"{NEWEST}.{KIND}") == ChangeKind.DELETE.value
-    return aggregated.withColumn(ACTION, _action(is_gone)).selectExpr(
-        *_key_names(table),
-        *(f"{quote_spark(NEWEST, name)} AS {quote_spark(name)}" for name in values),
-        *([ORDERING_KEY] if keeps_order(table) else []),
-        ACTION,
-    )
-
-
-def _net_partial_updates(changes: DataFrame, table: TableSchema, keys: list[Column]) -> DataFrame:
-    values = _net_value_names(table)
-    is_row_event = F.col(KIND) != ChangeKind.UPDATE.value
-    aggregated = changes.groupBy(*keys).agg(
-        F.max_by(F.col(KIND), F.when(is_row_event, F.col(ORDINAL))).alias(ROW_EVENT),
-        _was_inserted().alias(INSERTED),
-        *(F.expr(_newest_value(name)) for name in values),
-        *_ordering_key(table),
-    )
-    is_gone = F.coalesce(F.col(ROW_EVENT) == ChangeKind.DELETE.value, F.lit(False))
-    return aggregated.withColumn(ACTION, _action(is_gone)).selectExpr(
-        *_key_names(table),
-        *(f"{quote_spark(name, 'value')} AS {quote_spark(name)}" for name in values),
-        *(f"{quote_spark(name)} IS NOT NULL AS {quote_spark(flag_of(name))}" for name in values),
-        *([ORDERING_KEY, f"true AS {quote_spark(flag_of(ORDERING_KEY))}"] if keeps_order(table) else []),
-        ACTION,
-    )
-
-
 def _newest_value(name: str) -> str:
     """Return the SQL of a column's newest value; the struct separates NULL from an unnamed column."""
     value, is_named = quote_spark(name), quote_spark(flag_of(name))
@@ -146,15 +148,6 @@ def _key_names(table: TableSchema) -> list[str]:
 
 def _net_value_names(table: TableSchema) -> list[str]:
     return [column.name for column in table.value_columns if column.name != ORDERING_KEY]
-
-
-def _ordering_key(table: TableSchema) -> list[Column]:
-    """Return the column of ordering keys if rows have them; changes are then ordered by them."""
-    return [F.max(ORDINAL).alias(ORDERING_KEY)] if keeps_order(table) else []
-
-
-def _was_inserted() -> Column:
-    return F.min_by(KIND, ORDINAL) == ChangeKind.INSERT.value
 
 
 def _action(is_gone: Column) -> Column:

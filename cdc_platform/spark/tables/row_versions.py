@@ -18,7 +18,7 @@ from cdc_platform.model.schema.table_options import (
 )
 from cdc_platform.model.schema.table_schema import Column as SourceColumn
 from cdc_platform.model.schema.table_schema import TableSchema
-from cdc_platform.spark.tables.merge import create_table_sql
+from cdc_platform.spark.tables.merge import append_rows, create_table_sql
 from cdc_platform.spark.tables.net_changes import ACTION, APPEND, UPDATE, NetChangeStats
 from cdc_platform.spark.tables.typed import COMMITTED, IS_READ, KIND, ORDINAL, TRANSACTION, flag_of
 
@@ -234,27 +234,13 @@ def close_versions(
         stats: the result of `measure_net_changes` for the changed keys.
         trusts_inserts: whether only keys that, by the log, existed before can have a version to end.
     """
-    spark.sql(_close_sql(view, target, table, stats, trusts_inserts=trusts_inserts))
-
-
-def _close_sql(
-    view: str, target: str, table: TableSchema, stats: NetChangeStats, *, trusts_inserts: bool
-) -> str:
-    equal = "<=>" if stats.has_null_keys else "="
     conditions = [
         f"t.{quote_spark(IS_CURRENT)}",
         f"t.{quote_spark(VALID_FROM)} < s.{CLOSED_AT}",
-        *(
-            f"{quote_spark('t', column.name)} {equal} {quote_spark('s', column.name)}"
-            for column in table.key_columns
-        ),
+        *stats.conditions(table, is_bounded=trusts_inserts),
     ]
-    if trusts_inserts and stats.low_inclusive is not None and stats.high_inclusive is not None:
-        # Iceberg skips files only by literals, not by the content of the merge's source.
-        first = quote_spark("t", table.key_columns[0].name)
-        conditions.append(f"{first} BETWEEN {stats.low_inclusive} AND {stats.high_inclusive}")
     source = f"SELECT * FROM {view}" + (f" WHERE {ACTION} = '{UPDATE}'" if trusts_inserts else "")
-    return (
+    spark.sql(
         f"MERGE INTO {target} t USING ({source}) s ON {' AND '.join(conditions)} WHEN MATCHED THEN "
         f"UPDATE SET t.{quote_spark(VALID_TO)} = s.{CLOSED_AT}, t.{quote_spark(IS_CURRENT)} = false"
     )
@@ -272,11 +258,11 @@ def append_versions(
         properties: entries of the snapshot's summary.
     """
     names = {case_key(name) for name in versions.columns}
-    selected = [_col(name) if case_key(name) in names else _null(kind).alias(name) for name, kind in columns]
-    writer = versions.select(*selected).writeTo(target)
-    for key, value in properties.items():
-        writer = writer.option(f"snapshot-property.{key}", value)
-    writer.append()
+    selected = [
+        _col(name) if case_key(name) in names else F.lit(None).cast(kind).alias(name)
+        for name, kind in columns
+    ]
+    append_rows(versions.select(*selected), target, properties)
 
 
 def _numbered(table: TableSchema) -> list[tuple[int, SourceColumn]]:
@@ -285,10 +271,6 @@ def _numbered(table: TableSchema) -> list[tuple[int, SourceColumn]]:
 
 def _keys(table: TableSchema) -> list[Column]:
     return [_col(column.name) for column in table.key_columns]
-
-
-def _null(kind: str) -> Column:
-    return F.lit(None).cast(kind)
 
 
 def _col(name: str) -> Column:

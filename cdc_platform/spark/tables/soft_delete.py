@@ -34,7 +34,7 @@ def compute_soft_net_changes(
     """
     table = source_schema(stored)
     visible = _drop_unseen(changes, table) if drops_unseen else changes
-    net_changes = compute_net_changes(_mark_deletes(visible, table), stored, has_partial_updates=True)
+    net_changes = compute_net_changes(_mark_deletes(visible, table), stored)
     return net_changes.withColumn(DELETED, F.coalesce(DELETED, F.lit(False)))
 
 

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
@@ -14,7 +13,6 @@ from cdc_platform.model.base.names import FLAG_PREFIX, KEY_PREFIX, quote_spark, 
 from cdc_platform.model.rows.changes import ChangeKind
 from cdc_platform.model.schema.table_schema import Column as SourceColumn
 from cdc_platform.model.schema.table_schema import ColumnType, TableSchema, spark_type
-from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM, SourceCapabilities
 from cdc_platform.spark.frames.casts import (
     LONGEST_TEXT,
     cast_expression,
@@ -26,6 +24,7 @@ from cdc_platform.spark.frames.casts import (
     unfit_names_expression,
 )
 from cdc_platform.spark.log.logged import logged_scalar, logged_text
+from cdc_platform.spark.tables.log_columns import PLAIN_WORDS, LogColumns
 
 KIND = "__kind"
 ORDINAL = "__ordinal"
@@ -41,48 +40,6 @@ IS_READ = "__is_read"
 """Whether the time of a change is that of a read, which may be long after the row changed."""
 _READ_KINDS = f"'{ChangeKind.SNAPSHOT.value}', '{ChangeKind.TRUNCATE.value}'"
 """A snapshot that replaces a table truncates it first, at the time of its first read."""
-
-
-@dataclass(frozen=True)
-class LogColumns:
-    """Expressions over the log for the order of changes and their other properties.
-
-    ``names`` are the columns that a change names if it is not a whole row.
-    """
-
-    position: str
-    committed: str
-    kind: str
-    names: str = "json_object_keys(new_values)"
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns of the log from which whole rows are typed."""
-        return ("keys", "new_values", "change_kind", "is_whole_row", self.position)
-
-    @classmethod
-    def of(cls, capabilities: SourceCapabilities, *, is_late: bool = False) -> "LogColumns":
-        """Return the expressions for the log of a source, with or without late changes."""
-        position = "ordinal" if capabilities.comes_in_order and not is_late else "ordering_key"
-        if not capabilities.delivers_events:
-            return cls(position, "commit_timestamp", "change_kind")
-        # An event with a whole row shows that the row exists, regardless of earlier changes.
-        is_whole = f"change_kind = '{ChangeKind.UPDATE.value}' AND is_whole_row"
-        # The effect of a truncate on a row is a deletion, see `with_truncated_rows`.
-        kind = (
-            f"CASE WHEN {is_whole} THEN '{ChangeKind.SNAPSHOT.value}' "
-            f"WHEN change_kind = '{ChangeKind.TRUNCATE.value}' THEN '{ChangeKind.DELETE.value}' "
-            "ELSE change_kind END"
-        )
-        committed = "coalesce(source_timestamp, commit_timestamp)"
-        if not (capabilities.leaves_values_out and capabilities.comes_in_order):
-            return cls(position, committed, kind)
-        # A change may name columns that the source did not send, with null in place of their values.
-        left_out = "coalesce(unavailable_columns, cast(array() as array<string>))"
-        return cls(position, committed, kind, f"array_except(json_object_keys(new_values), {left_out})")
-
-
-PLAIN_WORDS = LogColumns.of(CHANGE_STREAM)
 
 
 def flag_of(column: str) -> str:

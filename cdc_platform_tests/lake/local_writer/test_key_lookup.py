@@ -84,7 +84,7 @@ def files_of(table: Table) -> TableFiles:
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "asked"),
+    ("first", "second", "looked_up"),
     [
         ([-9, -1], [1, 5], [-1]),
         ([date(1960, 1, 1)], [date(1980, 1, 1), date(1990, 1, 1)], [date(1985, 1, 1)]),
@@ -98,11 +98,11 @@ def files_of(table: Table) -> TableFiles:
     ],
 )
 def test_only_files_whose_bounds_exclude_all_keys_are_left_out(
-    tmp_path: Path, first: list[Any], second: list[Any], asked: list[Any]
+    tmp_path: Path, first: list[Any], second: list[Any], looked_up: list[Any]
 ) -> None:
     """One of two files is, where the keys lie within the bounds of the other."""
     table, files = made_table(tmp_path, pa.table({"id": first}), pa.table({"id": second}))
-    within = candidate_files(table, files.data, pa.table({"id": asked}))
+    within = candidate_files(table, files.data, pa.table({"id": looked_up}))
     assert len(within) == 1
     everything = pa.table({"id": [*first, *second]})
     assert len(candidate_files(table, files.data, everything)) == 2

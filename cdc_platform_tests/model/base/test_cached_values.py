@@ -12,18 +12,18 @@ from cdc_platform.model.base.cached_values import cached_value
 class Place:
     """A place whose state is expensive."""
 
-    asked = 0
+    computations = 0
     may_compute: threading.Event | None = None
 
     @cached_value
     def state(self) -> int:
         """State of the place."""
-        self.asked += 1
+        self.computations += 1
         if self.may_compute is not None:
             self.may_compute.wait()
-        if self.asked == 0:
+        if self.computations == 0:
             raise LookupError
-        return self.asked
+        return self.computations
 
 
 def test_a_value_is_computed_once_until_it_is_taken_out() -> None:
@@ -31,7 +31,7 @@ def test_a_value_is_computed_once_until_it_is_taken_out() -> None:
     place = Place()
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(lambda _: place.state, range(20))) == [1] * 20
-    assert place.__dict__ == {"asked": 1, "state": 1}
+    assert place.__dict__ == {"computations": 1, "state": 1}
     assert pickle.loads(pickle.dumps(place)).state == 1  # noqa: S301  just made
     del place.__dict__["state"]
     assert place.state == 2
@@ -44,7 +44,7 @@ def test_no_object_waits_for_another_one() -> None:
     slow.may_compute = threading.Event()
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(lambda: slow.state)
-        while not slow.asked:
+        while not slow.computations:
             pass
         assert quick.state == 1
         slow.may_compute.set()
@@ -54,7 +54,7 @@ def test_no_object_waits_for_another_one() -> None:
 def test_a_failure_is_no_value() -> None:
     """It is computed again when it is asked for again."""
     place = Place()
-    place.asked = -1
+    place.computations = -1
     with pytest.raises(LookupError):
         _ = place.state
     assert place.state == 1

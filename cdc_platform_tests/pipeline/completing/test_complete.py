@@ -162,8 +162,8 @@ def moving_rows(rows: Sequence[Mapping[str, Any]]) -> Collection[RowId]:
     """Return the rows that changes of keys connect, where any of these lacks values."""
     moves = [row for row in rows if row["previous_keys"]]
     links = [((row["table_name"], row["keys"]), (row["table_name"], row["previous_keys"])) for row in moves]
-    lacking = {(row["table_name"], row["keys"]) for row in moves if row["unavailable_columns"]}
-    return key_chains_of(lacking, links).keys()
+    incomplete = {(row["table_name"], row["keys"]) for row in moves if row["unavailable_columns"]}
+    return key_chains_of(incomplete, links).keys()
 
 
 def as_omitted(rows: Sequence[dict[str, Any]], completed: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

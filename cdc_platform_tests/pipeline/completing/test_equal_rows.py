@@ -76,8 +76,8 @@ def counted(pipeline: Pipeline, spark: "SparkSession") -> list[Counts]:
     rows = {row_of(row["keys"]) for row in log_rows(pipeline)}
     equal = EqualRows(pipeline, spark, read_mark(pipeline.lake.system_table(LOG)).cycle, log)
     listed = [(table, row) for table in OPTIONS for row in rows]
-    asked = spark.createDataFrame(listed, "table_name string, row string")
-    frames = [equal.count(asked), count_in_log(log, asked)]
+    distinct_rows = spark.createDataFrame(listed, "table_name string, row string")
+    frames = [equal.count(distinct_rows), count_in_log(log, distinct_rows)]
     counts = [{(row[0], row[1]): row[2] for row in frame.collect()} for frame in frames]
     return [equal.count_few(dict.fromkeys(OPTIONS, rows)), *counts]
 

@@ -78,13 +78,13 @@ def test_a_batch_is_completed_as_the_model_says(
     """Only rows that may have a value are looked up; the log is read where a row has left its key."""
     rows_before = {number: {"a": 0, "big": LARGE[0] if big is ... else big} for number, big in stored.items()}
     changes = [change for change in play(steps, rows_before).changes if change.mod_type not in lost]
-    asked, origins = (
+    incomplete, origins = (
         set[RowId](),
         {change.previous_id or change.row_id for change in changes if change.unavailable},
     )
 
     def look_up(ids: Collection[RowId]) -> list[pa.Table]:
-        asked.update(ids)
+        incomplete.update(ids)
         return stored_lines(stored, ids)
 
     rows: dict[RowId, Values] = {
@@ -92,7 +92,7 @@ def test_a_batch_is_completed_as_the_model_says(
     }
     ordered, expected = table_of(changes), resolve(changes, rows)
     actual = complete_locally(look_up, ordered, ordered.filter(lack_values(ordered)))
-    assert asked <= origins
+    assert incomplete <= origins
     if any(change.previous_key and change.unavailable for change in expected):
         assert actual is None
         return

@@ -76,9 +76,9 @@ def test_a_file_is_read_again(spark: "SparkSession", session_lake: LakeSettings,
     assert count_quarantined(pipeline.lake) == 3
 
     pipeline = with_source(pipeline, keyless={}, keys={"visits": ("id",)})
-    asked = replay_records(pipeline, QuarantineFilter(table="visits"))
+    outcome = replay_records(pipeline, QuarantineFilter(table="visits"))
     # One record of the file brings the others of it.
-    assert ([str(path)], 3) == (list(asked.files), len(asked.from_files))
+    assert ([str(path)], 3) == (list(outcome.files), len(outcome.from_files))
     assert count_quarantined(pipeline.lake) == 0
     assert is_nothing_lost(pipeline, spark)
     run_cycle(pipeline, spark)
@@ -111,8 +111,8 @@ def test_a_text_is_enough(spark: "SparkSession", session_lake: LakeSettings, tmp
         file.unlink()
 
     pipeline = with_source(pipeline, keyless={}, keys={"visits": ("id",)})
-    asked = replay_records(pipeline, QuarantineFilter())
-    assert (len(asked.from_files), len(asked.from_texts), len(asked.lost)) == (0, 3, 1)
+    outcome = replay_records(pipeline, QuarantineFilter())
+    assert (len(outcome.from_files), len(outcome.from_texts), len(outcome.lost)) == (0, 3, 1)
     run_cycle(pipeline, spark)
     assert found_rows(pipeline, "visits") == [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]
     records = load_quarantined(pipeline.lake, with_replayed=True)
@@ -142,8 +142,8 @@ def test_a_replay_at_new_year(spark: "SparkSession", session_lake: LakeSettings,
     (old / "gone.jsonl").unlink()
 
     pipeline = with_source(pipeline, keyless={}, keys={"visits": ("id",)})
-    asked = replay_records(pipeline, QuarantineFilter())
-    assert (len(asked.from_files), len(asked.from_texts)) == (2, 2)
+    outcome = replay_records(pipeline, QuarantineFilter())
+    assert (len(outcome.from_files), len(outcome.from_texts)) == (2, 2)
     run_cycle(pipeline, spark)
     expected = [{"id": key, "name": name} for key, name in enumerate("adce", 1)]
     assert expected == found_rows(pipeline, "visits")

@@ -123,9 +123,9 @@ def test_all_that_comes_again_is_found_in_the_part_of_the_log_that_is_asked(
         return
     batch = batch_of(*records)
 
-    asked = log.where(content_of(batch).logged_before)
-    left = without_repeated(spark.createDataFrame(pa.Table.from_batches([batch])), asked, EVENTS)
+    earlier = log.where(content_of(batch).logged_before)
+    remaining = without_repeated(spark.createDataFrame(pa.Table.from_batches([batch])), earlier, EVENTS)
 
     assert {f"event {number}" for number in new} == {
-        row[0] for row in left.select("record_sequence").collect()
+        row[0] for row in remaining.select("record_sequence").collect()
     }

@@ -70,11 +70,7 @@ def test_stream_of_all_tables(settings: SpannerSettings) -> None:
         "shop.orders": ["id*"],
     }
     assert description.generated == {"wide": ("doubled",)}
-    assert (description.dialect, description.retention_s, description.warnings) == (
-        "googlesql",
-        36 * 3600,
-        (),
-    )
+    assert (description.dialect, description.retention_s) == ("googlesql", 36 * 3600)
     assert description.value_capture_type.value == "OLD_AND_NEW_VALUES"
 
 
@@ -149,11 +145,7 @@ def test_postgresql_stream_of_all_tables(postgresql: SpannerSettings, dialect: D
         "shop.orders": ["id*"],
     }
     assert description.generated == {"wide": ("doubled",)}
-    assert (description.dialect, description.retention_s, description.warnings) == (
-        "postgresql",
-        36 * 3600,
-        (),
-    )
+    assert (description.dialect, description.retention_s) == ("postgresql", 36 * 3600)
     types = {column.name: spark_type(column.type) for column in description.tables[1].columns}
     assert types == {
         "K2": "bigint",
@@ -222,7 +214,7 @@ def test_unknown_dialect_is_refused() -> None:
         describe_stream(SpannerClient(server.settings(dialect=None)))
 
 
-def test_unknown_type_is_warned_of() -> None:
+def test_unknown_type_is_named() -> None:
     """A column of a type that this version does not know is described as text, and named."""
     answers = (
         Answer([["GOOGLE_STANDARD_SQL"]]),
@@ -245,8 +237,8 @@ def test_unknown_type_is_warned_of() -> None:
         "bigint",
         "array<string>",
     ]
-    (warning,) = description.warnings
-    assert "column shape of the table t has the type ARRAY<HOLOGRAM>" in warning
+    (column,) = description.tables[0].unknown_columns
+    assert (column.name, column.type.text) == ("shape", "ARRAY<HOLOGRAM>")
 
 
 def answers_with_keyless(*others: Plain) -> tuple[Answer, ...]:
@@ -282,8 +274,8 @@ def test_a_stream_of_tables_without_a_key_column_is_refused() -> None:
         describe_stream(SpannerClient(server.settings()))
 
 
-def test_filters_are_warned_of() -> None:
-    """Options that leave changes out make a description with warnings."""
+def test_filters_are_among_the_options() -> None:
+    """Options that leave changes out are part of the description, from which the findings come."""
     answers = (
         Answer([["GOOGLE_STANDARD_SQL"]]),
         Answer([[False]]),
@@ -295,8 +287,7 @@ def test_filters_are_warned_of() -> None:
     with fake_server(*answers) as server:
         description = describe_stream(SpannerClient(server.settings()))
 
-    assert len(description.warnings) == 1
-    assert "exclude_ttl_deletes" in description.warnings[0]
+    assert description.options == {"exclude_ttl_deletes": "true", "exclude_insert": "false"}
 
 
 @pytest.mark.parametrize(

@@ -154,10 +154,10 @@ def assert_refused(refused: Refused, code: str, text: str) -> None:
     assert re.match(re.escape(text).replace("<t>", TIMESTAMP), refused.text), refused.text
 
 
-@pytest.mark.parametrize("asked", ARGUMENTS)
-def test_arguments_that_are_refused(server: Server, asked: str) -> None:
+@pytest.mark.parametrize("argument", ARGUMENTS)
+def test_arguments_that_are_refused(server: Server, argument: str) -> None:
     """Arguments that cannot be served are refused with Spanner's code and text."""
-    arguments, code, text = ARGUMENTS[asked]
+    arguments, code, text = ARGUMENTS[argument]
     now = server.now()
     times = {
         name: None if minutes is None else now + timedelta(minutes=minutes)

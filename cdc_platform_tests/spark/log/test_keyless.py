@@ -83,7 +83,7 @@ def test_copies_are_numbered_across_cycles_and_truncates(
 
 def test_newest_change_of_the_log_shows_how_many_rows_there_are(spark: "SparkSession") -> None:
     """Rows that a truncate has removed are not counted, nor those of tables outside the request."""
-    asked = [(table, row_of(keys)) for table in ("t", "u") for keys in (A, B)]
+    row_copies = [(table, row_of(keys)) for table in ("t", "u") for keys in (A, B)]
     log = spark.createDataFrame([*LOG, (8, "v", "insert", numbered(A, 1))], COLUMNS_OF_LOG)
-    rows = count_in_log(log, spark.createDataFrame(asked, "table_name string, row string")).collect()
+    rows = count_in_log(log, spark.createDataFrame(row_copies, "table_name string, row string")).collect()
     assert {(row["table_name"], row["row"]): row["count"] for row in rows} == COUNTS

@@ -25,19 +25,19 @@ LookUp = Callable[[Collection[RowId]], Sequence[pa.Table]]
 _WHOLE: Final = frozenset({ChangeKind.INSERT.value, ChangeKind.SNAPSHOT.value})
 
 
-def complete_locally(look_up: LookUp, changes: pa.Table, asked: pa.Table) -> pa.Table | None:
+def complete_locally(look_up: LookUp, changes: pa.Table, incomplete: pa.Table) -> pa.Table | None:
     """Return all changes, those of some rows and of all that key changes connect with them completed.
 
     Args:
         look_up: looks for values that the batch does not have.
         changes: the sound changes of the batch, in their order.
-        asked: changes of the rows.
+        incomplete: changes of the rows.
 
     Returns:
         The changes, not in their order any more; None where the log has to be read for them, since the tables
         do not have a row under the key that it had.
     """
-    chains = key_chains_of(ids_of(asked), _links_of(changes))
+    chains = key_chains_of(ids_of(incomplete), _links_of(changes))
     names = pa.array(map(chains.get, ids_of(changes)), pa.string())
     is_asked = pc.and_(pc.is_valid(names), lack_values(changes))
     changed = _lines_of(changes, names, is_asked)
@@ -73,15 +73,15 @@ def _lines_of(changes: pa.Table, chains: pa.Array, is_asked: pa.ChunkedArray) ->
 
 def _needed(changed: pa.Table) -> set[RowId]:
     """Return the rows whose values are looked for before any change of the batch has them all."""
-    whole, needed = set[RowId](), set[RowId]()
+    whole, parents = set[RowId](), set[RowId]()
     columns = (changed[name].to_pylist() for name in ("table_name", "keys", "previous_keys", "change_kind"))
     for table, keys, previous, kind, lacks in zip(*columns, lack_values(changed).to_pylist(), strict=True):
         origin = (table, keys if previous is None else previous)
         if lacks and origin not in whole:
-            needed.add(origin)
+            parents.add(origin)
         elif kind in _WHOLE and not lacks:
             whole.add((table, keys))
-    return needed
+    return parents
 
 
 def _with_chains(lines: pa.Table, chains: Mapping[RowId, str]) -> pa.Table:

@@ -58,8 +58,8 @@ class Database:
             row["big"] = value
             self.say(change(ModType.UPDATE, number, dict(row)), row)
             return
-        shipped, lacking = self.ship(row)
-        self.say(change(ModType.UPDATE, number, shipped, unavailable=lacking), row)
+        shipped, omitted = self.ship(row)
+        self.say(change(ModType.UPDATE, number, shipped, unavailable=omitted), row)
 
     def ship(self, row: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
         """Return what the source sends of a row whose large column did not change, and what it does not."""
@@ -77,10 +77,10 @@ class Database:
         if old not in self.rows or new in self.rows:
             return
         row = self.rows[new] = self.rows.pop(old)
-        shipped, lacking = self.ship(row)
+        shipped, omitted = self.ship(row)
         self.say(change(ModType.DELETE, old), None)
         self.say(
-            change(ModType.INSERT, new, shipped, unavailable=lacking, previous_key=key(old)),
+            change(ModType.INSERT, new, shipped, unavailable=omitted, previous_key=key(old)),
             row,
         )
 

@@ -87,7 +87,7 @@ class Traffic:
     retries: int = 0
     transactions: int = 0
     checked_micros: int | None = None
-    lacking: frozenset[str] = frozenset()
+    missing: frozenset[str] = frozenset()
     """Tables that the newest cut does not have although they were watched then."""
     seconds: dict[str, float] = field(default_factory=dict)
     """Of the last cycle, whole and by step."""
@@ -146,10 +146,10 @@ class Traffic:
         outcome = self._run(pipeline, spark)
         self.seconds = {"cycle": time.perf_counter() - begin, **outcome.seconds}
         if outcome.cut is not None and outcome.cut.position_micros != self.checked_micros:
-            lacking = check_cut(simulator, pipeline, outcome.cut)
-            uncopied = lacking & self.lacking - load_plans(pipeline.lake).keys()
+            missing = check_cut(simulator, pipeline, outcome.cut)
+            uncopied = missing & self.missing - load_plans(pipeline.lake).keys()
             assert uncopied == set(), f"tables that cut {outcome.cut.cut} lacks, without a copy"
-            self.lacking = lacking
+            self.missing = missing
             self.transactions += check_log(simulator, pipeline, outcome.cut, self.checked_micros)
             self.checked_micros, self.cuts = outcome.cut.position_micros, self.cuts + 1
 

@@ -9,9 +9,9 @@ from typing import Any, Final, Protocol
 
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.model.schema.table_options import DELETED, TableOptions
+from cdc_platform.model.stream.source_capabilities import SourceSettings
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
-from cdc_platform.pipeline.opened.source import SourceSettings
 from cdc_platform.sources.debezium.settings.policies import Strategy
 from cdc_platform_tests.servers.kafka import Broker
 from cdc_platform_tests.support.pipelines import rows_of

@@ -64,22 +64,16 @@ class Interpreter:
             PositionRules(settings.binlog_basenames, settings.order_by),
         )
 
-    def interpret(self, envelope: Envelope, keys: str | None = None) -> SourceEvent | FaultyEvent:
-        """Return the change of an event, or the fault that makes it unusable.
-
-        Args:
-            envelope: the event.
-            keys: JSON of the row's key, as in `SourceEvent`, for an event that identifies its row only by
-                ROWID and whose key was found elsewhere.
-        """
+    def interpret(self, envelope: Envelope) -> SourceEvent | FaultyEvent:
+        """Return the change of an event, or the fault that makes it unusable."""
         try:
-            return self._understand(envelope, keys)
+            return self._understand(envelope)
         except RecordUnreadable as error:
             return self._fault(envelope, str(error))
         except MALFORMED as error:
             return self._fault(envelope, problem_of(error))
 
-    def _understand(self, envelope: Envelope, known_keys: str | None) -> SourceEvent | FaultyEvent:
+    def _understand(self, envelope: Envelope) -> SourceEvent | FaultyEvent:
         metadata = envelope.source_metadata
         kind = source_kind(envelope.read_method, metadata, self._declared)
         change = str(metadata.get("change_type") or "").upper()
@@ -99,7 +93,7 @@ class Interpreter:
         if not is_removal:
             mod_type = ModType.SNAPSHOT if facts.is_backfill else _WRITES[change]
             return _written(envelope, facts, layout, mod_type, key)
-        sent_keys = known_keys or key_of_metadata(envelope, facts, layout)
+        sent_keys = key_of_metadata(envelope, facts, layout)
         if sent_keys is None and _is_row_id_only(envelope, kind, layout):
             return _by_row_id(envelope, layout, key)
         note = _contradiction(change, says_deleted)

@@ -50,7 +50,7 @@ def max_values_of(schema: Schema, bounds: Bounds) -> int:
 
     Args:
         schema: the schema as Avro's library has parsed it.
-        bounds: what it may take.
+        bounds: the limits.
     """
     longest, parts = 1, [schema]
     while parts:
@@ -128,11 +128,11 @@ class Extent:
 
 
 def extent_of(schema: Schema, bounds: Bounds) -> Extent:
-    """Return what a value of a schema takes at most, if reading it ends and its bytes bound its size.
+    """Return the maximum extent of a value of a schema whose size its bytes limit.
 
     Args:
         schema: the schema as Avro's library has parsed it, so that each name here means what it means there.
-        bounds: what it may take.
+        bounds: the limits.
 
     Raises:
         ValueError: a type contains itself, is too deep by the names in it, or has endlessly many empty parts.

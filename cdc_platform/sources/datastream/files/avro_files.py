@@ -199,7 +199,7 @@ def _has_bytes(schema: Schema) -> bool:
 
 
 def _units(schema: Schema) -> dict[str, int]:
-    """Return the microseconds in a unit of an event's moments: those of a millisecond but where it says."""
+    """Return the microseconds per unit of an event's timestamps; the default unit is a millisecond."""
     return {
         field["name"]: 1 if "timestamp-micros" in json.dumps(field) else MICROS_PER_MILLI
         for field in schema["fields"]

@@ -48,11 +48,10 @@ def offered_schemas(listed: Iterable[SourceFile], read: Iterable[SourceFile]) ->
     for file in listed:
         if file.path.endswith((*SCHEMA_SUFFIXES, AVRO_SUFFIX)) and key_of_name(file.path) in keys:
             offers.setdefault(key_of_name(file.path), []).append(file)
-    return {key: tuple(sorted(files, key=_merit)[:MAX_OFFERS]) for key, files in offers.items()}
-
-
-def _merit(file: SourceFile) -> tuple[bool, str]:
-    return not is_schema(file), file.path
+    return {
+        key: tuple(sorted(files, key=lambda file: (not is_schema(file), file.path))[:MAX_OFFERS])
+        for key, files in offers.items()
+    }
 
 
 def borrowed_schemas(

@@ -1,23 +1,22 @@
 """Settings of a Datastream pipeline's source, and their JSON form for Spark's workers."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Final, Self, TypeVar
 
 from cdc_platform.errors import SettingError
-from cdc_platform.model.base.declared_settings import Described, check_members, read_json, to_json
+from cdc_platform.model.base.declared_settings import Described, check_members, check_positive
 from cdc_platform.model.base.timestamps import DAY_S
 from cdc_platform.model.schema.schema_policy import SchemaPolicy
 from cdc_platform.model.stream.files import MAX_BYTES, MAX_FILES
-from cdc_platform.model.stream.source_capabilities import SourceCapabilities
+from cdc_platform.model.stream.source_capabilities import SourceCapabilities, SourceSettings
 from cdc_platform.sources.datastream.settings.bounds import DEFAULT_BOUNDS, Bounds
 from cdc_platform.sources.datastream.settings.declarations import (
     ALL_TABLES,
     check_column_lists,
     check_table_name,
-    check_types,
+    declarations,
     epoch_micros_of,
 )
 from cdc_platform.sources.datastream.settings.kinds import SourceKind
@@ -37,7 +36,7 @@ _POSITIVE: Final = (
 
 
 @dataclass(frozen=True)
-class DatastreamSettings:
+class DatastreamSettings(SourceSettings):
     """Location of a stream's files, and the meaning of its events.
 
     Tables have their names at the source, such as `public.orders`, or those of `table_name`; `*` stands for
@@ -193,7 +192,7 @@ class DatastreamSettings:
         check_table_name(self.table_name)
         check_column_lists("keys", self.keys)
         check_column_lists("null_means_unchanged", self.null_means_unchanged)
-        check_types(self.columns)
+        declarations(self.columns, "columns")
         self._check_order()
         self._check_times()
 
@@ -216,9 +215,7 @@ class DatastreamSettings:
             raise SettingError("binlog_basenames", problem)
 
     def _check_times(self) -> None:
-        for name in _POSITIVE:
-            if not 0 < getattr(self, name) < math.inf:
-                raise SettingError(name, f"must be positive and finite, but is: {getattr(self, name)}")
+        check_positive(self, _POSITIVE)
         if self.deletion_marker_retention_s < self.late_files_s:
             raise SettingError(
                 "deletion_marker_retention_s",
@@ -263,12 +260,7 @@ class DatastreamSettings:
             ),
         )
 
-    @property
-    def begins_at_present(self) -> bool:
-        """Whether only a copy reads older rows; False, because files contain them, too."""
-        return False
-
-    def with_deadline(self, deadline_s: float) -> "DatastreamSettings":
+    def with_deadline(self, deadline_s: float) -> Self:
         """Return the same settings with a deadline for the store."""
         return replace(self, deadline_s=min(deadline_s, self.deadline_s))
 
@@ -306,12 +298,3 @@ class DatastreamSettings:
     def _in_lake(self, named: str) -> str:
         """Return the lake's name of a table that a setting names as the source does."""
         return name_by_template(self.table_name, *named.split(".")) or named
-
-    def to_options(self) -> str:
-        """Return the settings as JSON text, equal for equal settings."""
-        return to_json(self)
-
-    @classmethod
-    def from_options(cls, text: str) -> "DatastreamSettings":
-        """Parse the settings of a JSON text of `to_options`."""
-        return read_json(cls, text)

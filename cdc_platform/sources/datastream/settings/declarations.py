@@ -42,15 +42,15 @@ _KNOWN: Final = (
 )
 
 
-def declarations(tables: Mapping[str, Mapping[str, str]]) -> Declarations:
-    """Return the declared types of the setting's texts.
+def declarations(tables: Mapping[str, Mapping[str, str]], setting: str = SETTING) -> Declarations:
+    """Return the declared types of the texts of a setting.
 
     Raises:
         SettingError: a text is not a type.
     """
     return {
         table: {
-            column: declared_type(text, f"{SETTING}.{table}.{column}") for column, text in columns.items()
+            column: declared_type(text, f"{setting}.{table}.{column}") for column, text in columns.items()
         }
         for table, columns in tables.items()
     }
@@ -118,13 +118,6 @@ def check_column_lists(setting: str, lists: Mapping[str, tuple[str, ...]]) -> No
             raise SettingError(
                 f"{setting}.{table}", f"must be a list of different column names, but is: {columns!r}"
             )
-
-
-def check_types(columns: Mapping[str, Mapping[str, str]]) -> None:
-    """Reject unknown types."""
-    for table, types in columns.items():
-        for column, text in types.items():
-            declared_type(text, f"columns.{table}.{column}")
 
 
 def check_table_name(template: str | None) -> None:

@@ -1,17 +1,15 @@
 """Settings of the Datastream stream whose state is read, and of its requests."""
 
-import math
 import re
 from dataclasses import dataclass
 from typing import Final
 
 from cdc_platform.errors import SettingError
-from cdc_platform.model.base.declared_settings import check_host
+from cdc_platform.model.base.declared_settings import check_host, check_positive
 
 _STREAM_NAME: Final = re.compile(
     r"projects/(?P<project>[^/\s]+)/locations/(?P<location>[^/\s]+)/streams/(?P<stream>[^/\s]+)"
 )
-_POSITIVE: Final = ("deadline_s", "call_deadline_s", "max_attempts")
 
 
 @dataclass(frozen=True)
@@ -36,9 +34,7 @@ class StreamSettings:
             example = "projects/PROJECT/locations/LOCATION/streams/STREAM"
             raise SettingError("stream", f"must look like {example}, but is: {self.stream!r}")
         check_host("datastream_host", self.datastream_host, "localhost:9020")
-        for name in _POSITIVE:
-            if not 0 < getattr(self, name) < math.inf:
-                raise SettingError(name, f"must be positive and finite, but is: {getattr(self, name)}")
+        check_positive(self, ("deadline_s", "call_deadline_s", "max_attempts"))
 
     @property
     def title(self) -> str:

@@ -5,7 +5,7 @@ import re
 import time
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
@@ -50,20 +50,13 @@ DESCRIBED_CHARACTERS: Final = 16_000_000
 """Limits of the messages at the start of each file that show its tables before the first read."""
 
 
-@dataclass(frozen=True)
-class EventsDescription:
-    """The tables at the start of each file."""
-
-    tables: tuple[TableSchema, ...]
-
-    @classmethod
-    def of(cls, events: Iterable[Decoded]) -> "EventsDescription":
-        """Return the tables of messages, each with the columns of its first event."""
-        tables: dict[str, TableSchema] = {}
-        for event in storable(events):
-            if event.table not in tables:
-                tables[event.table] = table_of(event)
-        return cls(tuple(tables[name] for name in sorted(tables)))
+def tables_of(events: Iterable[Decoded]) -> tuple[TableSchema, ...]:
+    """Return the tables of messages, each with the columns of its first event."""
+    tables: dict[str, TableSchema] = {}
+    for event in storable(events):
+        if event.table not in tables:
+            tables[event.table] = table_of(event)
+    return tuple(tables[name] for name in sorted(tables))
 
 
 def states_of(read_progress: Mapping[str, str]) -> dict[str, str | None]:
@@ -121,9 +114,9 @@ class DebeziumSource(ArrivalTimeSource):
             return None
         return Capture(own_input)
 
-    def describe(self) -> EventsDescription:
+    def list_tables(self) -> tuple[TableSchema, ...]:
         """Return the tables at the start of each file."""
-        return EventsDescription.of(self._beginnings())
+        return tables_of(self._beginnings())
 
     def _beginnings(self) -> Iterator[Decoded]:
         decoder = Decoder(self.settings)

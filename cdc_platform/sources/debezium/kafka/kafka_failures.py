@@ -72,5 +72,5 @@ def _meaning(servers: str, text: str) -> SourceError | None:
             return refusal(servers, reason)
         if name in _AWAY:
             return silence(servers, reason)
-    lacking = _NO_RECORD.search(text)
-    return None if lacking is None else silence(servers, lacking[0])
+    no_record = _NO_RECORD.search(text)
+    return None if no_record is None else silence(servers, no_record[0])

@@ -7,14 +7,15 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from cdc_platform.model.base.cached_values import cached_value
+from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.lineage import Lineage
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest
 from cdc_platform.model.stream.window_plans import plan_arrivals
 from cdc_platform.sources.debezium.files.source import (
     DESCRIBED_MESSAGES,
     DebeziumSource,
-    EventsDescription,
     states_of,
+    tables_of,
 )
 from cdc_platform.sources.debezium.kafka.kafka_client import KafkaClient
 from cdc_platform.sources.debezium.kafka.kafka_failures import broker_failures
@@ -46,10 +47,10 @@ class TopicsSource(DebeziumSource):
         """The connection of this process; Spark has its own."""
         return KafkaClient(self.kafka)
 
-    def describe(self) -> EventsDescription:
+    def list_tables(self) -> tuple[TableSchema, ...]:
         """Return the tables at the start of each topic."""
         beginnings = self.client.beginnings(DESCRIBED_MESSAGES)
-        return EventsDescription.of(Decoder(self.settings).decode_raw(beginnings))
+        return tables_of(Decoder(self.settings).decode_raw(beginnings))
 
     def plan(
         self, lineage: Lineage, request: ReadRequest, read_progress: Callable[[], Mapping[str, str]]

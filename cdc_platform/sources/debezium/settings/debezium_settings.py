@@ -1,11 +1,10 @@
 """Settings of a Debezium stream, and their JSON form for Spark's workers."""
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Self
 
 from cdc_platform.errors import SettingError
 from cdc_platform.model.base.declared_settings import (
@@ -13,10 +12,9 @@ from cdc_platform.model.base.declared_settings import (
     check_filled,
     check_members,
     read_settings,
-    to_json,
 )
 from cdc_platform.model.base.timestamps import DAY_S
-from cdc_platform.model.stream.source_capabilities import SourceCapabilities
+from cdc_platform.model.stream.source_capabilities import SourceCapabilities, SourceSettings
 from cdc_platform.sources.debezium.settings.connector import (
     PROPERTIES,
     ConnectorModes,
@@ -69,7 +67,7 @@ PerColumn = Mapping[str, Mapping[str, str]]
 
 
 @dataclass(frozen=True)
-class DebeziumSettings:
+class DebeziumSettings(SourceSettings):
     """Origin of events, and facts that the events do not contain.
 
     Tables have their names in the lake, from `table_name`, after `partitions` has mapped a table's partitions
@@ -203,12 +201,7 @@ class DebeziumSettings:
         """Name of the source in messages."""
         return f"Debezium events of {_title(self.input)}"
 
-    @property
-    def begins_at_present(self) -> bool:
-        """Whether only a copy reads older rows; False, because the connector's snapshot does."""
-        return False
-
-    def with_deadline(self, deadline_s: float) -> "DebeziumSettings":
+    def with_deadline(self, deadline_s: float) -> Self:
         """Return the same settings without an engine, and with a deadline for brokers."""
         own_input = self.input
         if isinstance(own_input, KafkaInput):
@@ -223,17 +216,8 @@ class DebeziumSettings:
             return replace(self, input=replace(self.input, options={}, client={}))
         return self
 
-    def to_options(self) -> str:
-        """Return the settings as JSON text, equal for equal settings."""
-        return to_json(self)
-
     @classmethod
-    def from_options(cls, text: str) -> "DebeziumSettings":
-        """Parse the settings of a JSON text of `to_options`."""
-        return cls.from_fields(json.loads(text))
-
-    @classmethod
-    def from_fields(cls, entries: Mapping[str, Any], folder: Path | None = None) -> "DebeziumSettings":
+    def from_fields(cls, entries: Mapping[str, Any], folder: Path | None = None) -> Self:
         """Return the settings from values of YAML or JSON, as `read_settings` does.
 
         An engine and the decoder of its events use the same modes, from its properties or from `connector`.

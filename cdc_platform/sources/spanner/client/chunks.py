@@ -70,14 +70,10 @@ def _merge(left: Any, right: Any) -> Any:
         left.string_value += right.string_value
         return left
     merged, rest = left.list_value.values, list(right.list_value.values)
-    if len(merged) and rest and _is_continued(merged[-1]):
+    if len(merged) and rest and merged[-1].WhichOneof("kind") in ("string_value", "list_value"):
         _merge(merged[-1], rest.pop(0))
     merged.extend(rest)
     return left
-
-
-def _is_continued(item: Any) -> bool:
-    return bool(item.HasField("string_value") or item.HasField("list_value"))
 
 
 def _fields(metadata: bytes) -> Any:

@@ -11,7 +11,6 @@ from cdc_platform.errors import RecordUnreadable
 from cdc_platform.model.base.schemas import CHILD_PARTITION, MOD, RAW_CHANGE_RECORDS
 from cdc_platform.model.stream.lineage import ChildAnnouncement
 from cdc_platform.model.stream.read_windows import ReadWindow, WindowReport
-from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.sources.sound_rows import MAX_TEXT_CHARACTERS, safe_text, safe_value, sound_batches
 from cdc_platform.sources.spanner.client.placements import lists_partitions
 from cdc_platform.sources.spanner.stream.record_rows import (
@@ -195,22 +194,7 @@ def _batch(cycle: int, token: str, rows: Sequence[tuple[Any, ...]]) -> pa.Record
 
 def window_batch(cycle: int, report: WindowReport, counts: Counter[str]) -> pa.RecordBatch:
     """Return the row that reports on a window."""
-    about = {
-        "start_exclusive": report.start_exclusive_micros,
-        "end_inclusive": report.end_inclusive_micros,
-        "outcome": report.outcome.value,
-        "data_change_records": counts[DATA],
-        "heartbeat_records": counts[HEARTBEAT],
-        "child_partitions_records": counts[CHILDREN] + counts[START],
-        "error": report.error,
-    }
-    row = {
-        "cycle": cycle,
-        "kind": RecordKind.READ_WINDOW.value,
-        "partition_token": report.token,
-        "record_timestamp": report.end_inclusive_micros,
-        "read_window": about,
-    }
+    row = report.to_row(cycle, counts[DATA], counts[HEARTBEAT], counts[CHILDREN] + counts[START])
     return pa.RecordBatch.from_pylist([row], schema=RAW_CHANGE_RECORDS)
 
 

@@ -76,7 +76,7 @@ def test_types_are_borrowed(tmp_path: Path, name: str, data: bytes) -> None:
     assert types_of(row) == GUESSED
     put(tmp_path, name, data)
     assert [EXACT] * (1 + name.endswith(".avro")) == [types_of(row) for row in events(read(tmp_path))]
-    (table,) = DatastreamSource(DatastreamSettings(str(tmp_path))).describe().tables
+    (table,) = DatastreamSource(DatastreamSettings(str(tmp_path))).list_tables()
     assert {column.name: column.type.code for column in table.columns} == EXACT
     assert json.loads(events(read(tmp_path))[-1]["mods"][0]["new_values"])["price"] == "1.50"
 
@@ -88,7 +88,7 @@ def test_json_borrows_types_whatever_its_file_is_called(tmp_path: Path, name: st
     assert [types_of(row) for row in events(read(tmp_path))] == [GUESSED]
     put(tmp_path, f"{KEY}.avsc", json.dumps(SCHEMA).encode())
     assert [types_of(row) for row in events(read(tmp_path))] == [EXACT]
-    (table,) = DatastreamSource(DatastreamSettings(str(tmp_path))).describe().tables
+    (table,) = DatastreamSource(DatastreamSettings(str(tmp_path))).list_tables()
     assert {column.name: column.type.code for column in table.columns} == EXACT
     (event,) = DatastreamSource(DatastreamSettings(str(tmp_path))).decode_again(str(origin), LINE.decode(), 0)
     assert isinstance(event, SourceEvent)

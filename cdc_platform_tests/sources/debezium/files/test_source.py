@@ -13,11 +13,11 @@ from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
 def test_a_spool_that_its_engine_has_not_made_yet_holds_nothing(tmp_path: Path) -> None:
     """A new pipeline asks for its tables before the engine has started, and gets none."""
     place = EngineInput("host", "database", "user", str(tmp_path / "spool"))
-    assert DebeziumSource(DebeziumSettings(place)).describe().tables == ()
+    assert DebeziumSource(DebeziumSettings(place)).list_tables() == ()
 
 
 def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     """Files of other writers are in an existing folder; a wrong path must not look empty."""
     source = DebeziumSource(DebeziumSettings(FilesInput(str(tmp_path / "nowhere"))))
     with pytest.raises(SourceNotFound, match="nowhere"):
-        source.describe()
+        source.list_tables()

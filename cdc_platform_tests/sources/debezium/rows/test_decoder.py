@@ -281,8 +281,8 @@ def test_a_marker_in_a_row_without_a_key_is_the_value_before() -> None:
     assert isinstance(gained, SourceEvent)
     expected = {**row, "n": 2}
     assert expected == json.loads(gained.new_values or "")
-    lacking = line(envelope("u", before={"n": 1}, after=after))
-    assert "`tags`" in only_fault(lacking, columns=columns).reason
+    partial = line(envelope("u", before={"n": 1}, after=after))
+    assert "`tags`" in only_fault(partial, columns=columns).reason
 
 
 FAULTS: Final[list[tuple[Any, Any, str]]] = [

@@ -118,12 +118,12 @@ def test_a_block_shows_which_columns_an_index_may_have() -> None:
 def test_full_that_was_given_up_for_an_index_is_trusted_no_more() -> None:
     """A column that an index over the key leaves out follows its policy until FULL shows again."""
     whole = {"id": 1, "tenant": 5, "n": 3, "huge": {"scale": 0, "value": "AQ=="}, "doc": "<a/>"}
-    lacking = {**whole, "huge": None}
+    partial = {**whole, "huge": None}
     updates = [
         (whole, {**whole, "n": 4}),
-        (lacking, {**lacking, "tenant": 6}),  # NULL, as under FULL
-        (PARTLY, {**lacking, "tenant": 7}),
-        (PARTLY, {**lacking, "tenant": 8}),
+        (partial, {**partial, "tenant": 6}),  # NULL, as under FULL
+        (PARTLY, {**partial, "tenant": 7}),
+        (PARTLY, {**partial, "tenant": 8}),
         (whole, {**whole, "n": 5}),
     ]
     lines = [line(envelope("u", before=before, after=after), {"id": 1}) for before, after in updates]

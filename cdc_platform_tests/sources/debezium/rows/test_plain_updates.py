@@ -108,14 +108,14 @@ def _check_same(texts: list[str], options: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rest", "asked"),
+    ("rest", "decodings"),
     [({}, 1), ({"before": {"id": 1, "n": 1, "big": "a", "xs": [1]}}, 4), ({"source": {"version": "1.9"}}, 2)],
 )
-def test_what_is_known_of_a_form_is_not_asked_again(rest: dict[str, Any], asked: int) -> None:
+def test_what_is_known_of_a_form_is_not_asked_again(rest: dict[str, Any], decodings: int) -> None:
     """Of four equal updates the first one is asked everything, and each that shows more than a plain one."""
     plain = envelope("u", after={"id": 1, "n": 1, "big": "a", "xs": [1]})
     other = envelope("u", after=plain["after"], **json.loads(json.dumps(rest)))
     with patch.object(Decoder, "_decode_row", autospec=True, side_effect=Decoder._decode_row) as decode_row:  # noqa: SLF001  counted where it is asked
         decode([line(plain, {"id": 1}), *(line(other, {"id": 1}) for _ in range(3))])
 
-    assert asked == decode_row.call_count
+    assert decodings == decode_row.call_count

@@ -63,10 +63,10 @@ def _newest_results(instance: dg.DagsterInstance, since_s: float) -> dict[str, d
     Positions in the event log are no cursor here: Dagster's default storage has one log for each run.
     """
     runs_since = dg.RunShardedEventsCursor(0, datetime.fromtimestamp(since_s - DAY_S, UTC))
-    wanted = dg.EventRecordsFilter(
+    selection = dg.EventRecordsFilter(
         dg.DagsterEventType.ASSET_CHECK_EVALUATION, after_cursor=runs_since, after_timestamp=since_s
     )
-    entries = [record.event_log_entry for record in instance.get_event_records(wanted)]
+    entries = [record.event_log_entry for record in instance.get_event_records(selection)]
     newest = {}
     for entry in sorted(entries, key=lambda entry: entry.timestamp):
         evaluation = entry.dagster_event.asset_check_evaluation_data

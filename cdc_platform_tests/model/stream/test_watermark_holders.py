@@ -1,8 +1,8 @@
 """A stuck partition is named with its age, holds the watermark, and is asked again where it stands."""
 
 from cdc_platform.model.stream.lineage import ChildAnnouncement, Lineage, advance, begin, watermark_micros
-from cdc_platform.model.stream.lineage_rules import StuckPartition, find_stuck
 from cdc_platform.model.stream.read_windows import ReadWindow, WindowOutcome, WindowReport
+from cdc_platform.model.stream.watermark_holders import StuckPartition, find_stuck
 from cdc_platform.model.stream.window_plans import plan_windows
 
 SECOND = 1_000_000

@@ -1,0 +1,48 @@
+"""Expressions over the change log of a source, from which the changes of its tables are typed."""
+
+from dataclasses import dataclass
+
+from cdc_platform.model.rows.changes import ChangeKind
+from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM, SourceCapabilities
+
+
+@dataclass(frozen=True)
+class LogColumns:
+    """Expressions over the log for the order of changes and their other properties.
+
+    ``names`` are the columns that a change names if it is not a whole row.
+    """
+
+    position: str
+    committed: str
+    kind: str
+    names: str = "json_object_keys(new_values)"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the log from which whole rows are typed."""
+        return ("keys", "new_values", "change_kind", "is_whole_row", self.position)
+
+    @classmethod
+    def of(cls, capabilities: SourceCapabilities, *, is_late: bool = False) -> "LogColumns":
+        """Return the expressions for the log of a source, with or without late changes."""
+        position = "ordinal" if capabilities.comes_in_order and not is_late else "ordering_key"
+        if not capabilities.delivers_events:
+            return cls(position, "commit_timestamp", "change_kind")
+        # An event with a whole row shows that the row exists, regardless of earlier changes.
+        is_whole = f"change_kind = '{ChangeKind.UPDATE.value}' AND is_whole_row"
+        # The effect of a truncate on a row is a deletion, see `with_truncated_rows`.
+        kind = (
+            f"CASE WHEN {is_whole} THEN '{ChangeKind.SNAPSHOT.value}' "
+            f"WHEN change_kind = '{ChangeKind.TRUNCATE.value}' THEN '{ChangeKind.DELETE.value}' "
+            "ELSE change_kind END"
+        )
+        committed = "coalesce(source_timestamp, commit_timestamp)"
+        if not (capabilities.leaves_values_out and capabilities.comes_in_order):
+            return cls(position, committed, kind)
+        # A change may name columns that the source did not send, with null in place of their values.
+        left_out = "coalesce(unavailable_columns, cast(array() as array<string>))"
+        return cls(position, committed, kind, f"array_except(json_object_keys(new_values), {left_out})")
+
+
+PLAIN_WORDS = LogColumns.of(CHANGE_STREAM)
