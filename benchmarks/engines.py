@@ -227,9 +227,9 @@ def compare(
     engine: Engine, folder: Path, settings: Path, published: Mapping[int, PublishedTables], report: Report
 ) -> None:
     """Ask an engine, which is started once, about all cuts of all format versions, and report the answers."""
-    asked = {version: list(questions(engine, tables, pinned=2)) for version, tables in published.items()}
-    answers = iter(ask(engine, folder, settings, [query for pairs in asked.values() for query, _ in pairs]))
-    for version, pairs in asked.items():
+    questions = {version: list(questions(engine, tables, pinned=2)) for version, tables in published.items()}
+    answers = iter(ask(engine, folder, settings, [query for pairs in questions.values() for query, _ in pairs]))
+    for version, pairs in questions.items():
         rows = [*islice(answers, len(pairs))]
         must_equal([row for _, row in pairs], rows, f"{engine.name}, format version {version}")
         report.note(f"{engine.name}, format version {version}: equal answers", len(rows), "queries")
