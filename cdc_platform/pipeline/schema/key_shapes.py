@@ -1,7 +1,7 @@
 """Events with another key than their table: their rows would mix with the table's rows, or replace them."""
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,6 +11,7 @@ from cdc_platform.lake.state.repeated import read_repeated
 from cdc_platform.model.schema.evolution import SchemaHistory
 from cdc_platform.model.schema.observed_columns import ObservedColumn, key_types, parse_column_types
 from cdc_platform.model.schema.widening import key_family
+from cdc_platform.model.stream.records import ModType
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.reading import window_content
 
@@ -44,7 +45,8 @@ def find_foreign(
     for table, by_text in keys.items():
         table_key = _known_key(history, table)
         if table_key is None and len({*by_text.values()}) > 1:
-            table_key = by_text[_first_shape(pipeline, window, table, by_text)]
+            first = first_orders(pipeline, window)
+            table_key = by_text[min(by_text, key=lambda text: (first[table, text], text))]
         reasons |= {
             (table, text): _reason(table, table_key, key)
             for text, key in by_text.items()
@@ -88,16 +90,17 @@ def shapes_in(pipeline: Pipeline, window: str) -> set[Shape]:
     return {shape for batch in _batches(pipeline, window) for shape in window_content.shapes_in(batch)}
 
 
-def _first_shape(pipeline: Pipeline, window: str, table: str, texts: Container[str]) -> str:
-    """Return the shape of a table's first event in the source's order, among given shapes."""
-    first: list[tuple[str, str]] = []
-    for batch in _batches(pipeline, window, "record_order"):
-        rows = batch.filter(pc.equal(batch["table_name"], table)).group_by("column_types")
-        ordered = rows.aggregate([("record_order", "min")]).to_pylist()
-        first += [
-            (row["record_order_min"], row["column_types"]) for row in ordered if row["column_types"] in texts
-        ]
-    return min(first)[1]
+def first_orders(pipeline: Pipeline, window: str, *, skips_deletes: bool = False) -> dict[Shape, str]:
+    """Return the shapes of a window, each with the ordering key of its first event; needs no Spark."""
+    first: dict[Shape, str] = {}
+    for batch in _batches(pipeline, window, "record_order", "mod_type"):
+        kept = batch.filter(pc.field("mod_type") != ModType.DELETE.value) if skips_deletes else batch
+        rows = kept.group_by(["table_name", "column_types"]).aggregate([("record_order", "min")])
+        for row in rows.to_pylist():
+            shape, order = (row["table_name"], row["column_types"]), row["record_order_min"]
+            if None not in (*shape, order):
+                first[shape] = min(order, first.get(shape, order))
+    return first
 
 
 def _batches(pipeline: Pipeline, window: str, *more: str) -> Iterator[pa.Table]:

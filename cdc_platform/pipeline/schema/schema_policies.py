@@ -4,12 +4,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
-from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.model.base.names import quote_text
 from cdc_platform.model.schema.evolution import SchemaHistory
 from cdc_platform.model.schema.observed_columns import ObservedColumn, parse_column_types
@@ -17,10 +14,9 @@ from cdc_platform.model.schema.schema_policy import SchemaPolicy, find_refusal
 from cdc_platform.model.schema.table_schema import ColumnType
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.pipeline.schema.key_shapes import Shape, find_foreign
+from cdc_platform.pipeline.schema.key_shapes import Shape, find_foreign, first_orders
 
 Columns = Mapping[str, ObservedColumn]
-_SELECTED: Final = ("kind", "record_timestamp", "table_name", "mod_type", "column_types", "record_order")
 _NO_DELETE: Final = f" AND mod_type <> '{ModType.DELETE.value}'"
 
 
@@ -45,20 +41,11 @@ def fixed_shapes(pipeline: Pipeline, window: str) -> list[FixedShape]:
     """
     if not pipeline.capabilities.schema_policies:
         return []
-    first: dict[tuple[str | None, str | None], str] = {}
-    scan = pipeline.lake.system_table(RAW).scan(row_filter=window, selected_fields=_SELECTED)
-    for batch in scan.to_arrow_batch_reader():
-        writes = pa.Table.from_batches([batch]).filter(pc.field("mod_type") != ModType.DELETE.value)
-        rows = writes.group_by(["table_name", "column_types"]).aggregate([("record_order", "min")])
-        for row in rows.to_pylist():
-            shape, order = (row["table_name"], row["column_types"]), row["record_order_min"]
-            first[shape] = min(order, first.get(shape, order))
     shapes: list[FixedShape] = []
-    for (table, text), order in first.items():
+    for (table, text), order in first_orders(pipeline, window, skips_deletes=True).items():
         columns = parse_column_types(text)
-        is_kept = pipeline.capabilities.schema_policy_of(table or "") is not SchemaPolicy.EVOLVE
-        if table is not None and columns and is_kept:
-            shapes.append(FixedShape(table, text or "", columns, order))
+        if columns and pipeline.capabilities.schema_policy_of(table) is not SchemaPolicy.EVOLVE:
+            shapes.append(FixedShape(table, text, columns, order))
     return sorted(shapes, key=lambda shape: (shape.table, shape.ordering_key, shape.text))
 
 
