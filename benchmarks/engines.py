@@ -227,9 +227,10 @@ def compare(
     engine: Engine, folder: Path, settings: Path, published: Mapping[int, PublishedTables], report: Report
 ) -> None:
     """Ask an engine, which is started once, about all cuts of all format versions, and report the answers."""
-    questions = {version: list(questions(engine, tables, pinned=2)) for version, tables in published.items()}
-    answers = iter(ask(engine, folder, settings, [query for pairs in questions.values() for query, _ in pairs]))
-    for version, pairs in questions.items():
+    by_version = {version: list(questions(engine, tables, pinned=2)) for version, tables in published.items()}
+    queries = [query for pairs in by_version.values() for query, _ in pairs]
+    answers = iter(ask(engine, folder, settings, queries))
+    for version, pairs in by_version.items():
         rows = [*islice(answers, len(pairs))]
         must_equal([row for _, row in pairs], rows, f"{engine.name}, format version {version}")
         report.note(f"{engine.name}, format version {version}: equal answers", len(rows), "queries")

@@ -30,7 +30,7 @@ def test_a_negative_number_is_a_key(
 
     monkeypatch.setattr("cdc_platform.pipeline.on_demand.explain.explain_row", look_up)
     actual = run("explain", begin(write_defs(tmp_path)), "accounts", *arguments)
-    assert actual == (1, "", f"RowNotFound: {key}\n")
+    assert actual == (1, "", f"RowNotFound: {key}\nSee docs/errors/RowNotFound.md\n")
 
 
 @pytest.mark.parametrize("option", ["--jsn", "-j"])
