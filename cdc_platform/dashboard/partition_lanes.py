@@ -50,7 +50,9 @@ class PartitionLanes:
 
 def draw_partitions(lineage: Lineage, max_partitions: int = SHOWN) -> PartitionLanes:
     """Return the newest partitions in lanes: a child continues its parent's lane if that is free."""
-    everything = [part for part in lineage.partitions.values() if part.token != ROOT_TOKEN]
+    partitions = [*lineage.partitions.values()]
+    # Until the root has children, it is all that is read.
+    everything = [part for part in partitions if part.token != ROOT_TOKEN] or partitions
     blocking = holding_watermark(everything)
     holder = next((part for part in everything if part.token in blocking), None)
     shown = _newest(everything, holder, max_partitions)

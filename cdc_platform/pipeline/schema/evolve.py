@@ -33,7 +33,7 @@ from cdc_platform.model.schema.schema_policy import SchemaPolicy
 from cdc_platform.model.schema.schema_reads import PastSchemaReads
 from cdc_platform.model.stream.records import WHOLE_ROW_UPDATES, RecordKind
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.pipeline.schema.key_shapes import Shape, find_foreign
+from cdc_platform.pipeline.schema.key_shapes import Shape, find_foreign, first_orders
 from cdc_platform.pipeline.schema.planned_columns import planned_columns
 from cdc_platform.pipeline.schema.schema_policies import first_columns, fixed_shapes
 from cdc_platform.pipeline.schema.shape_runs import SHAPE, ShapeKey, ShapeRuns, keys_of
@@ -227,7 +227,8 @@ def _observations(
     for batch in _batches(pipeline, window):
         runs.add(batch.filter(pc.is_in(batch["table_name"], pa.array(sorted(tables)))))
     observations: defaultdict[str, list[ObservedColumns]] = defaultdict(list)
-    for key, micros in runs.ends(parsed.__contains__):
+    orders = first_orders(pipeline, window) if pipeline.capabilities.delivers_events else {}
+    for key, micros in runs.ends(parsed.__contains__, lambda key: orders.get(_named(key), "")):
         shape = parsed[key]
         observations[shape.table].append(
             ObservedColumns(micros, shape.columns, shape.is_whole, shape.is_sure)

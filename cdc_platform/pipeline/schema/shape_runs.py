@@ -41,14 +41,16 @@ class ShapeRuns:
             encoded = pc.dictionary_encode(texts, null_encoding="encode")
             codes = codes * len(encoded.dictionary) + encoded.indices.to_numpy()
         _, first, places = np.unique(codes, return_index=True, return_inverse=True)
-        # In order of arrival: events of a cycle share their time, so nothing else orders them.
+        # In order of arrival
         in_order = np.argsort(first)
         keys = keys_of(rows.select(list(SHAPE)).take(pa.array(first[in_order])))
         numbers = np.empty(len(first), dtype=np.int64)
         numbers[in_order] = [self._numbers.setdefault(key, len(self._numbers)) for key in keys]
         return numbers[places]
 
-    def ends(self, counts: Callable[[ShapeKey], bool]) -> Iterator[tuple[ShapeKey, int]]:
+    def ends(
+        self, counts: Callable[[ShapeKey], bool], order_of: Callable[[ShapeKey], str] = lambda _: ""
+    ) -> Iterator[tuple[ShapeKey, int]]:
         """Yield shapes and moments, table by table and in commit order.
 
         A run ends where the columns of a table's records change. The first and the last record of each shape
@@ -56,8 +58,10 @@ class ShapeRuns:
 
         Args:
             counts: whether the records of a shape count.
+            order_of: the ordering key of the first record of a shape. Events of a cycle share their time, and
+                arrive in any order where tasks read them at once.
         """
-        keys = [key for key in self._numbers if counts(key)]
+        keys = sorted(filter(counts, self._numbers), key=order_of)
         if not keys:
             return
         tables, columns = (

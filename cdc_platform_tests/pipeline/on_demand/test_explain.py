@@ -250,5 +250,5 @@ print("pyspark" in sys.modules)"""
         (2, True, False),
     ]
     missing = CliRunner().invoke(main, ["cuts", defs, "--pin", "9"])
-    text = "CutNotFound: No cut has this number: 9. `cdc-platform cuts DEFS` lists them.\n"
-    assert (missing.exit_code, missing.stderr) == (1, text)
+    text = "CutNotFound: No cut has this number: 9. `cdc-platform cuts DEFS` lists them."
+    assert (missing.exit_code, missing.stderr) == (1, f"{text}\nSee docs/errors/CutNotFound.md\n")
