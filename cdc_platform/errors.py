@@ -39,7 +39,7 @@
     + DiskFull                  no disk space is left (retry)
     + LakeFormatUnknown         the lake was written by a newer version of the platform
     + CutNotFound               no such cut, or its snapshots have expired
-    + PipelineNotFound          no lake at the place, or the pipeline has never run there
+    + PipelineNotFound          no lake at this location, or the pipeline has never run there
     + ValueUnfit                a value of the log does not fit the type of its column
       - ChangeUnparsed            Spark cannot parse the keys or the values of a change
     + TableNotFound             the lake has no such table of the pipeline

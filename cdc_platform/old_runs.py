@@ -80,19 +80,21 @@ def delete_old_results(instance: dg.DagsterInstance, assets: PipelineAssets, kee
         results.c.run_id == RUNLESS_RUN_ID,
         results.c.evaluation_event_timestamp < before,
     )
-    rows: Sequence[Any] = ()
+    deleted: Sequence[Any] = ()
     with _deleting(instance, assets) as events:
         if events is None:
             return 0
         with events.index_connection() as index:
             rows = index.execute(old.limit(RESULTS_AT_ONCE)).fetchall()
-            index.execute(logs.delete().where(logs.c.id.in_([row[1] for row in rows])))
-            index.execute(results.delete().where(results.c.id.in_([row[0] for row in rows])))
         if isinstance(events, SqliteEventLogStorage):
-            # It has each event twice: the file of all events without a run has ids of its own.
+            # Its file of all events without a run has them, too; without their results nothing finds them.
             with events.run_connection(RUNLESS_RUN_ID) as runless:
                 runless.execute(logs.delete().where(logs.c.event.in_([row[2] for row in rows])))
-    return len(rows)
+        with events.index_connection() as index:
+            index.execute(logs.delete().where(logs.c.id.in_([row[1] for row in rows])))
+            index.execute(results.delete().where(results.c.id.in_([row[0] for row in rows])))
+        deleted = rows
+    return len(deleted)
 
 
 @contextmanager
@@ -103,7 +105,7 @@ def _deleting(instance: dg.DagsterInstance, assets: PipelineAssets) -> Iterator[
         # Dagster+ has its own retention, and refuses to delete runs.
         yield events if isinstance(events, SqlEventLogStorage) else None
     except Exception:
-        LOGGER.exception("Old runs of %s cannot be deleted.", assets.pipeline)
+        LOGGER.exception("Old runs or results of %s cannot be deleted.", assets.pipeline)
 
 
 def _choose_runs(

@@ -230,3 +230,21 @@ def test_results_without_a_run_have_the_same_retention(
             assert storage.execute("SELECT count(*) FROM event_logs").fetchall() == [(4,)], path
     latest = instance.event_log_storage.get_latest_asset_check_execution_by_key(checks)
     assert latest.keys() == {dg.AssetCheckKey(other_table, FRESH), other_check}
+
+
+def test_results_whose_events_cannot_be_deleted_stay(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without its result nothing would find an event again, so both are deleted by a later report."""
+    instance.report_runless_asset_event(
+        dg.AssetCheckEvaluation(ASSETS.table("accounts"), FRESH, passed=True, metadata={})
+    )
+
+    def refuse(_run_id: str) -> None:
+        raise OSError("database is locked")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(instance.event_log_storage, "run_connection", refuse)
+        assert delete_old_results(instance, ASSETS, keep_s=0) == 0
+    assert "database is locked" in caplog.text
+    assert delete_old_results(instance, ASSETS, keep_s=0) == 1

@@ -84,8 +84,8 @@ class SpannerService:
 
         single = CreateSessionRequest.pb(CreateSessionRequest(database=request.database))
         response = BatchCreateSessionsResponse.pb(BatchCreateSessionsResponse())
-        count_of_sessions = min(request.session_count, _MAX_SESSIONS)
-        response.session.extend(self.create_session(single) for _ in range(count_of_sessions))
+        count = min(request.session_count, _MAX_SESSIONS)
+        response.session.extend(self.create_session(single) for _ in range(count))
         return response
 
     def get_session(self, request: Any) -> Any:

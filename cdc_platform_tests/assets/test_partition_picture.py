@@ -5,7 +5,8 @@ from xml.etree import ElementTree as ET
 
 from cdc_platform.assets.partition_picture import COLOURS, HOLDS_WATERMARK, LEGEND, draw_picture
 from cdc_platform.dashboard.partition_lanes import draw_partitions
-from cdc_platform.model.stream.lineage import Lineage, Partition, PartitionState
+from cdc_platform.metadata import describe_lineage
+from cdc_platform.model.stream.lineage import Lineage, Partition, PartitionState, begin
 
 SECOND = 1_000_000
 SVG = "{http://www.w3.org/2000/svg}"
@@ -59,6 +60,13 @@ def test_where_all_are_level_none_holds_the_others() -> None:
 def test_without_partitions_there_is_no_picture() -> None:
     """A lineage that knows nothing yet is shown as nothing."""
     assert draw_picture(draw_partitions(Lineage({}, cycle=0))) == ""
+
+
+def test_a_stream_without_partitions_has_no_picture() -> None:
+    """Debezium's events are one partition, which the table shows; an empty picture would look broken."""
+    described = describe_lineage(begin(SECOND))
+    assert "Partitions" in described
+    assert "Picture" not in described
 
 
 def test_a_partition_is_drawn_in_every_state() -> None:

@@ -1,9 +1,9 @@
 """Filters of pyiceberg from values instead of text, so no value needs quoting."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import reduce
 from math import isnan
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from pyiceberg.expressions import (
     AlwaysTrue,
@@ -19,12 +19,14 @@ from pyiceberg.expressions import (
 )
 
 _Predicate = Callable[..., BooleanExpression]
+_Bound = Callable[[str, Any], BooleanExpression]
 
-# Type checkers take the arguments from the fields of these classes, and not from their constructors.
-above: Final[_Predicate] = GreaterThan
-at_least: Final[_Predicate] = GreaterThanOrEqual
-at_most: Final[_Predicate] = LessThanOrEqual
-is_any: Final[_Predicate] = In
+# Type checkers take the arguments from the fields of these classes, and not from their constructors. `In`
+# goes through its values twice, so that it would find none of an iterator's.
+above: Final = cast("_Bound", GreaterThan)
+at_least: Final = cast("_Bound", GreaterThanOrEqual)
+at_most: Final = cast("_Bound", LessThanOrEqual)
+is_any: Final = cast("Callable[[str, Collection[Any]], BooleanExpression]", In)
 """Filters of the rows whose value in a column is above or at a bound, or one of some values."""
 _EQUAL: Final[_Predicate] = EqualTo
 _IS_NULL: Final[_Predicate] = IsNull

@@ -39,7 +39,7 @@ NOTHING_REFUSED: Final[Refusals] = MappingProxyType({})
 
 
 def claims_of(source_tables: Iterable[str], histories: Container[str]) -> Iterator[LakeTable]:
-    """Yield the lake tables of source tables, each table before its history.
+    """Yield the lake tables that source tables claim, each table before its history.
 
     Args:
         source_tables: names, in order of precedence.

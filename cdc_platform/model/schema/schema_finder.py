@@ -117,10 +117,10 @@ class _Finder(SchemaRecorder):
     """Tables that came up in this window, each with whether a whole row of it was seen."""
     missed: dict[tuple[str, str], int] = field(default_factory=dict)
     """Columns that later whole rows lack, each with the time of the first of these rows."""
-    dropped: set[tuple[str, str]] = field(default_factory=set)
-    """The missed columns that were certainly dropped, or removed from the change stream."""
-    still_there: set[tuple[str, str]] = field(default_factory=set)
-    """The gone columns that were removed from the change stream and still existed at the source."""
+    removed: set[tuple[str, str]] = field(default_factory=set)
+    """The missed columns that were certainly dropped, or are no longer watched."""
+    unwatched: set[tuple[str, str]] = field(default_factory=set)
+    """The removed columns that still existed at the source."""
     whole_at: dict[str, int] = field(default_factory=dict)
     """When a whole row, or a copy, of each table was last seen in this window."""
 
@@ -143,7 +143,7 @@ class _Finder(SchemaRecorder):
             elif _differs(version, column) and may_retype:
                 self._retype(table, version, column, observation.micros)
             self.missed.pop((table, name), None)
-            for names in (self.dropped, self.still_there):
+            for names in (self.removed, self.unwatched):
                 names.discard((table, name))
         if observation.is_whole:
             self._miss(table, observation)
@@ -178,16 +178,16 @@ class _Finder(SchemaRecorder):
         for version in self.history.tables[table].live_versions:
             if version.name not in observation.columns:
                 self.missed.setdefault((table, version.name), observation.micros)
-                if observation.is_sure and (table, version.name) not in self.dropped:
+                if observation.is_sure and (table, version.name) not in self.removed:
                     self._ask_why(table, version.name, observation.micros)
 
     def _ask_why(self, table: str, name: str, micros: int) -> None:
         """Ask the source whether a column that a row lacks was dropped or not watched."""
         schema_read = self._read_back(micros)
         if schema_read is not None:
-            self.dropped.add((table, name))
+            self.removed.add((table, name))
             if name in schema_read.unwatched.get(table, ()):
-                self.still_there.add((table, name))
+                self.unwatched.add((table, name))
 
     def _read_back(self, micros: int) -> SchemaRead | None:
         schema_read = self.read_back(micros) if self.read_back is not None and not self.widens else None
@@ -206,7 +206,7 @@ class _Finder(SchemaRecorder):
         for schema in schema_read.tables:
             observation = ObservedColumns.of_table(schema_read.micros, schema, is_whole=False)
             missed = {name: at for (table, name), at in self.missed.items() if table == schema.name}
-            self.dropped |= self.recreated.keys()
+            self.removed |= self.recreated.keys()
             self.see(schema.name, observation, may_retype=schema_read.is_exact)
             self.drop_columns(schema.name, observation.columns, missed, schema_read)
             since = None if is_first else schema_read.micros
@@ -273,7 +273,7 @@ class _Finder(SchemaRecorder):
         self.record_version(change, table, version.name, column, micros, version)
 
     def _is_recreated(self, table: str, name: str, columns: Mapping[str, ObservedColumn]) -> bool:
-        if (table, name) in self.dropped:
+        if (table, name) in self.removed:
             return True
         recreated_column = self.recreated.get((table, name))
         ordinals = {other: column.ordinal for other, column in columns.items() if not column.is_primary_key}
@@ -282,7 +282,7 @@ class _Finder(SchemaRecorder):
     def _renew(self, table: str, version: ColumnVersion, column: ObservedColumn, micros: int) -> None:
         # The column was absent in between: its old values are lost, not converted.
         since = self.missed.get((table, version.name), micros)
-        if (table, version.name) in self.still_there:
+        if (table, version.name) in self.unwatched:
             self.record_unwatched(table, (*self.history.tables[table].unwatched, version.name), since)
         self.drop(table, version, since)
         self.record_version(SchemaChange.COLUMN_ADDED, table, version.name, column, micros, version)

@@ -17,7 +17,7 @@ LOCAL_FILES: Final = 64
 LOCAL_BYTES: Final = 1024**2
 """Maximum files and bytes that the cycle's own process reads: starting a Spark task takes longer."""
 RETRIED_SHARE: Final = 10
-"""While others are unread, files that failed before get one in this many files and bytes of a cycle."""
+"""While others are unread, files that failed get at most one in this many files and bytes of a cycle."""
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,8 @@ from cdc_platform.spark.frames.small import ONE_TASK
 from cdc_platform.spark.frames.some_rows import IS_TRUNCATE, ROW_ID
 from cdc_platform.spark.frames.table_frames import bring_frame, cache_frame
 from cdc_platform.spark.log.order import UNSOUND
-from cdc_platform.spark.log.ordered_rows import by_table, ids_of, lack_values, lacking_rows
-from cdc_platform.spark.log.unresolved import LACKS_VALUES, asked_changes
+from cdc_platform.spark.log.ordered_rows import by_table, ids_of, incomplete_few, lack_values
+from cdc_platform.spark.log.unresolved import LACKS_VALUES, incomplete_changes
 from cdc_platform.spark.session.session_settings import changed_settings
 
 MAX_ROWS: Final = 500_000
@@ -56,7 +56,7 @@ def complete_changes(
     Raises:
         CommitConflict: another run worked on the tables at the same time.
     """
-    condition = asked_changes(pipeline.capabilities)
+    condition = incomplete_changes(pipeline.capabilities)
     scope = _measure_scope(ordered, condition)
     if not scope.changes:
         return ordered
@@ -78,7 +78,7 @@ def complete_few(pipeline: Pipeline, spark: SparkSession, ordered: pa.Table, cyc
     Most small batches lack nothing and need no query. Most others need one. None if only tasks can complete
     it, since the values may be too large for this process.
     """
-    incomplete = frozenset(ids_of(lacking_rows(ordered, completes_log=pipeline.capabilities.completes_log)))
+    incomplete = frozenset(ids_of(incomplete_few(ordered, completes_log=pipeline.capabilities.completes_log)))
     if not incomplete:
         return ordered
     if _has_replays(pipeline, cycle):

@@ -110,8 +110,8 @@ def inserted_rows(net_changes: LocalNetChanges, present_keys: npt.NDArray[np.int
     else:
         lacks = np.ones(net_changes.rows.num_rows, dtype=np.bool_)
         lacks[present_keys] = False
-        partial_rows = net_changes.rows.filter(pa.array(lacks))
-        inserted = partial_rows.filter(_acts(partial_rows, UPDATE, APPEND))
+        absent_rows = net_changes.rows.filter(pa.array(lacks))
+        inserted = absent_rows.filter(_acts(absent_rows, UPDATE, APPEND))
     return inserted.select([column.name for column in net_changes.schema.columns])
 
 

@@ -26,7 +26,7 @@ A file that must be read once more has the version `READ_AGAIN`.
 
 
 class Source(Protocol):
-    """Describes a source's tables, reports its clock, plans reads and sets them up in Spark.
+    """Lists a source's tables, reports its clock, plans reads and sets them up in Spark.
 
     It connects at first use, and raises a `SourceError` when the source does not answer.
     """

@@ -42,7 +42,7 @@ from cdc_platform.spark.log.keyless import number_copies, unnumbered_rows
 from cdc_platform.spark.log.order import SINGLE_TASK_RECORDS, UNSOUND, LogStats, OrderedChanges
 from cdc_platform.spark.log.ordered_rows import measure_event_rows, number_few, unnumbered_few
 from cdc_platform.spark.log.repeats import without_repeated
-from cdc_platform.spark.log.unresolved import asked_changes
+from cdc_platform.spark.log.unresolved import incomplete_changes
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Events:
 
     def finalise(self, ordered: DataFrame, window: Window, cache: ExitStack) -> tuple[DataFrame, LogStats]:
         """Return ordered changes, finalised with the other changes of their transactions, rows and keys."""
-        counts = count_events(ordered, asked_changes(self.pipeline.capabilities))
+        counts = count_events(ordered, incomplete_changes(self.pipeline.capabilities))
         if counts.are_final:
             return ordered, counts.stats
         if counts.unsound:

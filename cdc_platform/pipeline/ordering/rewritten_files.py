@@ -58,13 +58,13 @@ def _find_events(
     events = [place for place in older if not is_of_file(place.sequence, place.origin)]
     if not events:
         return set()
-    is_wanted = all_of(
+    is_reread = all_of(
         equals("kind", RecordKind.DATA_CHANGE.value),
         is_any("cycle", {reads[place.origin].cycle for place in events}),
         is_any("record_sequence", {place.sequence for place in events}),
     )
     fields = ("kind", "cycle", "record_sequence", "event")
-    rows = pipeline.lake.system_table(RAW).scan(is_wanted, selected_fields=fields).to_arrow().to_pylist()
+    rows = pipeline.lake.system_table(RAW).scan(is_reread, selected_fields=fields).to_arrow().to_pylist()
     return {
         (origin, row["record_sequence"])
         for row in rows

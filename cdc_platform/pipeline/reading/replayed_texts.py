@@ -64,14 +64,14 @@ class _Replay:
     ) -> Iterator[tuple[QuarantinedRecord, Mapping[str, Any] | None]]:
         """Yield each record with its raw record, which has all of its digits."""
         sequences = {record.sequence: record for record in quarantined}
-        is_asked = all_of(
+        is_quarantined = all_of(
             equals("kind", RecordKind.DATA_CHANGE.value),
             is_any(
                 "record_timestamp", {to_datetime(record.moment_micros).isoformat() for record in quarantined}
             ),
             is_any("record_sequence", sequences),
         )
-        raw_rows = self._pipeline.lake.system_table(RAW).scan(is_asked).to_arrow().to_pylist()
+        raw_rows = self._pipeline.lake.system_table(RAW).scan(is_quarantined).to_arrow().to_pylist()
         # Duplicates in one cycle are one record.
         rows = {row["record_sequence"]: row for row in raw_rows}
         for sequence, record in sequences.items():

@@ -88,7 +88,7 @@ def describe_stream(
         _with_nanoseconds(table, settings.nanosecond_columns) for table in watched if table.key_columns
     )
     return StreamDescription(
-        # The present schema is later than any moment.
+        # Without a timestamp it is the present schema, which is exact for no past moment.
         micros=at_micros or 0,
         is_exact=at_micros is not None,
         dialect=dialect.value,

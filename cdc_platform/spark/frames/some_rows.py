@@ -50,6 +50,6 @@ def changes_of(log: DataFrame, ids: DataFrame, tables: Collection[str]) -> DataF
         ids: distinct `table_name` and `keys`.
         tables: the tables of these.
     """
-    marked = log.join(ids.withColumn("is_asked", F.lit(True)), list(ROW_ID), "left")
+    marked = log.join(ids.withColumn("is_chosen", F.lit(True)), list(ROW_ID), "left")
     is_truncate = F.expr(IS_TRUNCATE) & F.col("table_name").isin(*tables)
-    return marked.where(F.col("is_asked") | is_truncate).select(*log.columns)
+    return marked.where(F.col("is_chosen") | is_truncate).select(*log.columns)

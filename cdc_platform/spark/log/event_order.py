@@ -30,7 +30,7 @@ from cdc_platform.spark.log.order import (
     to_stats,
 )
 from cdc_platform.spark.log.repeats import IDENTITY, distinct_rows
-from cdc_platform.spark.log.unresolved import asked_changes
+from cdc_platform.spark.log.unresolved import incomplete_changes
 
 EVENT_PARTS: Final = (
     "event.previous_keys as previous_keys",
@@ -98,7 +98,7 @@ def order_events(
     ranges = range_count(records, expected_records)
     is_repeated, transactions = _count_identities(records, ranges)
     unchecked = _changes_of(records, F.when(~F.col(FITS), F.lit("")), first_ordinal, "false")
-    counts = count_events(unchecked, asked_changes(capabilities), transactions)
+    counts = count_events(unchecked, incomplete_changes(capabilities), transactions)
     places = records.select("record_timestamp", "record_order")
     if counts.are_final and not is_repeated:
         changes = _changes_of(records, F.lit(None).cast("string"), first_ordinal, "false")

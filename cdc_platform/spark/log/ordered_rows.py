@@ -40,8 +40,8 @@ def measure_rows(ordered: pa.Table) -> LogStats:
 
 
 def measure_event_rows(ordered: pa.Table) -> LogStats:
-    """Return the counts of `measure_events` for a small result of `order_events`."""
-    rows = ordered.select([*COUNTED]).to_pylist()
+    """Return the counts of `count_events` for a small result of `order_events`."""
+    rows = ordered.select(COUNTED).to_pylist()
     return _as_stats(rows, len({row["transaction_id"] for row in rows if not row[UNSOUND]}))
 
 
@@ -91,19 +91,19 @@ def number_few(ordered: pa.Table, stored_counts: Mapping[RowCopies, int]) -> pa.
     return ordered.set_column(place, ordered.schema.field(place), pa.array(keys, ordered["keys"].type))
 
 
-def lacking_rows(ordered: pa.Table, *, completes_log: bool) -> pa.Table:
-    """Return the sound changes of `order_events` whose values must be completed before they enter the log.
+def incomplete_few(ordered: pa.Table, *, completes_log: bool) -> pa.Table:
+    """Return the changes that `incomplete_changes` selects, for a small result of `order_events`.
 
     Args:
         ordered: changes.
         completes_log: whether every omitted value is completed; otherwise only those of inserted rows and of
             rows whose keys change.
     """
-    with_gaps = ordered.filter(pc.and_(lack_values(ordered), pc.invert(ordered[UNSOUND])))
+    changes = ordered.filter(pc.and_(lack_values(ordered), pc.invert(ordered[UNSOUND])))
     if completes_log:
-        return with_gaps
-    is_insert = pc.equal(with_gaps["change_kind"], ChangeKind.INSERT.value)
-    return with_gaps.filter(pc.or_(pc.is_valid(with_gaps["previous_keys"]), is_insert))
+        return changes
+    is_insert = pc.equal(changes["change_kind"], ChangeKind.INSERT.value)
+    return changes.filter(pc.or_(pc.is_valid(changes["previous_keys"]), is_insert))
 
 
 def lack_values(changes: pa.Table) -> pa.ChunkedArray:

@@ -25,7 +25,7 @@ _SINCE: Final = pa.schema(
 )
 
 
-def asked_changes(capabilities: SourceCapabilities) -> str:
+def incomplete_changes(capabilities: SourceCapabilities) -> str:
     """Return the SQL condition of the ordered changes to complete.
 
     A row that changes its key keeps its values, so these are always looked up. Other values are looked up

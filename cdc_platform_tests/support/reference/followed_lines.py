@@ -39,8 +39,8 @@ def complete_locally(look_up: LookUp, changes: pa.Table, incomplete: pa.Table) -
     """
     chains = key_chains_of(ids_of(incomplete), _links_of(changes))
     names = pa.array(map(chains.get, ids_of(changes)), pa.string())
-    is_asked = pc.and_(pc.is_valid(names), lack_values(changes))
-    changed = _lines_of(changes, names, is_asked)
+    is_incomplete = pc.and_(pc.is_valid(names), lack_values(changes))
+    changed = _lines_of(changes, names, is_incomplete)
     stored = [_with_chains(lines, chains) for lines in look_up(_needed(changed))]
     lines = pa.concat_tables([changed, *stored], promote_options="default")
     lines = lines.append_column(SOURCE_PLACE, pa.repeat("", lines.num_rows))
@@ -53,7 +53,7 @@ def complete_locally(look_up: LookUp, changes: pa.Table, incomplete: pa.Table) -
     completed = pa.Table.from_batches(completer(lines.to_batches()), schema)
     if pc.any(pc.and_(lack_values(completed), pc.is_valid(completed["previous_keys"]))).as_py():
         return None
-    unchanged = changes.filter(pc.invert(is_asked))
+    unchanged = changes.filter(pc.invert(is_incomplete))
     return pa.concat_tables([unchanged, completed], promote_options="default")
 
 
@@ -63,25 +63,25 @@ def _links_of(changes: pa.Table) -> list[Link]:
     return list(zip(ids_of(moves), former, strict=True))
 
 
-def _lines_of(changes: pa.Table, chains: pa.Array, is_asked: pa.ChunkedArray) -> pa.Table:
+def _lines_of(changes: pa.Table, chains: pa.Array, is_incomplete: pa.ChunkedArray) -> pa.Table:
     """Return lines of the changes that have a key chain; `rest` is there where one is to be completed."""
     fields = [field for field in changes.schema if field.name not in CHANGE_COLUMNS]
     columns = [changes[field.name].combine_chunks() for field in fields]
-    rest = pa.StructArray.from_arrays(columns, fields=fields, mask=pc.invert(is_asked).combine_chunks())
+    rest = pa.StructArray.from_arrays(columns, fields=fields, mask=pc.invert(is_incomplete).combine_chunks())
     return changes.append_column(REST, rest).append_column(KEY_CHAIN, chains).filter(pc.is_valid(chains))
 
 
 def _needed(changed: pa.Table) -> set[RowId]:
     """Return the rows whose values are looked for before any change of the batch has them all."""
-    whole, parents = set[RowId](), set[RowId]()
+    whole, origins = set[RowId](), set[RowId]()
     columns = (changed[name].to_pylist() for name in ("table_name", "keys", "previous_keys", "change_kind"))
     for table, keys, previous, kind, lacks in zip(*columns, lack_values(changed).to_pylist(), strict=True):
         origin = (table, keys if previous is None else previous)
         if lacks and origin not in whole:
-            parents.add(origin)
+            origins.add(origin)
         elif kind in _WHOLE and not lacks:
             whole.add((table, keys))
-    return parents
+    return origins
 
 
 def _with_chains(lines: pa.Table, chains: Mapping[RowId, str]) -> pa.Table:

@@ -35,9 +35,9 @@ def key_of_row(envelope: Envelope, facts: OrderingFacts, layout: Layout, mod_typ
     types = set(map(type, keys.values()))
     if layout.missing_keys or type(None) in types:
         missing = (name for name, _ in layout.missing_keys)
-        nulls = [*missing, *(name for name, value in keys.items() if value is None)]
+        columns = [*missing, *(name for name, value in keys.items() if value is None)]
         raise RecordUnreadable(
-            f"The event has no value for a column of the key of `{layout.table}`: {', '.join(nulls)}"
+            f"The event has no value for a column of the key of `{layout.table}`: {', '.join(columns)}"
         )
     return _dump(keys) if float in types else write(keys)
 

@@ -97,7 +97,7 @@ class RowReader:
             types: types by column, as returned by `types_of`.
         """
         names = self.names
-        readers_by_name = tuple(
+        readers = tuple(
             (name, reader)
             for name, reader in self.readers
             if not types.get(name, _NONE) <= plain_types(reader)
@@ -106,7 +106,7 @@ class RowReader:
         documents = tuple(
             column for column in self.documents if not column.types.isdisjoint(types.get(column.name, _NONE))
         )
-        return replace(self, readers=readers_by_name, unknown=unknown, documents=documents)
+        return replace(self, readers=readers, unknown=unknown, documents=documents)
 
     def read(self, payload: dict[str, Any]) -> dict[str, Any]:
         """Convert the values of a payload to texts of `SourceEvent`, in place, and return it.
