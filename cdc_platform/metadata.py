@@ -107,7 +107,6 @@ def describe_lineage(lineage: Lineage) -> Metadata:
     )
     counts = Counter(partition.state for partition in partitions)
     watermark = watermark_micros(lineage)
-    picture = draw_picture(draw_partitions(lineage, DRAWN_PARTITIONS))
     return {
         **_numbered(lineage.cycle),
         "Partitions being read": counts[PartitionState.RUNNING],
@@ -115,7 +114,7 @@ def describe_lineage(lineage: Lineage) -> Metadata:
         "Partitions waiting for parents": counts[PartitionState.CREATED],
         "Partitions that have ended": str(sum(partition.is_finished for partition in partitions)),
         **({"Watermark": moment(watermark)} if watermark is not None else {}),
-        **({"Picture": dg.MetadataValue.md(picture)} if picture else {}),
+        "Picture": dg.MetadataValue.md(draw_picture(draw_partitions(lineage, DRAWN_PARTITIONS))),
         "Partitions": _partition_table(partitions[-SHOWN_PARTITIONS:]),
     }
 

@@ -3,6 +3,8 @@
 import base64
 from xml.etree import ElementTree as ET
 
+import dagster as dg
+
 from cdc_platform.assets.partition_picture import COLOURS, HOLDS_WATERMARK, LEGEND, draw_picture
 from cdc_platform.dashboard.partition_lanes import draw_partitions
 from cdc_platform.metadata import describe_lineage
@@ -62,11 +64,11 @@ def test_without_partitions_there_is_no_picture() -> None:
     assert draw_picture(draw_partitions(Lineage({}, cycle=0))) == ""
 
 
-def test_a_stream_without_partitions_has_no_picture() -> None:
-    """Debezium's events are one partition, which the table shows; an empty picture would look broken."""
-    described = describe_lineage(begin(SECOND))
-    assert "Partitions" in described
-    assert "Picture" not in described
+def test_a_root_without_children_is_drawn() -> None:
+    """Debezium's events are one partition, and a change stream begins with one: both have a picture."""
+    picture = describe_lineage(begin(SECOND))["Picture"]
+    assert isinstance(picture, dg.MarkdownMetadataValue)
+    assert "data:image/svg+xml;base64," in (picture.md_str or "")
 
 
 def test_a_partition_is_drawn_in_every_state() -> None:
