@@ -24,7 +24,7 @@ from cdc_platform.commands.common import (
     interruption,
     open_existing_of,
 )
-from cdc_platform.model.base.quantities import as_duration
+from cdc_platform.model.base.quantities import as_duration, as_number
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.printing.lines import print_text
 from cdc_platform.printing.tables import Cell, make_grid, make_line, make_table, open_live, print_rendered
@@ -259,9 +259,14 @@ def _describe_tables(status: "Status") -> Iterator[RenderableType]:
     if status.copies:
         yield make_line()
         yield make_table(
-            ("copy", "rows", "chunks", "of", "as of"),
+            ("copy", "rows", "chunks", "of", "rows/s", "left", "as of"),
             [
-                (name, copy.copied_rows, copy.copied_chunks, copy.chunks, to_rfc3339(copy.position_micros))
+                (
+                    *(name, copy.copied_rows, copy.copied_chunks, copy.chunks),
+                    as_number(copy.rows_per_s) if copy.rows_per_s is not None else "-",
+                    as_duration(copy.left_s) if copy.left_s is not None else "-",
+                    to_rfc3339(copy.position_micros),
+                )
                 for name, copy in status.copies.items()
             ],
         )
