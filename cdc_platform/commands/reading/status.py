@@ -27,6 +27,7 @@ from cdc_platform.commands.common import (
 from cdc_platform.model.base.quantities import as_duration, as_number
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.printing.lines import print_text
+from cdc_platform.printing.progress_display import shown_step
 from cdc_platform.printing.tables import Cell, make_grid, make_line, make_table, open_live, print_rendered
 
 if TYPE_CHECKING:
@@ -96,7 +97,8 @@ def status(defs: Path, name: str | None, *, as_json: bool, watch: bool, every_s:
         _watch(chosen, every_s, as_json=as_json)
         return
     pipelines = open_existing_of(chosen)
-    statuses = [_read(pipeline) for pipeline in pipelines]
+    with shown_step("look at the lakes"):
+        statuses = [_read(pipeline) for pipeline in pipelines]
     if as_json:
         print_text(_to_json(statuses, indent=2))
     else:
