@@ -268,10 +268,10 @@ def test_a_silent_table_has_the_result_of_its_check(
 ) -> None:
     """The age of the cut is that of the source's last change there, so it says nothing of the table."""
     facts = facts_of(watched)
+    history = watched.read_history(facts, hours=1)
     at_s = facts.now_micros / 1e6 - 60
     checks = () if passed is None else (CheckFact(FRESH, "bank/accounts", passed, True, at_s, ""),)
     facts = replace(facts, status=replace(facts.status, is_silence=is_silence), checks=checks)
-    view = PipelineView("bank", facts, watched.read_history(facts, hours=1))
-    text = write_page([view], facts.now_micros, PageOptions(hours=1))
+    text = write_page([PipelineView("bank", facts, history)], facts.now_micros, PageOptions(hours=1))
     first, *_ = re.findall('data-label="Fresh">(.*?)</td>', text)
     assert re.fullmatch(shown, first)
