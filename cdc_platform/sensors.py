@@ -146,7 +146,7 @@ class Running:
 
 @dataclass(frozen=True)
 class RunSelection:
-    """Selection of a sensor's run: all assets, and the checks that are steps of it.
+    """Selection of a run of the sensor or the schedule: all assets, and the checks that are steps of it.
 
     The pipeline's own checks are not steps: they run within the steps, so their last results stay visible.
     """
@@ -166,9 +166,10 @@ def sensor_name(pipeline: str) -> str:
 
 
 def build_schedule(
-    assets: PipelineAssets, running: Running, cron: str, job: UnresolvedAssetJobDefinition
+    selection: RunSelection, running: Running, cron: str, job: UnresolvedAssetJobDefinition
 ) -> dg.ScheduleDefinition:
-    """Return the schedule of a pipeline's runs of one cycle, in which every check is a step."""
+    """Return the schedule of a pipeline's runs of one cycle, each with full checks."""
+    assets = selection.assets
     name = f"{assets.pipeline}_sync_schedule"
 
     @dg.schedule(
@@ -181,7 +182,11 @@ def build_schedule(
     def evaluate(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
         if running.keep_runs_s is not None:
             delete_old_runs(context.instance, assets, {SCHEDULE_NAME_TAG: name}, running.keep_runs_s)
-        return dg.RunRequest()
+        return dg.RunRequest(
+            asset_selection=assets.all_keys,
+            asset_check_keys=list(selection.checks),
+            tags={FULL_CHECKS_TAG: "true"},
+        )
 
     return evaluate
 

@@ -122,11 +122,13 @@ def run_full_checks(
         return
     cycle = read_mark(run.pipeline.lake.system_table(LOG)).cycle
     failed: dict[str, str] = {}
-    with checking(run.pipeline, run.spark):
-        for check in checks_of(run.pipeline.capabilities):
-            if check.every_cycle or _is_step(context, assets, check):
-                continue
-            result = check.run(run.pipeline, run.spark, EVERYTHING)
+    checks = checks_of(run.pipeline.capabilities)
+    due = [check for check in checks if not (check.every_cycle or _is_step(context, assets, check))]
+    with checking(run.pipeline, run.spark, total=len(due)) as step:
+        for check in due:
+            with run.progress.step(f"check {check.name}"):
+                result = check.run(run.pipeline, run.spark, EVERYTHING)
+            step.advance()
             yield from evaluate(assets, check, result, cycle)
             if check.is_blocking and not result.passed:
                 failed[check.name] = result.summary

@@ -134,6 +134,7 @@ def print_name(name: str, chosen: "Sequence[PipelineSettings]") -> None:
         print_line(f"pipeline {name}")
 
 
+@shown_step("look at the lakes")
 def open_existing_of(chosen: "Sequence[PipelineSettings]") -> "list[Pipeline]":
     """Open the pipelines that have run, and report the others; the caller exits with 1 if there are any.
 

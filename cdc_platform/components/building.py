@@ -90,7 +90,7 @@ def build_pipeline(
             build_sensor(settings, running, selection, job),
             *([build_freshness_sensor(assets, settings, running)] if has_freshness else []),
         ],
-        schedules=[build_schedule(assets, running, running.schedule, job)] if running.schedule else [],
+        schedules=[build_schedule(selection, running, running.schedule, job)] if running.schedule else [],
         resources={assets.run_key: run_resource(settings), **upstream.resources},
     )
 

@@ -22,7 +22,7 @@ from cdc_platform.dashboard.charts import (
     nice_top,
 )
 from cdc_platform.dashboard.facts import PipelineFacts, PipelineHistory, UnreadablePipeline
-from cdc_platform.model.base.names import lake_table_name
+from cdc_platform.model.base.names import FRESH, lake_table_name
 from cdc_platform.model.base.quantities import as_count, as_duration, as_number
 from cdc_platform.visible import visible_text
 
@@ -136,6 +136,7 @@ def _tables(facts: PipelineFacts) -> list[dict[str, Any]]:
     changes = {lake_table_name(table): count for table, count in facts.recent.by_table.items()}
     cut = facts.status.cut
     named = {lake_table_name(name) for name in cut.tables} if cut is not None else set()
+    fresh = {check.asset: check for check in facts.checks or () if check.name == FRESH}
     return [
         {
             "name": name,
@@ -143,6 +144,7 @@ def _tables(facts: PipelineFacts) -> list[dict[str, Any]]:
             "changes": changes.get(name, 0),
             "changed_micros": table.changed_micros,
             "is_published": name in named,
+            "fresh": fresh.get(f"{facts.status.pipeline}/{name}"),
         }
         for name, table in facts.status.tables.items()
     ]

@@ -38,8 +38,8 @@ def print_next_steps(pipeline: Pipeline, cut: Cut, defs: Path, pages: Pages | No
 def next_steps(pipeline: Pipeline, cut: Cut, defs: Path, pages: Pages | None) -> Iterator[tuple[str, str]]:
     """Yield each suggestion, with the address or the command that shows it."""
     place = shlex.quote(_shortened(defs))
+    yield "how far it is", pages.status_page if pages is not None else f"cdc-platform dashboard {place}"
     if pages is not None:
-        yield "how far it is", pages.status_page
         yield "the graph", graph_address(pages.dagster, pipeline.settings.name)
     yield "the same as text", f"cdc-platform status {place} --watch"
     yield "one row explained", f"cdc-platform explain {place} {ACCOUNTS} {_newest_account(pipeline, cut)}"

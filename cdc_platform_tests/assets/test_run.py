@@ -1,8 +1,10 @@
 """Runs of the assets, as Dagster makes them, on an in-memory source."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -19,6 +21,7 @@ from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.cuts import list_cuts, newest_cut
 from cdc_platform.model.base.names import FRESH
+from cdc_platform.model.base.progress_lines import report_lines
 from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM
 from cdc_platform.partitions import change_stream_partitions
@@ -255,8 +258,9 @@ def unsynced(bench: Bench) -> dict[str, list[str]]:
     return {name: [cause.reason for cause in stale] for name, stale in causes.items() if stale}
 
 
-def test_each_table_has_results_of_its_own(bench: Bench) -> None:
-    """A run with full checks reports the result of each table; the total result fails the run."""
+def test_each_table_has_results_of_its_own(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run with full checks reports the result of each table, and its progress; the total one fails it."""
+    monkeypatch.setattr(resources, "report_lines", partial(report_lines, every_s=0.05))
     begun = source_of(bench.pipeline).first_micros
     answer_with(bench.pipeline, begun + SECOND, opening(1, 100, begun + 1))
     # The source says that it has no rows at all.
@@ -270,6 +274,8 @@ def test_each_table_has_results_of_its_own(bench: Bench) -> None:
     assert [results["accounts", name] for name in names] == [True, True, False]
     assert [results["transfers", name] for name in names] == [True, True, True]
     assert not results["cut", "tables_equal_source"]
+    lines = [entry.user_message for entry in bench.instance.all_logs(result.run_id)]
+    assert any(re.match(r"checks: 1 of \d checks .*; check \w+: ", line) for line in lines), lines
     # No check was planned with the run, which would have hidden its last result.
     key = dg.AssetCheckKey(bench.assets.table("accounts"), "equals_source")
     (record,) = bench.instance.event_log_storage.get_asset_check_execution_history(key, limit=5)

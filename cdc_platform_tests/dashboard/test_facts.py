@@ -1,5 +1,6 @@
 """What is read of a lake for the status page."""
 
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -25,6 +26,7 @@ from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import head
 from cdc_platform.lake.state.copies import COPY, COPY_BRANCH, ChunkBatch, CopyPlan, save_plans
 from cdc_platform.lake.state.cuts import Cut, append_cut, newest_cut
+from cdc_platform.model.base.names import FRESH
 from cdc_platform.model.base.schemas import FILES
 from cdc_platform.model.stream.unread import unread_path
 from cdc_platform.pipeline.on_demand.status import Status
@@ -252,12 +254,24 @@ def test_a_failure_names_its_tables(watched: WatchedPipeline) -> None:
     )
 
 
-def test_a_silent_table_has_no_freshness(watched: WatchedPipeline) -> None:
-    """The column says nothing where the age of the cut is that of the source's last change."""
+@pytest.mark.parametrize(
+    ("is_silence", "passed", "shown"),
+    [
+        (False, None, r"\d.* (s|min|h|d)"),
+        (True, None, "-"),
+        (True, True, '<span class="ok">✓</span> 1 min ago'),
+        (True, False, '<span class="warn">▲</span> 1 min ago'),
+    ],
+)
+def test_a_silent_table_has_the_result_of_its_check(
+    watched: WatchedPipeline, is_silence: bool, passed: bool | None, shown: str
+) -> None:
+    """The age of the cut is that of the source's last change there, so it says nothing of the table."""
     facts = facts_of(watched)
-    silent = replace(facts, status=replace(facts.status, is_silence=True))
-    options, texts = PageOptions(hours=1), []
-    for shown in (facts, silent):
-        view = PipelineView("bank", shown, watched.read_history(facts, hours=1))
-        texts.append(write_page([view], facts.now_micros, options))
-    assert ['<td data-label="Fresh">-</td>' in text for text in texts] == [False, True]
+    history = watched.read_history(facts, hours=1)
+    at_s = facts.now_micros / 1e6 - 60
+    checks = () if passed is None else (CheckFact(FRESH, "bank/accounts", passed, True, at_s, ""),)
+    facts = replace(facts, status=replace(facts.status, is_silence=is_silence), checks=checks)
+    text = write_page([PipelineView("bank", facts, history)], facts.now_micros, PageOptions(hours=1))
+    first, *_ = re.findall('data-label="Fresh">(.*?)</td>', text)
+    assert re.fullmatch(shown, first)

@@ -31,6 +31,13 @@ def test_every_command_can_be_pasted(tmp_path: Path) -> None:
     assert names == ["status", "explain", "query"]
 
 
+def test_without_pages_a_command_serves_the_status_page(tmp_path: Path) -> None:
+    """The labels stay in their order, so that what is the same as text has something before it."""
+    shown = dict(steps(tmp_path, None))
+    assert [*shown] == ["how far it is", "the same as text", "one row explained", "one query"]
+    assert parsed(shown["how far it is"]).command.name == "dashboard"
+
+
 def test_a_query_without_its_library_installs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The library of `query` is an extra, which a demo may lack."""
     monkeypatch.setattr(next_steps, "find_spec", lambda _name: None)

@@ -25,7 +25,7 @@ from cdc_platform.model.base.quantities import as_count
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.model.stream.quarantined_records import QuarantineFilter
 from cdc_platform.printing.lines import join_lines, print_text
-from cdc_platform.printing.progress_display import show_progress
+from cdc_platform.printing.progress_display import show_progress, shown_step
 from cdc_platform.printing.tables import Cell, make_grid, make_line, make_table, print_rendered
 
 if TYPE_CHECKING:
@@ -83,7 +83,8 @@ def list_records(
     chosen, listed = load_each(defs, name), []
     pipelines = open_existing_of(chosen)
     for pipeline in pipelines:
-        records = load_quarantined(pipeline.lake, with_replayed=shows_all)
+        with shown_step("look at quarantine"):
+            records = load_quarantined(pipeline.lake, with_replayed=shows_all)
         matching = [record for record in records if record_filter.matches(record)]
         listed += [{"pipeline": pipeline.name, **as_dict(record)} for record in matching]
         if not as_json:
@@ -149,6 +150,7 @@ def replay(
     print_text(json.dumps(_outcome_as_dict(outcome), indent=2) if as_json else describe_replay(outcome, defs))
 
 
+@shown_step("look at the lake")
 def _open(defs: Path, name: str | None) -> Any:
     from cdc_platform.components.loading import load_settings
     from cdc_platform.pipeline.opened.pipeline import open_existing

@@ -101,9 +101,9 @@ def run_cycles(settings: "PipelineSettings", wants_more: Callable[[], bool], unt
     from cdc_platform.spark.session.running_tasks import watch_tasks
 
     pipeline = open_pipeline(settings)
-    target_micros = pipeline.source.clock_micros()
-    print_notes(pipeline)
     with show_progress(pipeline.progress), pipeline.progress.step("look at the source"):
+        target_micros = pipeline.source.clock_micros()
+        print_notes(pipeline)
         # Errors of the source and the settings show before Spark's slow start.
         trace_lineage(pipeline)
         _ = pipeline.tables

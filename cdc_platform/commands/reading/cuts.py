@@ -98,6 +98,7 @@ def cuts(
         sys.exit(1)
 
 
+@shown_step("look at the cuts")
 def _list(pipeline: "Pipeline", *, shows_all: bool) -> "tuple[Sequence[CutState], MarkersOfCuts]":
     from cdc_platform.lake.state.cut_states import cut_states
     from cdc_platform.lake.state.markers import list_markers, markers_of
@@ -115,9 +116,8 @@ def _pin(settings: "PipelineSettings", number: int) -> None:
     from cdc_platform.lake.state.cut_states import cut_state, require_readable
     from cdc_platform.lake.state.cuts import find_cut
     from cdc_platform.lake.state.pins import pin_cut
-    from cdc_platform.pipeline.opened.pipeline import open_existing
 
-    lake = open_existing(settings).lake
+    lake = open_existing_of([settings])[0].lake
     # An invalid number fails before Spark's slow start.
     if not require_readable(cut_state(lake, find_cut(lake, number))).is_pinned:
         with _quiet_spark(settings) as spark:
@@ -127,9 +127,8 @@ def _pin(settings: "PipelineSettings", number: int) -> None:
 def _unpin(settings: "PipelineSettings", number: int) -> None:
     from cdc_platform.lake.state.cuts import find_cut
     from cdc_platform.lake.state.pins import unpin_cut
-    from cdc_platform.pipeline.opened.pipeline import open_existing
 
-    lake = open_existing(settings).lake
+    lake = open_existing_of([settings])[0].lake
     find_cut(lake, number)
     with _quiet_spark(settings) as spark:
         unpin_cut(lake, spark, number)

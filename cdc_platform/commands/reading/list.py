@@ -14,6 +14,7 @@ from cdc_platform.commands.common import DEFS, CommandOnDefs, error_text, exampl
 from cdc_platform.model.base.quantities import as_duration
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.printing.lines import print_text
+from cdc_platform.printing.progress_display import shown_step
 from cdc_platform.printing.tables import Cell, make_table, print_rendered
 
 if TYPE_CHECKING:
@@ -57,7 +58,8 @@ def list_pipelines(defs: Path, *, as_json: bool) -> None:
     """
     from cdc_platform.components.loading import load_each
 
-    listed = [list_pipeline(settings) for settings in load_each(defs)]
+    with shown_step("look at the lakes"):
+        listed = [list_pipeline(settings) for settings in load_each(defs)]
     if as_json:
         print_text(json.dumps([asdict(pipeline) for pipeline in listed], indent=2))
     else:

@@ -58,9 +58,9 @@ def query(defs: Path, sql: str, name: str | None, cut: int | None, moment: str |
 
     if form == PARQUET and sys.stdout.isatty():
         raise click.UsageError("A terminal cannot show Parquet: write it to a file, `> rows.parquet`.")
-    tables = open_tables(defs, name).at(cut, moment=moment)
-    print_line(f"cut {tables.cut.cut} at {to_rfc3339(tables.cut.position_micros)}", err=True)
     with shown_step("tables of the cut"):
+        tables = open_tables(defs, name).at(cut, moment=moment)
+        print_line(f"cut {tables.cut.cut} at {to_rfc3339(tables.cut.position_micros)}", err=True)
         connection = tables.duckdb()
     _run(connection, sql, form)
 

@@ -24,9 +24,10 @@ from cdc_platform.commands.common import (
     interruption,
     open_existing_of,
 )
-from cdc_platform.model.base.quantities import as_duration
+from cdc_platform.model.base.quantities import as_duration, as_number
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.printing.lines import print_text
+from cdc_platform.printing.progress_display import shown_step
 from cdc_platform.printing.tables import Cell, make_grid, make_line, make_table, open_live, print_rendered
 
 if TYPE_CHECKING:
@@ -96,7 +97,8 @@ def status(defs: Path, name: str | None, *, as_json: bool, watch: bool, every_s:
         _watch(chosen, every_s, as_json=as_json)
         return
     pipelines = open_existing_of(chosen)
-    statuses = [_read(pipeline) for pipeline in pipelines]
+    with shown_step("look at the lakes"):
+        statuses = [_read(pipeline) for pipeline in pipelines]
     if as_json:
         print_text(_to_json(statuses, indent=2))
     else:
@@ -259,9 +261,14 @@ def _describe_tables(status: "Status") -> Iterator[RenderableType]:
     if status.copies:
         yield make_line()
         yield make_table(
-            ("copy", "rows", "chunks", "of", "as of"),
+            ("copy", "rows", "chunks", "of", "rows/s", "left", "as of"),
             [
-                (name, copy.copied_rows, copy.copied_chunks, copy.chunks, to_rfc3339(copy.position_micros))
+                (
+                    *(name, copy.copied_rows, copy.copied_chunks, copy.chunks),
+                    as_number(copy.rows_per_s) if copy.rows_per_s is not None else "-",
+                    as_duration(copy.left_s) if copy.left_s is not None else "-",
+                    to_rfc3339(copy.position_micros),
+                )
                 for name, copy in status.copies.items()
             ],
         )

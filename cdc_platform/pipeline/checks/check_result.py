@@ -12,6 +12,7 @@ from cdc_platform.errors import LakeDamaged
 from cdc_platform.lake.catalog.lake import LOG, RAW, Lake
 from cdc_platform.lake.commits.commits import has_at_most, head
 from cdc_platform.lake.state.cuts import newest_cut
+from cdc_platform.model.base.progress import Step
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.spark.frames.small import interpreted
@@ -115,13 +116,13 @@ class Check:
 
 
 @contextmanager
-def checking(pipeline: Pipeline, spark: SparkSession, name: str = "checks") -> Iterator[None]:
-    """Begin a step for checks, in which Spark does not compile queries of a small lake."""
+def checking(pipeline: Pipeline, spark: SparkSession, name: str = "checks", total: int = 0) -> Iterator[Step]:
+    """Yield a step for checks, counted if given a total; in it Spark compiles no query of a small lake."""
     with (
-        pipeline.progress.step(name),
+        pipeline.progress.step(name, "checks" if total else "", total or None) as step,
         interpreted(spark, when=_is_small(pipeline.lake), in_one_task=True),
     ):
-        yield
+        yield step
 
 
 def _is_small(lake: Lake) -> bool:

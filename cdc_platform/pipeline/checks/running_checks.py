@@ -52,8 +52,10 @@ class CheckRunner:
         if self._every_s is None or not due:
             return
         mark = read_mark(self._pipeline.lake.system_table(LOG))
-        with checking(self._pipeline, self._spark):
-            results = {check: self._make(check, mark.cycle) for check in due if self._has_news(check, mark)}
+        news = [check for check in due if self._has_news(check, mark)]
+        with checking(self._pipeline, self._spark, total=len(news)) as step:
+            make = step.counting(self._make)
+            results = {check: make(check, mark.cycle) for check in news}
         failed = [check for check, result in results.items() if check.is_blocking and not result.passed]
         if failed:
             raise CheckFailed({check.name: results[check].summary for check in failed})

@@ -130,6 +130,8 @@ class Status:
                     "chunks": copy.chunks,
                     "copied_chunks": copy.copied_chunks,
                     "copied_rows": copy.copied_rows,
+                    "rows_per_s": copy.rows_per_s,
+                    "left_s": copy.left_s,
                 }
                 for name, copy in self.copies.items()
             },

@@ -14,7 +14,7 @@ from cdc_platform.components.loading import COMPONENTS, load_settings
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.state.control import save_lineage
 from cdc_platform.model.stream.lineage import begin as begin_lineage
-from cdc_platform.pipeline.on_demand.status import Status, TableStatus
+from cdc_platform.pipeline.on_demand.status import CopyStatus, Status, TableStatus
 from cdc_platform.pipeline.opened.pipeline import open_pipeline
 from cdc_platform.printing.tables import as_text
 from cdc_platform_tests.commands.invoking import begin, run
@@ -123,6 +123,19 @@ def test_a_lag_is_shown_as_people_read_it(lag_s: float, shown: str) -> None:
     silent = as_text(describe_statuses([replace(status, is_silence=True)]))
     assert f"{shown} since the source last had something to read" in silent
     assert lag_s == status.to_dict()["lag_s"]
+
+
+def test_a_copy_has_its_rate_and_the_time_left() -> None:
+    """They are those of the status page; before the first batch ends there are none."""
+    copies = {name: CopyStatus(1, START, 100, 40, 4000, rate) for name, rate in (("a", 2.0), ("b", None))}
+    status = replace(STATUS, copies=copies)
+    lines = as_text(describe_statuses([status])).splitlines()
+    assert [line.split()[1:-1] for line in lines[-2:]] == [
+        ["4,000", "40", "100", "200", "30", "s"],
+        ["4,000", "40", "100", "-", "-"],
+    ]
+    shown = status.to_dict()["copies"]
+    assert [(copy["rows_per_s"], copy["left_s"]) for copy in shown.values()] == [(200.0, 30.0), (None, None)]
 
 
 def test_watching_continues_after_an_error(tmp_path: Path) -> None:

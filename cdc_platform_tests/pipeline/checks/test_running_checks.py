@@ -43,12 +43,17 @@ def log_cycle(pipeline: Pipeline, spark: "SparkSession", number: int) -> None:
 
 
 def test_each_round_is_over_what_is_new(spark: "SparkSession", session_lake: LakeSettings) -> None:
-    """Every check of a cycle is made at once, then, when it is time, on changes that no look has passed."""
+    """Every check of a cycle is made at once, then, when it is time, on changes that no look has passed.
+
+    How many of a round are over is known meanwhile.
+    """
     pipeline = with_pause(bank_pipeline(session_lake), 0)
     heard: list[tuple[str, int, object]] = []
+    counts: list[tuple[int | None, int | None]] = []
 
     def hear(check: Check, result: CheckResult, cycle: int) -> None:
         heard.append((check.name, cycle, result.facts.get("changes")))
+        counts.extend((step.done, step.total) for step in pipeline.progress.reports() if step.unit)
 
     check_runner = CheckRunner(pipeline, spark, hear)
     for number in (1, 2):
@@ -63,6 +68,7 @@ def test_each_round_is_over_what_is_new(spark: "SparkSession", session_lake: Lak
     assert {(name, cycle) for name in CYCLE_CHECKS for cycle in (1, 2)} == {call[:2] for call in heard}
     assert 3 * len(CYCLE_CHECKS) == len(heard)
     assert [changes for name, _, changes in heard if name == "exactly_once"] == [3, 5, 8]
+    assert counts == 3 * [(done, len(CYCLE_CHECKS)) for done in range(len(CYCLE_CHECKS))]
 
 
 def test_checks_take_turns(
