@@ -223,10 +223,10 @@ def test_comments_of_the_database_follow(
                 for column in table_schema(described.schema, described.comments).columns
             }
             assert shown == {"id": "Its number.", "a": "primary key of x", "b": None}
-        changes = [comment.format("a", "NULL"), comment.format("b", "'New.'"), "INSERT INTO t VALUES (2)"]
-        play(capturing, name, changes)
+        changes = [comment.format("a", "NULL"), comment.format("b", "'New: \u00e9\U0001f514'")]
+        play(capturing, name, [*changes, "INSERT INTO t VALUES (2)"])
         with opened(settings) as pipeline:
             sync(pipeline, spark)
             docs = {field.name: field.doc for field in found_table(pipeline, "public.t").schema().fields}
-            assert docs == {"id": "primary key: Its number.", "a": "", "b": "New."}
+            assert docs == {"id": "primary key: Its number.", "a": "", "b": "New: \u00e9\U0001f514"}
             assert not pipeline.refused

@@ -6,16 +6,21 @@ from typing import Final
 from pyiceberg.table import Table
 
 from cdc_platform.lake.commits.commits import conflicts_as
+from cdc_platform.model.base.names import case_key
 from cdc_platform.model.schema.table_schema import PRIMARY_KEY
+from cdc_platform.visible import visible_line
 
 COMMENT: Final = "comment"
 """Table property that Spark and Trino show as the comment of a table."""
+MAX_DOC_CHARACTERS: Final = 255
+"""Maximum number of characters of a column's comment: the limit of catalogs such as Glue and Hive."""
 
 
 def describe_columns(table: Table, keys: Collection[str], comments: Mapping[str, str]) -> Table:
     """Give a merged table the comments of its source, and return the changed table.
 
-    Key columns are still marked, in front of their comment. The call is idempotent.
+    Key columns are still marked, in front of their comment. A column's comment becomes one line of limited
+    length. The call is idempotent.
 
     Args:
         table: the table.
@@ -27,10 +32,14 @@ def describe_columns(table: Table, keys: Collection[str], comments: Mapping[str,
     """
     if not comments:
         return table
+    texts = {case_key(name): visible_line(" ".join(text.split())) for name, text in comments.items()}
+    marks = {case_key(name): PRIMARY_KEY for name in keys}
     changed = {}
     for field in table.schema().fields:
-        mark = PRIMARY_KEY if field.name in keys else ""
-        doc = ": ".join(filter(None, (mark, comments.get(field.name))))
+        name = case_key(field.name)
+        doc = ": ".join(filter(None, (marks.get(name), texts.get(name))))
+        if len(doc) > MAX_DOC_CHARACTERS:
+            doc = f"{doc[: MAX_DOC_CHARACTERS - 1]}…"
         if doc != (field.doc or ""):
             changed[field.name] = doc
     own = comments.get("", "")

@@ -34,15 +34,18 @@ from cdc_platform_tests.servers.postgresql import Cluster
 from cdc_platform_tests.sources.debezium.databases import connect, database, settings_for
 
 SETTINGS = EngineInput(spool="s", host="h", database="d", user="u")
+READER = "reader_without_comments"
 SETUP = (
     "CREATE TABLE t (id int PRIMARY KEY)",
     "SELECT pg_create_logical_replication_slot('elsewhere', 'test_decoding')",
+    f"CREATE ROLE {READER} LOGIN REPLICATION",
+    "REVOKE SELECT ON pg_description FROM PUBLIC",
 )
 
 
 @pytest.mark.integration
 def test_a_source_that_cannot_be_captured_says_why(capturing: Cluster, tmp_path: Path) -> None:
-    """Before anything is captured, and with the words for what to change."""
+    """Before anything is captured, and with the words for what to change; comments are not needed."""
     with database(capturing, "refused") as name, closing(connect(capturing, name)) as connection:
         cursor = connection.cursor()
         for statement in SETUP:
@@ -54,10 +57,11 @@ def test_a_source_that_cannot_be_captured_says_why(capturing: Cluster, tmp_path:
             "SourceNotFound": replace(good, database="no_such_database"),
             "SettingError": replace(good, slot="elsewhere"),
             "ReplicationRefused": replace(good, properties={"publication.autocreate.mode": "disabled"}),
-            "CaptureStopped": replace(good, properties={"binary.handling.mode": "nonsense"}),
+            "CaptureStopped": replace(good, user=READER, properties={"binary.handling.mode": "nonsense"}),
         }
         lines = "".join(Order(settings).to_json() + "\n" for settings in expected.values())
         answers = ask(lines)
+        cursor.execute(f"DROP ROLE {READER}")
     assert list(expected) == [error for error, _ in answers], answers
     assert "Value must be one of bytes, base64, hex" in answers[-1][1]
 

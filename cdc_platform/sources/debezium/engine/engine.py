@@ -7,6 +7,7 @@ when that closes, on SIGTERM and SIGINT, or once it has caught up if the order s
 
 import errno
 import json
+import logging
 import os
 import signal
 import sys
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from cdc_platform.errors import CdcError, DiskFull, LibraryMissing, SettingError
+from cdc_platform.errors import CaptureStopped, CdcError, DiskFull, LibraryMissing, SettingError
 from cdc_platform.model.base.declared_settings import read_json, to_json
 from cdc_platform.sources.debezium.engine.batches import BatchWriter, Run
 from cdc_platform.sources.debezium.engine.engine_failures import failure_of
@@ -25,6 +26,7 @@ from cdc_platform.sources.debezium.engine.engine_source import check_capturable,
 from cdc_platform.sources.debezium.engine.spool import Spool, reported_as_unusable, write_whole
 from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
 
+LOGGER: Final = logging.getLogger(__name__)
 LOG4J: Final = Path(__file__).with_name("log4j2.properties")
 STOP_WITHIN_S: Final = 40.0
 LOOK_EVERY_S: Final = 0.1
@@ -66,7 +68,7 @@ def capture(order: Order, run: Run) -> None:
         _start_java(spool, settings)
         check_capturable(settings)
         with reported_as_unusable(spool.folder):
-            write_whole(spool.comments, read_comments(settings))
+            _keep_comments(spool, settings)
             _mend_offsets(spool)
         engine = _build(order, BatchWriter(writer, settings, run), run, spool)
         thread = threading.Thread(target=engine.run, name="engine", daemon=True)
@@ -108,6 +110,14 @@ def _start_java(spool: Spool, settings: EngineInput) -> None:
             f"-Dcdc.log={spool.log}",
         ],
     )
+
+
+def _keep_comments(spool: Spool, settings: EngineInput) -> None:
+    """Store the comments of the source, unless it rejects the query; the engine works without them."""
+    try:
+        write_whole(spool.comments, read_comments(settings))
+    except CaptureStopped as error:
+        LOGGER.warning("The comments of tables and columns stay as they were. %s", error)
 
 
 def _mend_offsets(spool: Spool) -> None:

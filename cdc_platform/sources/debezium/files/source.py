@@ -81,13 +81,21 @@ def _first_lines(stream: BinaryIO) -> Iterator[str]:
 
 @lru_cache(maxsize=8)
 def _comments_by_table(
-    path: Path, _written_ns: int, table_name: str, database: str
+    path: Path, _written_ns: int, table_name: str, database: str, captured: str
 ) -> Mapping[str, Mapping[str, str]]:
-    """Return the comments of a spool by table of the lake and column; every table asks in every cycle."""
+    """Return the comments of a spool by table of the lake and column; every table asks in every cycle.
+
+    Only tables whose SCHEMA.TABLE matches the expression ``captured`` count, because others may have the same
+    name in the lake. Where Python does not support an expression of Java, all tables count.
+    """
+    is_captured: Callable[[str], object] = bool
+    with suppress(re.error):
+        is_captured = re.compile(captured, re.IGNORECASE).fullmatch
     tables: dict[str, dict[str, str]] = {}
     for schema, table, column, comment in json.loads(path.read_text(encoding="utf-8")):
-        name = table_name.format(database=database, schema=schema, table=table)
-        tables.setdefault(name, {})[column] = comment
+        if is_captured(f"{schema}.{table}"):
+            name = table_name.format(database=database, schema=schema, table=table)
+            tables.setdefault(name, {})[column] = comment
     return tables
 
 
@@ -172,11 +180,12 @@ class DebeziumSource(ArrivalTimeSource):
 
     def comments(self, table: str) -> Mapping[str, str]:
         """Return the comments that the engine has read; only it connects to the database."""
-        own_input = self.settings.input
-        path = Spool(own_input.folder()).comments if isinstance(own_input, EngineInput) else None
-        if not isinstance(own_input, EngineInput) or path is None or not path.exists():
+        place = self.settings.input
+        if not isinstance(place, EngineInput) or not (path := Spool(place.folder()).comments).exists():
             return {}
-        names = self.settings.table_name, own_input.database
+        parents = map(re.escape, self.settings.partitions.values())
+        captured = "|".join((*place.tables, *parents)) if place.tables else "(?s:.*)"
+        names = self.settings.table_name, place.database, captured
         return {"": "", **_comments_by_table(path, path.stat().st_mtime_ns, *names).get(table, {})}
 
     def decode_again(

@@ -1,10 +1,12 @@
 """Debezium's events in files, as the pipeline sees them."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from cdc_platform.errors import SourceNotFound
+from cdc_platform.sources.debezium.engine.spool import Spool
 from cdc_platform.sources.debezium.files.source import DebeziumSource
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput
 from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
@@ -21,3 +23,26 @@ def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     source = DebeziumSource(DebeziumSettings(FilesInput(str(tmp_path / "nowhere"))))
     with pytest.raises(SourceNotFound, match="nowhere"):
         source.list_tables()
+
+
+@pytest.mark.parametrize(
+    ("tables", "table", "expected"),
+    [
+        ((), "u", {"": "Of u."}),
+        (("A[.]T",), "t", {"": "Of a."}),
+        (("A[.]T",), "u", {"": ""}),
+        (("a[.]t_.*",), "p", {"": "", "id": "Of p."}),
+        ((r"\p{Lower}[.]u",), "u", {"": "Of u."}),
+    ],
+    ids=["all", "of this name", "not of this name", "partitions", "for Java"],
+)
+def test_a_table_has_the_comments_of_captured_tables(
+    tmp_path: Path, tables: tuple[str, ...], table: str, expected: dict[str, str]
+) -> None:
+    """Tables of other schemas may have its name; `b.p` has the partitions `a.t_1` and so on."""
+    columns = [("b", "t", "id", "Of b."), ("b", "p", "id", "Of p.")]
+    comments = [("a", "t", "", "Of a."), *columns, ("c", "u", "", "Of u.")]
+    Spool(tmp_path).comments.write_text(json.dumps(comments))
+    place = EngineInput("host", "database", "user", str(tmp_path), tables=tables)
+    settings = DebeziumSettings(place, table_name="{table}", partitions={"a[.]t_.*": "b.p"})
+    assert DebeziumSource(settings).comments(table) == expected
