@@ -57,9 +57,10 @@ def delete_old_runs(
     """
     deleted, end_s = 0, time.monotonic() + MAX_S
     with _deleting(instance, assets) as events:
-        run_ids = _choose_runs(instance, assets, requested_by, keep_s) if events is not None else ()
-        for run_id in run_ids:
-            if events is None or time.monotonic() > end_s:
+        if events is None:
+            return 0
+        for run_id in _choose_runs(instance, assets, requested_by, keep_s):
+            if time.monotonic() > end_s:
                 break
             _delete_run(instance, events, run_id, assets)
             deleted += 1
