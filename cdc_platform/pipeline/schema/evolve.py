@@ -227,7 +227,9 @@ def _observations(
     for batch in _batches(pipeline, window):
         runs.add(batch.filter(pc.is_in(batch["table_name"], pa.array(sorted(tables)))))
     observations: defaultdict[str, list[ObservedColumns]] = defaultdict(list)
-    orders = first_orders(pipeline, window) if pipeline.capabilities.delivers_events else {}
+    named = {_named(key) for key, shape in parsed.items() if shape.table in tables}
+    has_several = len(named) > len({table for table, _ in named})
+    orders = first_orders(pipeline, window) if has_several and pipeline.capabilities.delivers_events else {}
     for key, micros in runs.ends(parsed.__contains__, lambda key: orders.get(_named(key), "")):
         shape = parsed[key]
         observations[shape.table].append(

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache, partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -42,11 +43,11 @@ def find_foreign(
         if key:
             keys[table][text] = key
     reasons: dict[Shape, str] = {}
+    orders = cache(partial(first_orders, pipeline, window))
     for table, by_text in keys.items():
         table_key = _known_key(history, table)
         if table_key is None and len({*by_text.values()}) > 1:
-            first = first_orders(pipeline, window)
-            table_key = by_text[min(by_text, key=lambda text: (first[table, text], text))]
+            table_key = by_text[min(by_text, key=lambda text: (orders()[table, text], text))]
         reasons |= {
             (table, text): _reason(table, table_key, key)
             for text, key in by_text.items()
