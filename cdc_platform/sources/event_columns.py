@@ -89,10 +89,20 @@ _CHANGE: Final = frozenset(
 
 
 def _batch(cycle: int, rows: Sequence[ChangeRow]) -> pa.RecordBatch:
-    values_by_field = zip(_FIELDS, zip(*rows, strict=True), strict=True)
-    by_name = {name: _array(values, _TYPES[name]) for name, values in values_by_field}
+    return columns_batch(cycle, len(rows), dict(zip(_FIELDS, zip(*rows, strict=True), strict=True)))
+
+
+def columns_batch(cycle: int, count: int, values: Mapping[str, object]) -> pa.RecordBatch:
+    """Return the batch of a cycle's changes.
+
+    Args:
+        cycle: the cycle.
+        count: number of changes.
+        values: by field of `ChangeRow`: the values of all changes, or one that all have; what is missing is
+            null.
+    """
+    by_name = {name: _column(values.get(name), _TYPES[name], count) for name in _FIELDS}
     by_name["event_id"] = by_name["record_sequence"]
-    count = len(rows)
     columns = {name: by_name[name] for name in _PLAIN}
     columns["cycle"] = pa.repeat(pa.scalar(cycle, pa.int64()), count)
     columns["kind"] = pa.repeat(RecordKind.DATA_CHANGE.value, count)
@@ -101,6 +111,12 @@ def _batch(cycle: int, rows: Sequence[ChangeRow]) -> pa.RecordBatch:
     columns["event"] = _struct(by_name, EVENT)
     arrays = [columns.get(field.name, pa.nulls(count, field.type)) for field in RAW_EVENT_RECORDS]
     return pa.RecordBatch.from_arrays(arrays, schema=RAW_EVENT_RECORDS)
+
+
+def _column(values: object, kind: pa.DataType, count: int) -> pa.Array:
+    if isinstance(values, list | tuple):
+        return _array(values, kind)
+    return pa.nulls(count, kind) if values is None else pa.repeat(_array([values], kind)[0], count)
 
 
 def _struct(arrays: Mapping[str, pa.Array], struct: pa.StructType) -> pa.StructArray:

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -83,6 +83,20 @@ def write(value: Any) -> str:
         return _WRITER.encode(value).decode()
     except UnicodeEncodeError:
         return _SLOW_WRITER.encode(msgspec.to_builtins(value) if isinstance(value, msgspec.Struct) else value)
+
+
+def write_lines(values: Sequence[Any]) -> list[str]:
+    """Return the JSON of each value, as `write` does.
+
+    Raises:
+        UnicodeEncodeError: a text is not Unicode.
+    """
+    return _WRITER.encode_lines(values).decode().split("\n")[:-1]
+
+
+def write_sorted_lines(values: Sequence[Any]) -> list[str]:
+    """Return the same with the members of objects sorted by name."""
+    return _SORTING_WRITER.encode_lines(values).decode().split("\n")[:-1]
 
 
 def write_sorted(value: Any) -> str:

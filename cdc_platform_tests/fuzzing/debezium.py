@@ -18,7 +18,6 @@ from cdc_platform.sources.debezium.splits.reports import Reading, report_batches
 from cdc_platform.sources.debezium.splits.split_reader import SplitContext, SplitReader
 from cdc_platform.sources.debezium.transactions.progress import PASSED, STATE, PassedUntil
 from cdc_platform.sources.debezium.transactions.transaction_buffer import TransactionBuffer
-from cdc_platform.sources.debezium.transactions.transactions import Arrival
 from cdc_platform.sources.debezium.wire.lines import check_gzip, read_lines
 from cdc_platform.sources.debezium.wire.messages import RawMessage
 from cdc_platform.sources.event_batches import EventBatches
@@ -100,9 +99,8 @@ def check_debezium(data: bytes) -> None:
     before, after = ([lines[place].encode() for lines in (_GOOD, _NEIGHBOURS)] for place in (0, 1))
     text = b"\n".join([*before, data.replace(b"\n", b" "), *after, b""])
     reader = SplitReader(SplitContext(_DEBEZIUM.to_options(), 1, WINDOW, True), None, {"file": FILE})
-    decoded = reader.decoder.decode_lines([line.text for line in read_lines(BytesIO(text))])
-    for place, event in enumerate(decoded):
-        reader.collector.take(Arrival(event, "file", place))
+    for place, read in enumerate(read_lines(BytesIO(text))):
+        reader.take(read.text.encode(errors="surrogateescape"), "file", place)
     rows = _raw_records(reader, TransactionBuffer(is_one_stream=True))
     good = [row for row in rows if row["table_name"] in ("public.good", TABLE) and not row["event"]["fault"]]
     assert {1, 2, 9001, 9002} <= {json.loads(row["mods"][0]["keys"]).get("id") for row in good}
@@ -115,8 +113,8 @@ def check_debezium_topics(data: bytes) -> None:
     bad = [RawMessage("t", data, data, {"h": data}), RawMessage("t", b'{"id":1}', _value_of(data))]
     settings = replace(_DEBEZIUM, has_transaction_topic=True)
     reader = SplitReader(SplitContext(settings.to_options(), 1, WINDOW, False), None, {"t/0": FILE})
-    for place, event in enumerate(reader.decoder.decode_raw([raw[0], raw[2], *bad, raw[1], raw[3]])):
-        reader.collector.take(Arrival(event, "t/0", place, place))
+    for place, message in enumerate([raw[0], raw[2], *bad, raw[1], raw[3]]):
+        reader.take(message, "t/0", place, place)
     rows = _raw_records(reader, TransactionBuffer(is_one_stream=False, patience_micros=0))
     arrived = {row["mods"][0]["keys"] for row in rows if row["event"]["fault"] is None}
     assert {f'{{"id":{key}}}' for key in (1, 2, 9001, 9002)} <= arrived

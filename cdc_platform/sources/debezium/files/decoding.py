@@ -14,7 +14,6 @@ from cdc_platform.sources.debezium.files.segments import GROW_ONLY, Segment, ope
 from cdc_platform.sources.debezium.files.splits import FileSplit
 from cdc_platform.sources.debezium.splits.outcome import LinesTaken
 from cdc_platform.sources.debezium.splits.split_reader import SplitContext, SplitReader
-from cdc_platform.sources.debezium.transactions.transactions import Arrival
 from cdc_platform.sources.file_store import FileStore
 from cdc_platform.sources.text_files import FileDamaged
 from cdc_platform.sources.workers import prepare_worker
@@ -66,8 +65,8 @@ def _take(reader: SplitReader, store: FileStore, segment: Segment) -> None:
         # A file that could not be read has no line, and is not opened again.
         with opened_lines(store, segment) if planned else nullcontext(()) as lines:
             for position, line in enumerate(lines, start=segment.begun):
-                for event in reader.decoder.decode_line(line.text, position):
-                    reader.collector.take(Arrival(event, path, position))
+                if line.text.strip():
+                    reader.take(line.text, path, position)
                 ends.append(line.read_bytes)
     except FileDamaged as error:
         raise SourceUnreachable(f"The file was changed while it was read: {path} ({error})") from error

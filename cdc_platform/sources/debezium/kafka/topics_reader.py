@@ -22,7 +22,6 @@ from cdc_platform.sources.debezium.splits.rounds import DecodedSplits, joined_ou
 from cdc_platform.sources.debezium.splits.split_reader import SplitContext, SplitReader
 from cdc_platform.sources.debezium.transactions.progress import PassedUntil
 from cdc_platform.sources.debezium.transactions.transaction_buffer import Admission, TransactionBuffer
-from cdc_platform.sources.debezium.transactions.transactions import Arrival
 from cdc_platform.sources.debezium.wire.messages import RawMessage
 from cdc_platform.sources.event_batches import EventBatches
 from cdc_platform.sources.workers import prepare_worker
@@ -149,9 +148,7 @@ def take_messages(reader: SplitReader, batch: pa.RecordBatch) -> None:
     """Pass messages to a reader."""
     for message in _messages_of(batch):
         origin = f"{message.topic}/{message.partition}"
-        micros = message.timestamp_micros or 0
-        for event in reader.decoder.decode_raw([message]):
-            reader.collector.take(Arrival(event, origin, message.position, micros))
+        reader.take(message, origin, message.position, message.timestamp_micros or 0)
 
 
 def _progress(topic_range: TopicRange, resume: int | None) -> str:

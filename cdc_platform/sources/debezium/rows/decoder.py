@@ -51,7 +51,7 @@ class Decoder:
         self.settings = settings
         self.state = state or DecoderState()
         self.rows = RowDecoder(settings, Planner(settings), self.state)
-        self._plain = PlainUpdates(self.rows)
+        self.updates = PlainUpdates(self.rows)
         self._tables: dict[tuple[str, str, str], tuple[str, str]] = {}
         self._bare: set[Identity | None] = set()
         self._partitions = [(re.compile(pattern), target) for pattern, target in settings.partitions.items()]
@@ -107,6 +107,7 @@ class Decoder:
 
     def _take_note(self, notification: Notification) -> None:
         """Note the table that a snapshot found empty; a partition does not count."""
+        self.updates.finish()
         self.state.use.has_notifications = True
         replaces = self.settings.snapshots == SnapshotPolicy.REPLACE
         if (
@@ -119,11 +120,9 @@ class Decoder:
                     self.state.snapshots.find_empty(notification, name)
 
     def _decode_data(self, event: DataEvent) -> list[Decoded]:
-        plain = self._plain.decode(event)
-        if plain is not None:
-            return [plain]
         if event.source.name == self.settings.signal_table:
             return [self._signal(event)]
+        self.updates.ask_again()
         self.state.use.see(event.source)
         if event.is_flat:
             is_delete = event.op is DELETE and event.key is not None
@@ -135,7 +134,7 @@ class Decoder:
         except MALFORMED:
             self.state.roll_back(savepoint)
             raise
-        self._plain.learn(event, table)
+        self.updates.learn(event, table)
         return decoded
 
     def _decode_row(self, event: DataEvent, table: str, label: str) -> list[Decoded]:

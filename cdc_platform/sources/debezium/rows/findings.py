@@ -10,6 +10,7 @@ from cdc_platform.sources.debezium.rows.plans import ColumnPlan, TablePlan
 from cdc_platform.sources.debezium.values.unavailable import MASKED, UNAVAILABLE, UNDECIDED
 from cdc_platform.sources.debezium.wire.event_faults import NEW_KEYS
 from cdc_platform.sources.debezium.wire.message_contents import DataEvent, MessageUnusable
+from cdc_platform.sources.debezium.wire.plain_lines import RUN_ID
 from cdc_platform.sources.debezium.wire.positions import is_snapshot
 from cdc_platform.sources.json_codec import write
 
@@ -78,7 +79,7 @@ def gives_key_up(event: object) -> TypeGuard[SourceEvent | FaultyEvent]:
     return isinstance(event, SourceEvent | FaultyEvent) and f'"{NEW_KEYS}":' in (event.metadata or "")
 
 
-class _Metadata(msgspec.Struct, omit_defaults=True):
+class Metadata(msgspec.Struct, omit_defaults=True):
     """Metadata of a change; members with default values are left out."""
 
     op: str
@@ -99,7 +100,7 @@ def metadata_of(event: DataEvent, findings: Findings, new_keys: str | None = Non
     """Return the facts of an event besides its row, as JSON."""
     source, headers = event.source, event.message.headers
     return write(
-        _Metadata(
+        Metadata(
             event.op,
             source.schema,
             source.table,
@@ -107,7 +108,7 @@ def metadata_of(event: DataEvent, findings: Findings, new_keys: str | None = Non
             source.sequence,
             event.total_order or 0,
             source.snapshot if is_snapshot(source) else "",
-            (headers.get("__debezium.context.runId") or None) if headers else None,
+            (headers.get(RUN_ID) or None) if headers else None,
             new_keys,
             findings.literal_markers,
             findings.null_or_default,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from cdc_platform.sources.debezium.wire.message_contents import CREATE, DELETE, DataEvent
+from cdc_platform.sources.debezium.wire.plain_lines import PlainUpdate
 from cdc_platform.sources.debezium.wire.positions import is_snapshot
 
 _REMEMBERED: Final = 1000
@@ -35,7 +36,7 @@ class Pairer:
         if event.total_order is None and event.op is not DELETE:
             return None
         identity = identity_of(event)
-        if identity is None or _has_headers(event):
+        if identity is None or _has_headers(event.message.headers):
             return None
         if event.total_order is not None:
             self._orders.setdefault((identity[0], identity[2]), set()).add(event.total_order)
@@ -44,6 +45,13 @@ class Pairer:
             self._deleted[identity] = event.key
             return identity
         return None
+
+    def remember_order(self, update: PlainUpdate) -> None:
+        """Note the order of an update in its transaction, as `remember` does."""
+        transaction, source = update.envelope.transaction, update.envelope.source
+        order = None if transaction is None else transaction.total_order
+        if order is not None and not _has_headers(update.headers):
+            self._orders.setdefault((source.name, source.txId), set()).add(order)
 
     def old_key(self, event: DataEvent) -> Mapping[str, Any] | None:
         """Return the former key of an inserted row; None if unknown."""
@@ -61,7 +69,7 @@ class Pairer:
 
     def is_new(self, event: DataEvent) -> bool:
         """Return whether an inserted row certainly had no other key: the event before is another one."""
-        if _has_headers(event):
+        if _has_headers(event.message.headers):
             return event.old_key is None
         identity, order = identity_of(event), event.total_order
         if identity is None or order is None or self.deleted_at(identity) is not None:
@@ -79,9 +87,8 @@ class Pairer:
         return cls({(server, table, tx_id, lsn): key for server, table, tx_id, lsn, key in fields})
 
 
-def _has_headers(event: DataEvent) -> bool:
-    """Return whether the message has the connector's headers, which would show a key change."""
-    headers = event.message.headers
+def _has_headers(headers: Mapping[str, Any] | None) -> bool:
+    """Return whether a message has the connector's headers, which would show a key change."""
     return headers is not None and any(name.startswith(_PREFIX) for name in headers)
 
 

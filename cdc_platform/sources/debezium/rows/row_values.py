@@ -1,11 +1,12 @@
 """Values of rows in the form of the log."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from cdc_platform.sources.debezium.rows.findings import Findings
 from cdc_platform.sources.debezium.rows.plans import ColumnPlan, TablePlan
 from cdc_platform.sources.debezium.values.moments import ValueRefused
+from cdc_platform.sources.debezium.values.values import fit_as_they_are
 from cdc_platform.sources.debezium.wire.message_contents import MessageUnusable
 from cdc_platform.sources.json_codec import write
 
@@ -23,6 +24,17 @@ def read_value(column: ColumnPlan, value: Any) -> Any:
         return None if value is None else column.read(value)
     except ValueRefused as error:
         raise MessageUnusable(f"The value of the column `{column.name}` {error}.") from error
+
+
+def read_values(column: ColumnPlan, values: Sequence[Any]) -> Sequence[Any]:
+    """Return the values of a column in the form of the log, as `read_value` does with each.
+
+    Raises:
+        MessageUnusable: a value does not match its type, or the lake cannot store it.
+    """
+    if fit_as_they_are(column.encoding, values):
+        return values
+    return [read_value(column, value) for value in values]
 
 
 def values_json(plan: TablePlan, row: Mapping[str, Any]) -> str:

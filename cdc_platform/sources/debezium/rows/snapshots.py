@@ -78,11 +78,10 @@ class ServerSnapshots:
         """Whether no snapshot is under way, and no table waits to be emptied."""
         return self.open is None and not self.empty
 
-    def change(self, table: str, source: SourceInfo) -> None:
+    def change(self, table: str, moments: Sequence[int | None]) -> None:
         """Take note of when a table was changed."""
-        micros = source.micros or _NEVER
-        if micros > self.changed.get(table, 0):
-            self.changed[table] = micros
+        newest = max(micros or _NEVER for micros in moments)
+        self.changed[table] = max(newest, self.changed.get(table, 0))
 
     def begins(self, table: str, lsn: int) -> bool:
         """Take a row of a table, and return whether it is the first one that the table has of a snapshot."""
@@ -159,7 +158,7 @@ class SnapshotWatch:
             server_snapshots = self.seen[source.server] = ServerSnapshots(lsn or 0)
         if lsn is None:
             for change in changes:
-                server_snapshots.change(change.table, source)
+                server_snapshots.change(change.table, (source.micros,))
             changes = [server_snapshots.doubted(change, source) for change in changes]
             if server_snapshots.is_at_rest:
                 return [*changes]

@@ -6,12 +6,18 @@ from typing import Final
 import pyarrow as pa
 
 from cdc_platform.model.base.schemas import RAW_EVENT_RECORDS
+from cdc_platform.model.stream.read_windows import ReadWindow
+from cdc_platform.model.stream.records import ModType, ValueCaptureType
+from cdc_platform.sources.debezium.rows.plain_columns import PlainRun
+from cdc_platform.sources.event_columns import columns_batch
 
 TRANSACTION: Final = "split_transaction"
 """Transaction of a row in the transaction buffer; empty for rows that the buffer handles one by one."""
 ORDER: Final = "split_order"
 """Ordering key of such a row; null if the row may always pass."""
 MARKED_ROWS: Final = pa.schema([*RAW_EVENT_RECORDS, (TRANSACTION, pa.string()), (ORDER, pa.string())])
+_NEW_ROW: Final = ValueCaptureType.NEW_ROW.value
+_NEW_VALUES: Final = ValueCaptureType.NEW_VALUES.value
 _COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
@@ -23,8 +29,47 @@ def marked_rows(
     for batch in batches:
         names, orders = zip(*marks[begun : begun + batch.num_rows], strict=True)
         begun += batch.num_rows
-        columns = [*batch.columns, pa.array(names, pa.string()), pa.array(orders, pa.string())]
-        yield pa.RecordBatch.from_arrays(columns, schema=MARKED_ROWS)
+        yield with_marks(batch, names, orders)
+
+
+def with_marks(batch: pa.RecordBatch, names: Sequence[str], orders: Sequence[str | None]) -> pa.RecordBatch:
+    """Return raw records with the transaction and order of each, as `MARKED_ROWS`."""
+    columns = [*batch.columns, pa.array(names, pa.string()), pa.array(orders, pa.string())]
+    return pa.RecordBatch.from_arrays(columns, schema=MARKED_ROWS)
+
+
+def run_batch(
+    run: PlainRun, paths: Sequence[str], records: Sequence[int], window: ReadWindow, cycle: int
+) -> pa.RecordBatch:
+    """Return the raw records of plain updates.
+
+    Args:
+        run: the updates.
+        paths: file or partition of each.
+        records: number of events of the transaction of each.
+        window: their window.
+        cycle: the cycle.
+    """
+    columns = {
+        "partition_token": window.token,
+        "record_timestamp": window.end_inclusive_micros,
+        "record_sequence": run.event_ids,
+        "record_order": run.ordering_keys,
+        "server_transaction_id": run.transaction_ids,
+        "table_name": run.form.table,
+        "origin": paths,
+        "position": run.positions,
+        "metadata": run.metadata,
+        "number_of_records_in_transaction": records,
+        "mod_type": ModType.UPDATE.value,
+        "value_capture_type": [_NEW_VALUES if names else _NEW_ROW for names in run.unavailable_columns],
+        "column_types": run.form.plan.column_types,
+        "keys": run.keys,
+        "new_values": run.new_values,
+        "source_timestamp": run.micros,
+        "unavailable_columns": [names or None for names in run.unavailable_columns],
+    }
+    return columns_batch(cycle, len(run.keys), columns)
 
 
 def to_octets(batch: pa.RecordBatch) -> bytes:

@@ -2,7 +2,7 @@
 
 import pickle
 from array import array
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -16,9 +16,10 @@ from cdc_platform.model.stream.files import SourceFile
 from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.sources.debezium.rows.decoder import Decoder
+from cdc_platform.sources.debezium.rows.plain_columns import Arrived, PlainRun
 from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
-from cdc_platform.sources.debezium.splits.marked_rows import marked_rows, to_octets
+from cdc_platform.sources.debezium.splits.marked_rows import marked_rows, run_batch, to_octets, with_marks
 from cdc_platform.sources.debezium.splits.outcome import (
     FREE,
     OUTCOME,
@@ -31,6 +32,9 @@ from cdc_platform.sources.debezium.splits.outcome import (
 )
 from cdc_platform.sources.debezium.transactions.collector import Collector
 from cdc_platform.sources.debezium.transactions.finalise import altered_events
+from cdc_platform.sources.debezium.transactions.key_order import shares_keys
+from cdc_platform.sources.debezium.transactions.transactions import Arrival
+from cdc_platform.sources.debezium.wire.messages import RawMessage, parse_line, parse_raw
 from cdc_platform.sources.event_batches import EventBatches, FileCounts, TransactionEvent
 from cdc_platform.sources.sound_rows import escaped
 
@@ -86,8 +90,37 @@ class SplitReader:
         )
         self._free: list[FreeRow] = []
 
+    def take(self, sent: bytes | RawMessage, origin: str, position: int, micros: int = 0) -> None:
+        """Take a line or message that has arrived.
+
+        Args:
+            sent: the message.
+            origin: its file or partition.
+            position: its position there.
+            micros: when it was sent, as in `Arrival`.
+        """
+        number, within = self.collector.arrive(micros), self.collector.current
+        if self.decoder.updates.take(Arrived(sent, origin, position, micros, number, within)):
+            self.collector.pass_update()
+            return
+        message = parse_line(sent, position) if isinstance(sent, bytes) else parse_raw(sent)
+        for event in self.decoder.decode(message):
+            self.collector.take(Arrival(event, origin, position, micros, number, within))
+
+    def _take_updates(self) -> None:
+        """Take the plain updates that have waited for each other."""
+        updates = self.decoder.updates
+        updates.finish()
+        for run in updates.runs:
+            self.collector.take_run(run)
+        for event, arrived in updates.others:
+            self.collector.take(Arrival(event, *arrived[1:]))
+        updates.runs.clear()
+        updates.others.clear()
+
     def blocks(self, split: int = 0) -> Iterator[pa.RecordBatch]:
         """Yield the rows of all messages, as `SPLIT_BLOCKS`; the last block has the outcome."""
+        self._take_updates()
         batches, marks = EventBatches(self._context.cycle), list[tuple[str, str | None]]()
         for placed in self._final_events():
             batches.add_whole(placed, self._context.window, self._files[placed.origin])
@@ -96,6 +129,8 @@ class SplitReader:
             if batches.is_full:
                 yield from self._blocks(split, batches, marks)
         yield from self._blocks(split, batches, marks)
+        for run in self.collector.runs:
+            yield _block({SPLIT: split, ROWS: to_octets(self._run_rows(run))})
         free = pickle.dumps(self._free)
         yield _block({SPLIT: split, OUTCOME: self.outcome().to_bytes(), FREE: free})
 
@@ -108,6 +143,9 @@ class SplitReader:
 
     def _final_events(self) -> Iterator[_Placed]:
         """Yield the events that become rows, with changes completed by later messages of the split."""
+        collector = self.collector
+        if collector.runs and (collector.has_repetitions() or shares_keys(self._singles())):
+            collector.break_runs()
         placed = list(
             self._by_transaction() if self.settings.has_transaction_metadata else self._one_by_one()
         )
@@ -123,23 +161,49 @@ class SplitReader:
     def _one_by_one(self) -> Iterator[_Placed]:
         """Yield each event by itself: it is unknown which transactions are complete."""
         half = self.collector.first_half
-        for event, origin, _ in self.collector.free:
-            if half is None or event is not half[0]:
+        for event, origin, *_ in self.collector.free:
+            if half is None or event is not half.event:
                 yield _Placed(event, "", 1, None, origin)
 
     def _by_transaction(self) -> Iterator[_Placed]:
         for name, members in self.collector.members.items():
-            distinct = {event.event_id: (event, origin) for event, origin in members if event.event_id}
-            nameless = [(event, origin) for event, origin in members if not event.event_id]
+            distinct = {taken.event.event_id: taken for taken in members if taken.event.event_id}
+            nameless = [taken for taken in members if not taken.event.event_id]
             whole = [*distinct.values(), *nameless]
             has_metadata = self.collector.transactions[name].has_metadata
-            transaction_id, records = (name, len(whole)) if has_metadata else ("", 1)
-            for event, origin in whole:
+            count = len(whole) + self.collector.in_runs.get(name, 0)
+            transaction_id, records = (name, count) if has_metadata else ("", 1)
+            for event, origin, *_ in whole:
                 yield _Placed(event, transaction_id, records, None, origin, name)
-        for event, origin, position in self.collector.free:
+        for event, origin, position, _ in self.collector.free:
             order = event.ordering_key if isinstance(event, SourceEvent) else None
             self._free.append((order, origin, position, order is None))
             yield _Placed(event, "", 1, None, origin, "", order)
+
+    def _singles(self) -> list[Event]:
+        """Return the events that are in no run."""
+        collector = self.collector
+        members = (event for some in collector.members.values() for event, *_ in some)
+        return [*members, *(event for event, *_ in collector.free)]
+
+    def _run_rows(self, run: PlainRun) -> pa.RecordBatch:
+        """Return the rows of plain updates, none of which has arrived twice, as `MARKED_ROWS`."""
+        count, names, records = len(run.keys), [""] * len(run.keys), [1] * len(run.keys)
+        if self.settings.has_transaction_metadata:
+            names = list(run.transaction_ids)
+            records = list(map(self._records_of, names))
+        for (name, origin), updates in Counter(zip(names, run.origins, strict=True)).items():
+            self._counts[name][origin].events += updates
+        paths = [self._files[origin].path for origin in run.origins]
+        batch = run_batch(run, paths, records, self._context.window, self._context.cycle)
+        return with_marks(batch, names, [None] * count)
+
+    def _records_of(self, transaction: str) -> int:
+        """Return the number of events of a transaction that has plain updates; 1 where it is unknown."""
+        collector = self.collector
+        if not collector.transactions[transaction].has_metadata:
+            return 1
+        return collector.in_runs[transaction] + len(collector.members.get(transaction, ()))
 
     def _count(self, placed: _Placed) -> None:
         is_fault = isinstance(placed.event, FaultyEvent)
@@ -149,8 +213,8 @@ class SplitReader:
         """Yield the truncates that may precede rows of other partitions."""
         if self._context.is_one_stream:
             return
-        members = ((name, event) for name, members in self.collector.members.items() for event, _ in members)
-        for name, event in (*members, *(("", event) for event, _, _ in self.collector.free)):
+        members = ((name, event) for name, members in self.collector.members.items() for event, *_ in members)
+        for name, event in (*members, *(("", event) for event, *_ in self.collector.free)):
             if isinstance(event, SourceEvent) and event.mod_type is ModType.TRUNCATE:
                 yield name, event.table, event.ordering_key
 
@@ -166,7 +230,7 @@ class SplitReader:
             notes=dict(collector.notes),
             messages=collector.messages,
             newest_micros=collector.newest_micros,
-            resume={half[1]: half[2]} if half is not None and is_kept else {},
+            resume={half.origin: half.position} if half is not None and is_kept else {},
             state=self.decoder.state.to_json(),
             use=self.decoder.state.use,
             lines=self.lines,

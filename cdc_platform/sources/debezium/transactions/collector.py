@@ -2,15 +2,28 @@
 
 from collections import defaultdict
 from dataclasses import replace
+from itertools import groupby
+from operator import attrgetter
+from typing import NamedTuple
 
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent, SourceMessage
 from cdc_platform.sources.debezium.rows.checkpoints import Checkpoint
 from cdc_platform.sources.debezium.rows.findings import gives_key_up
+from cdc_platform.sources.debezium.rows.plain_columns import PlainRun
 from cdc_platform.sources.debezium.rows.snapshots import is_buffered_snapshot
 from cdc_platform.sources.debezium.transactions.transactions import Arrival, Transaction
 from cdc_platform.sources.debezium.wire.message_contents import Signal, TransactionBegin, TransactionEnd
 
 Event = SourceEvent | FaultyEvent
+
+
+class Taken(NamedTuple):
+    """An event with its place, as in `Arrival`."""
+
+    event: Event
+    origin: str
+    position: int
+    number: int
 
 
 class Collector:
@@ -19,11 +32,14 @@ class Collector:
     Attributes:
         names: names of all transactions.
         transactions: state of each transaction, by name; empty without transaction metadata.
-        members: events of each transaction with their origins, in order of arrival.
+        members: events of each transaction, in order of arrival.
         notes: logical messages of each transaction with their origins and positions; "" has all others.
-        free: all other events, with their origins and positions.
+        free: all other events.
+        runs: plain updates, which are in neither.
+        in_runs: the number of these in each transaction, with transaction metadata.
         messages: number of messages that have arrived.
         newest_micros: time at which the newest message was sent.
+        current: the transaction that has begun and not ended; empty for none.
 
     Args:
         is_one_stream: whether all messages arrive in the order in which the connector emitted them.
@@ -33,31 +49,42 @@ class Collector:
     def __init__(self, *, is_one_stream: bool, has_transaction_metadata: bool) -> None:
         self.names: set[str] = set()
         self.transactions: dict[str, Transaction] = {}
-        self.members: defaultdict[str, list[tuple[Event, str]]] = defaultdict(list)
+        self.members: defaultdict[str, list[Taken]] = defaultdict(list)
         self.notes: defaultdict[str, list[tuple[SourceMessage, str, int]]] = defaultdict(list)
-        self.free: list[tuple[Event, str, int]] = []
+        self.free: list[Taken] = []
         self.messages = 0
         self.newest_micros = 0
         self._is_one_stream = is_one_stream
         self._has_transaction_metadata = has_transaction_metadata
+        self.runs: list[PlainRun] = []
+        self.in_runs: defaultdict[str, int] = defaultdict(int)
+        self._others: defaultdict[str, int] = defaultdict(int)
         self._message_ids: defaultdict[str, set[str]] = defaultdict(set)
-        self._current = ""
-        self._newest: tuple[Event, str, int] | None = None
+        self.current = ""
+        self._newest: Taken | None = None
 
     @property
-    def first_half(self) -> tuple[Event, str, int] | None:
-        """The newest event, with origin and position, if it is the first half of a key change.
+    def first_half(self) -> Taken | None:
+        """The newest event, if it is the first half of a key change.
 
         In one stream the halves of a key change are consecutive.
         """
-        is_half = self._is_one_stream and self._newest is not None and gives_key_up(self._newest[0])
+        is_half = self._is_one_stream and self._newest is not None and gives_key_up(self._newest.event)
         return self._newest if is_half else None
 
-    def take(self, arrival: Arrival) -> None:
-        """Add messages that have arrived."""
-        event = arrival.event
+    def arrive(self, micros: int) -> int:
+        """Count a message that was sent at a moment; return the number of messages that have arrived."""
         self.messages += 1
-        self.newest_micros = max(self.newest_micros, arrival.micros)
+        self.newest_micros = max(self.newest_micros, micros)
+        return self.messages
+
+    def pass_update(self) -> None:
+        """Take note that a plain update has arrived, which is taken later, and is no half of a key change."""
+        self._newest = None
+
+    def take(self, arrival: Arrival) -> None:
+        """Add an event of a message that has arrived."""
+        event = arrival.event
         if isinstance(event, SourceEvent):
             self._take_event(event, arrival)
         elif isinstance(event, TransactionBegin | TransactionEnd):
@@ -72,53 +99,102 @@ class Collector:
     def _take_boundary(self, boundary: TransactionBegin | TransactionEnd, arrival: Arrival) -> None:
         bounded = self._of(boundary.transaction_id)
         bounded.has_metadata = True
-        bounded.take_place(arrival, self.messages)
+        bounded.take_place(arrival.origin, arrival.position, arrival.number, arrival.micros)
         if not is_buffered_snapshot(boundary.transaction_id):
-            bounded.bounded_at = self.messages
+            bounded.bounded_at = arrival.number
         if isinstance(boundary, TransactionBegin):
-            self._current = boundary.transaction_id
+            self.current = boundary.transaction_id
             bounded.begun_at = bounded.begun_at or (arrival.origin, arrival.position)
             bounded.since_micros = boundary.micros
             return
         bounded.expected = boundary.event_count
         bounded.commit_lsn = boundary.lsn
-        if self._current == boundary.transaction_id:
-            self._current = ""
+        if self.current == boundary.transaction_id:
+            self.current = ""
 
     def _take_signal(self, signal: Signal, arrival: Arrival) -> None:
         if signal.transaction_id:
             self._count(signal.transaction_id, arrival, signal.ordering_key, signal.event_id)
+            self._others[signal.transaction_id] += 1
         elif self._is_one_stream:
-            self._count(self._current, arrival)
+            self._count(arrival.within, arrival)
+            self._others[arrival.within] += 1
 
     def _take_note(self, checkpoint: Checkpoint, arrival: Arrival) -> None:
         self._newest = None
         note = checkpoint.as_message()
         self._count(note.transaction_id, arrival, note.ordering_key, note.event_id)
+        self._others[note.transaction_id] += 1
         self.notes[note.transaction_id].append((note, arrival.origin, arrival.position))
 
     def _take_event(self, event: Event, arrival: Arrival) -> None:
         if isinstance(event, SourceEvent):
             transaction, ordering_key, message_id = event.transaction_id, event.ordering_key, None
         else:
-            before = self._newest[0] if self._is_one_stream and self._newest is not None else None
+            before = self._newest.event if self._is_one_stream and self._newest is not None else None
             if not event.ordering_key and gives_key_up(before):
                 # The other half directly follows the first one, so an unreadable message is that half.
                 event = replace(event, ordering_key=before.ordering_key)
             # In a single ordered stream, all messages between its boundaries belong to it.
-            transaction = event.transaction_id or (self._current if self._is_one_stream else "")
+            transaction = event.transaction_id or (arrival.within if self._is_one_stream else "")
             ordering_key, message_id = None, event.message_id
-        self._newest = event, arrival.origin, arrival.position
+        taken = Taken(event, arrival.origin, arrival.position, arrival.number)
+        if self._newest is None or self._newest.number <= arrival.number:
+            self._newest = taken
         if not (transaction and self._has_transaction_metadata):
             if transaction:
                 self.names.add(transaction)
-            self.free.append((event, arrival.origin, arrival.position))
+            self.free.append(taken)
             return
         self._count(transaction, arrival, ordering_key, event.event_id or message_id)
         counted = self.transactions[transaction]
         counted.has_events = True
         counted.has_sound_events = counted.has_sound_events or isinstance(event, SourceEvent)
-        self.members[transaction].append((event, arrival.origin))
+        self.members[transaction].append(taken)
+
+    def take_run(self, run: PlainRun) -> None:
+        """Add plain updates, which have arrived."""
+        self.runs.append(run)
+        if not self._has_transaction_metadata:
+            self.names.update(run.transaction_ids)
+            return
+        begun = 0
+        for (transaction, origin), group in groupby(zip(run.transaction_ids, run.origins, strict=True)):
+            end = begun + len(list(group))
+            self._count_run(transaction, origin, run, slice(begun, end))
+            begun = end
+
+    def _count_run(self, transaction: str, origin: str, run: PlainRun, part: slice) -> None:
+        counted, orders = self._of(transaction), run.ordering_keys[part]
+        counted.take_place(
+            origin, min(run.positions[part]), max(run.numbers[part]), max(run.sent_micros[part])
+        )
+        counted.take_orders(orders)
+        if counted.since_micros is None:
+            counted.since_micros = run.micros[part][0]
+        counted.has_events = counted.has_sound_events = True
+        message_ids = self._message_ids[transaction]
+        message_ids.update(run.event_ids[part])
+        counted.messages = len(message_ids)
+        self.in_runs[transaction] += len(orders)
+
+    def has_repetitions(self) -> bool:
+        """Return whether an event of a transaction with plain updates may have arrived more than once."""
+        return any(
+            self.transactions[name].messages - self._others[name] < count + len(self.members.get(name, ()))
+            for name, count in self.in_runs.items()
+        )
+
+    def break_runs(self) -> None:
+        """Turn the plain updates into events like all others."""
+        for run in self.runs:
+            for taken in map(Taken, run.events(), run.origins, run.positions, run.numbers):
+                name = taken.event.transaction_id
+                (self.members[name] if self._has_transaction_metadata else self.free).append(taken)
+        for some in (self.free, *(self.members[name] for name in self.in_runs)):
+            some.sort(key=attrgetter("number"))
+        self.runs.clear()
+        self.in_runs.clear()
 
     def _count(
         self, transaction: str, arrival: Arrival, ordering_key: str | None = None, event_id: str | None = None
@@ -126,7 +202,7 @@ class Collector:
         if not transaction:
             return
         counted = self._of(transaction)
-        counted.take_place(arrival, self.messages)
+        counted.take_place(arrival.origin, arrival.position, arrival.number, arrival.micros)
         event = arrival.event
         if counted.since_micros is None and isinstance(event, SourceEvent):
             counted.since_micros = event.source_micros
@@ -137,7 +213,7 @@ class Collector:
         message_ids.add(_message_of(event_id) or f"{arrival.origin}#{arrival.position}")
         counted.messages = len(message_ids)
         if ordering_key is not None:
-            counted.take_order(ordering_key)
+            counted.take_orders((ordering_key,))
 
     def _of(self, transaction: str) -> Transaction:
         entry = self.transactions.get(transaction)

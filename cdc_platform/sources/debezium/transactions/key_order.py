@@ -19,6 +19,12 @@ _ROWS: Final = frozenset({ModType.INSERT, ModType.UPDATE, ModType.DELETE})
 KeyOfTable = tuple[str, str, str]
 
 
+def shares_keys(events: Sequence[SourceEvent | FaultyEvent]) -> bool:
+    """Return whether a key is left and taken in one transaction, so that all its events have to be seen."""
+    old_keys = _keys(events, ModType.DELETE)
+    return bool(old_keys and old_keys & _keys(events, ModType.INSERT))
+
+
 def ordering_keys(
     events: Sequence[SourceEvent | FaultyEvent], befores: Mapping[str, str]
 ) -> Iterator[tuple[SourceEvent, str]]:

@@ -15,13 +15,17 @@ from cdc_platform.sources.debezium.wire.positions import commit_of, has_total_or
 class Arrival(msgspec.Struct, frozen=True):
     """Content of one message, and its place: its file or partition, and its position there.
 
-    ``micros`` is its send time, if messages of several partitions come in one stream.
+    ``micros`` is its send time, if messages of several partitions come in one stream; ``number`` is that of
+    the messages that have arrived, with this one. ``within`` is the transaction that had begun and not ended,
+    empty for none.
     """
 
     event: Decoded
     origin: str
     position: int
     micros: int = 0
+    number: int = 0
+    within: str = ""
 
 
 @dataclass(slots=True)
@@ -70,20 +74,19 @@ class Transaction:
         self.last_taken += messages
         self.bounded_at += messages if self.bounded_at else 0
 
-    def take_place(self, arrival: Arrival, messages: int) -> None:
-        """Record the position of one of its messages, and the number of messages that have arrived."""
-        first_position = self.places.setdefault(arrival.origin, arrival.position)
-        self.places[arrival.origin] = min(first_position, arrival.position)
-        self.last_taken = messages
-        self.last_micros = max(self.last_micros, arrival.micros)
+    def take_place(self, origin: str, position: int, number: int, micros: int) -> None:
+        """Record the place of one of its messages, or the first position and the last number of several."""
+        self.places[origin] = min(self.places.get(origin, position), position)
+        self.last_taken = max(self.last_taken, number)
+        self.last_micros = max(self.last_micros, micros)
 
-    def take_order(self, ordering_key: str) -> None:
-        """Record the ordering key of one of its events."""
-        self.has_metadata = self.has_metadata or has_total_order(ordering_key)
+    def take_orders(self, ordering_keys: Sequence[str]) -> None:
+        """Record the ordering keys of some of its events."""
+        self.has_metadata = self.has_metadata or any(map(has_total_order, ordering_keys))
         # The position of the message, which comes last, changes when it is sent again.
-        place = ordering_key.rpartition(SEPARATOR)[0]
-        self.first_order = place if self.first_order is None else min(self.first_order, place)
-        self.last_order = max(self.last_order, place)
+        first, last = (key.rpartition(SEPARATOR)[0] for key in (min(ordering_keys), max(ordering_keys)))
+        self.first_order = first if self.first_order is None else min(self.first_order, first)
+        self.last_order = max(self.last_order, last)
 
 
 @dataclass(frozen=True, slots=True)

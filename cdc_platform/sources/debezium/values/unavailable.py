@@ -4,7 +4,7 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
@@ -27,6 +27,7 @@ _NUMBERS: Final = re.compile(r"\d+")
 _SHORTEST_CUT: Final = 6
 """Characters of the placeholder that cannot be a coincidence."""
 _DIGEST: Final = re.compile(r"[0-9a-f]{32,128}", re.ASCII)
+_MAX_DIGEST_CHARACTERS: Final = 128
 
 
 class Shape(StrEnum):
@@ -248,6 +249,14 @@ class Detector:
         if value in self.markers:
             return UNAVAILABLE
         return MASKED if self._is_suspicious(value) else VALUE
+
+    def doubtful(self, values: Sequence[Any]) -> list[int]:
+        """Return the places of all values of updates that may be something else, most of which are not."""
+        texts = [marker for marker in (*self.markers, self.placeholder) if isinstance(marker, str)]
+        longest = max(_MAX_DIGEST_CHARACTERS if self.is_masked else 0, *map(len, texts))
+        return [
+            place for place, value in enumerate(values) if type(value) is not str or len(value) <= longest
+        ]
 
     @property
     def is_needed(self) -> bool:

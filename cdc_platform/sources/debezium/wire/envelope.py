@@ -1,7 +1,7 @@
 """The content of a message, from the message alone: topics may be renamed on the way."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from cdc_platform.model.base.number_texts import whole_number
@@ -37,6 +37,7 @@ _SIGNAL: Final = frozenset({"id", "type", "data"})
 _STATUSES: Final = ("BEGIN", "END")
 _SCANNED: Final = ("SUCCEEDED", "EMPTY")
 _SEQUENCE: Final = re.compile(r'\[(?:null|"(\d{1,19})"), ?"(\d{1,19})"\]', re.ASCII)
+_SEQUENCES: Final = re.compile(r'^\["(\d{1,19})", ?"(\d{1,19})"\]$', re.ASCII | re.MULTILINE)
 """The numbers have so few digits that none is beyond 64 bits."""
 _BEYOND: Final = 2**64
 _SHOWN: Final = 100
@@ -206,6 +207,19 @@ def sequence_of(value: Any) -> tuple[int | None, int | None] | None:
         return whole(first), whole(last)
     except (ValueError, TypeError) as error:
         raise MessageUnusable(f"`source.sequence` is not a pair of positions: {value!r}.") from error
+
+
+def sequences_of(texts: Sequence[str]) -> Sequence[tuple[int, int]]:
+    """Return the positions of events that state both of them.
+
+    Raises:
+        ValueError: one of them does not.
+    """
+    joined = "\n".join(texts)
+    found = _SEQUENCES.findall(joined)
+    if not len(found) == len(texts) == joined.count("\n") + 1:
+        raise ValueError(texts)
+    return [(int(before), int(change)) for before, change in found]
 
 
 def whole(value: Any) -> int | None:

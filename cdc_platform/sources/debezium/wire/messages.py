@@ -85,8 +85,8 @@ class _MessageMalformed(ValueError):
 
 def parse_line(line: bytes, position: int) -> Message | FaultyEvent:
     """Return the message of a line: an object of topic, key and value, or the value alone."""
-    has_block = _BLOCK_IN_LINE in line
-    typed = typed_line(line, has_blocks=has_block) if _is_utf8(line) else None
+    has_blocks = has_block_in(line)
+    typed = typed_line(line, has_blocks=has_blocks) if is_utf8(line) else None
     if typed is not None:
         with suppress(ValueError):
             return _of_typed(typed, position, line)
@@ -95,7 +95,7 @@ def parse_line(line: bytes, position: int) -> Message | FaultyEvent:
         if not is_unicode(text):
             # Bytes of a file that are not UTF-8; half of a surrogate pair arrives escaped.
             text_of_bytes(line)
-        fields = _load_line(text) if has_block else load_json(text)
+        fields = _load_line(text) if has_blocks else load_json(text)
         if fields is None:
             return Message("", 0, None, None, None, None, None, position, has_key=False, sent=text)
         if not isinstance(fields, dict):
@@ -125,12 +125,12 @@ def _of_typed(typed: TypedLine[Any, Any], position: int, line: bytes) -> Message
     )
 
 
-def _is_utf8(line: bytes) -> bool:
+def is_utf8(text: bytes | str) -> bool:
     """Return whether a line can be quarantined as text; unused members are parsed without a check."""
-    if line.isascii():
+    if text.isascii() or isinstance(text, str):
         return True
     try:
-        line.decode()
+        text.decode()
     except UnicodeDecodeError:
         return False
     return True
@@ -146,8 +146,8 @@ def _of_fields(fields: dict[str, Any], position: int, text: str) -> Message:
         whole_number(fields.get("partition") or 0),
         None if fields.get("offset") is None else whole_number(fields["offset"]),
         None if timestamp is None else whole_number(timestamp) * 1000,
-        _embedded(fields.get("key")),
-        _embedded(fields[value_name], load_value),
+        embedded(fields.get("key")),
+        embedded(fields[value_name], load_value),
         _headers(fields["headers"]) if fields.get("headers") is not None else None,
         position,
         "key" in fields,
@@ -167,14 +167,14 @@ def parse_raw(raw: RawMessage) -> Message | FaultyEvent:
     """Return the message of a record from Kafka or the engine."""
     try:
         headers = (
-            None if raw.headers is None else {name: _embedded(item) for name, item in raw.headers.items()}
+            None if raw.headers is None else {name: embedded(item) for name, item in raw.headers.items()}
         )
         return Message(
             raw.topic,
             raw.partition,
             raw.offset,
             raw.timestamp_micros,
-            _embedded(raw.key),
+            embedded(raw.key),
             _strict(raw.value),
             headers,
             raw.position,
@@ -195,7 +195,7 @@ def _strict(value: bytes | str | None) -> Any:
     return load_value(value)
 
 
-def _embedded(value: Any, load: "Callable[[str], Any] | None" = None) -> Any:
+def embedded(value: Any, load: "Callable[[str], Any] | None" = None) -> Any:
     """Return the JSON of a part that is embedded as JSON or as text; text that is not JSON stays text."""
     if isinstance(value, bytes):
         value = text_of_bytes(value)
@@ -219,10 +219,12 @@ def _headers(headers: Any) -> dict[str, Any]:
         pairs = [(name, value) for name, value in headers]
     else:
         pairs = list(zip(headers[::2], headers[1::2], strict=True))
-    return {str(name): _embedded(value) for name, value in pairs}
+    return {str(name): embedded(value) for name, value in pairs}
 
 
-_BLOCK_IN_LINE: Final = b'":{"schema":'
+def has_block_in(line: bytes) -> bool:
+    """Return whether parts of a line seem to have schema blocks."""
+    return b'":{"schema":' in line
 
 
 def _load_line(line: str) -> Any:

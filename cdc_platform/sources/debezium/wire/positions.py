@@ -1,5 +1,6 @@
 """Order and identity of events: text that sorts in the order of commits, and ids that duplicates share."""
 
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ from cdc_platform.sources.debezium.wire.message_contents import (
     MessageUnusable,
     SourceInfo,
 )
-from cdc_platform.sources.json_codec import write_sorted
+from cdc_platform.sources.json_codec import write_lines, write_sorted, write_sorted_lines
 
 INCREMENTAL: Final = "incremental"
 _UNSIGNED: Final = 2**64 - 1
@@ -53,6 +54,29 @@ def ordering_key(event: DataEvent | LogicalMessage, floor: int) -> str:
     message = event.message
     position = message.offset if message.offset is not None else message.position
     return _KEY % (commit & _UNSIGNED, change & _UNSIGNED, _total_order(event), rank, position)
+
+
+def change_keys(
+    commits: Sequence[int], changes: Sequence[int], orders: Sequence[int | None], places: Sequence[int]
+) -> list[str]:
+    """Return the ordering keys of updates that state the commit before their own, or their own.
+
+    Args:
+        commits: the positions of these commits.
+        changes: the positions of the updates.
+        orders: their orders in their transactions, None where they state none.
+        places: the places of their messages.
+
+    Raises:
+        ValueError: one of these orders is none.
+    """
+    known = [order or 0 for order in orders]
+    if min(known) < 0 or max(known) >= 10**_ORDER_DIGITS:
+        raise ValueError(orders)
+    return [
+        _KEY % (commit & _UNSIGNED, change & _UNSIGNED, order, _OTHERS, place)
+        for commit, change, order, place in zip(commits, changes, known, places, strict=True)
+    ]
 
 
 def _total_order(event: DataEvent | LogicalMessage) -> int:
@@ -130,6 +154,38 @@ def event_id(event: DataEvent, table: str) -> str:
     return write_sorted(parts)
 
 
+def change_ids(
+    source: tuple[str, str, str],
+    transactions: Sequence[int],
+    positions: Sequence[int],
+    orders: Sequence[int | None],
+    keys: Sequence[Mapping[str, Any]],
+) -> list[str]:
+    """Return the identities of changes by transactions of rows with keys.
+
+    Args:
+        source: server, schema and table.
+        transactions: the changes' transactions.
+        positions: their positions in the log.
+        orders: their orders in their transactions, None where they state none.
+        keys: the keys of their rows.
+
+    Raises:
+        UnicodeEncodeError: a text is not Unicode.
+    """
+    server, schema, table = source
+    parts = zip(transactions, positions, orders, write_sorted_lines(keys), strict=True)
+    return write_lines(
+        [
+            (server, transaction, position, order, schema, table, _bounded(key))
+            for transaction, position, order, key in parts
+        ]
+    )
+
+
 def _key_text(event: DataEvent) -> str:
-    text = write_sorted(event.key)
+    return _bounded(write_sorted(event.key))
+
+
+def _bounded(text: str) -> str:
     return text if len(text) <= _LONGEST_KEY else sha256(text.encode()).hexdigest()

@@ -50,7 +50,7 @@ def fields_of(block: Mapping[str, Any] | None) -> Fields | None:
 
 def load_part(text: str | bytes) -> Any:
     """Return the JSON of a key, value or header, as `load_json` does; equal schema blocks are parsed once."""
-    if not _has_block(text):
+    if not has_block(text):
         return load_json(text)
     try:
         return with_parsed_block(_PARTS.decode(text))
@@ -60,7 +60,7 @@ def load_part(text: str | bytes) -> Any:
 
 def load_value(text: str | bytes) -> Any:
     """Return the same for a value, with a `TypedEnvelope` for a change of the documented form."""
-    typed = typed_envelope(text, has_block=_has_block(text))
+    typed = typed_envelope(text, has_block=has_block(text))
     return load_part(text) if typed is None else with_parsed_block(typed)
 
 
@@ -71,16 +71,22 @@ def with_parsed_block(part: Any) -> Any:
         ValueError: the block is not JSON.
     """
     if type(part) is TypedBlock:
-        return {"schema": _block(bytes(part.schema)), "payload": part.payload}
+        return {"schema": parsed_block(bytes(part.schema)), "payload": part.payload}
     return part
 
 
-def _has_block(text: str | bytes) -> bool:
+def has_block(text: str | bytes) -> bool:
+    """Return whether the text of a key or value begins with a schema block."""
     return text[: len(_BLOCK_BEGINS[0])] in _BLOCK_BEGINS
 
 
 @lru_cache(_MAX_BLOCKS)
-def _block(text: bytes) -> Any:
+def parsed_block(text: bytes) -> Any:
+    """Return a schema block, which is a `SchemaBlock` if it has the documented form.
+
+    Raises:
+        ValueError: it is not JSON.
+    """
     block = load_json(text)
     return SchemaBlock(block) if isinstance(block, dict) else block
 

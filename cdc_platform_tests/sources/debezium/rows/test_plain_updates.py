@@ -2,19 +2,27 @@
 
 import gzip
 import json
+import pickle
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cdc_platform.model.stream.files import SourceFile
+from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.sources.debezium.rows.decoder import Decoder
 from cdc_platform.sources.debezium.rows.plain_updates import PlainUpdates
 from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
-from cdc_platform.sources.debezium.settings.policies import NullPolicy, SnapshotPolicy
+from cdc_platform.sources.debezium.settings.policies import NullPolicy, SnapshotPolicy, Strategy
+from cdc_platform.sources.debezium.splits.marked_rows import from_octets
+from cdc_platform.sources.debezium.splits.outcome import FREE, OUTCOME, ROWS, SplitOutcome
+from cdc_platform.sources.debezium.splits.split_reader import SplitContext, SplitReader
 from cdc_platform_tests.sources.debezium.captures_read import GOLDEN
 from cdc_platform_tests.sources.debezium.written_events import COLUMNS, TABLE, envelope, line, settings_with
 from cdc_platform_tests.strategies import share_of_profile
@@ -38,10 +46,28 @@ ODD: Final[tuple[dict[str, Any], ...]] = (
     {"source": {"table": "items"}},
     {"source": {"version": "1.9.0.Final"}},
     {"source": {"snapshot": "true"}},
-    *({"transaction": {"id": "7:1", "total_order": order}} for order in (2, 3, 4) * 4),
+    *({"transaction": {"id": "7:1", "total_order": order}} for order in (2, 3, 4, -1) * 4),
+    *({"source": {"txId": transaction}} for transaction in (8, 8, 8, None)),
+    *({"source": {"commit_lsn": position}} for position in (None, 2)),
     {"headers": {"__debezium.context.runId": "r"}},
+    *({"headers": {"__debezium.oldkey": key}} for key in ({"id": 2}, [2])),
 )
 """What makes an event another one than a plain one of the table."""
+
+
+def boundaries() -> st.SearchStrategy[str]:
+    """Return the strategy of the boundaries of two transactions."""
+    statuses = st.sampled_from([("BEGIN", None), ("END", 1), ("END", 2), ("END", 3)])
+    values = st.tuples(statuses, st.sampled_from([7, 8])).map(
+        lambda drawn: {
+            "status": drawn[0][0],
+            "id": f"{drawn[1]}:9",
+            "ts_ms": 5,
+            "event_count": drawn[0][1],
+            "data_collections": None,
+        }
+    )
+    return values.map(lambda value: line(value, {"id": value["id"]}))
 
 
 @st.composite
@@ -49,7 +75,8 @@ def lines(draw: st.DrawFn) -> str:
     """Draw the line of an event: about half are plain updates of one table, some have something odd."""
     op = draw(st.sampled_from("uuuuuuuUUccdr"))
     odd = draw(st.sampled_from([{}] * len(ODD) + [*ODD]))
-    lsn = draw(st.integers(1, 4))
+    # Inserts and deletes share positions, of a statement or a key change, but not with updates.
+    lsn = 2 * draw(st.integers(1, 3)) + (op in "uU")
     source = {"lsn": lsn, "sequence": f'["1","{lsn}"]', **odd.get("source", {})}
     key = odd.get("key", {"id": 1})
     if op == "r":
@@ -66,38 +93,57 @@ def lines(draw: st.DrawFn) -> str:
     return line(value, key, headers=odd.get("headers"))
 
 
-def decode(texts: list[str], **options: Any) -> tuple[object, ...]:
-    """Return the events of lines, and the decoder's final knowledge, uses and open values."""
-    decoder = Decoder(settings_with(**{**SETTINGS, **options}))
-    decoded = list(decoder.decode_lines(texts))
-    return decoded, decoder.state.to_json(), asdict(decoder.state.use), list(decoder.rows.unpaired)
+def decode(texts: list[str], *, is_one_stream: bool = True, **options: Any) -> tuple[object, ...]:
+    """Return the rows of lines, and all that their reader reports of them."""
+    settings = settings_with(**{**SETTINGS, **options})
+    context = SplitContext(settings.to_options(), 1, ReadWindow("stream", 0, 9), is_one_stream)
+    reader = SplitReader(context, None, {"file": SourceFile("file", "", 0, 0)})
+    for position, text in enumerate(texts):
+        reader.take(text.encode(), "file", position)
+    blocks = pa.Table.from_batches(reader.blocks()).to_pylist()
+    rows = [row for block in blocks if block[ROWS] for row in rows_of(block[ROWS])]
+    outcome = SplitOutcome.from_bytes(blocks[-1][OUTCOME])
+    reports = {**asdict(outcome), "names": sorted(outcome.names), "lines": None}
+    free = sorted(pickle.loads(blocks[-1][FREE]), key=repr)  # noqa: S301  written by the reader itself
+    return sorted(rows, key=repr), free, reports, sorted(reader.decoder.rows.unpaired)
 
 
-@share_of_profile(3)
+def rows_of(octets: bytes) -> Iterator[dict[str, Any]]:
+    """Yield the rows of octets."""
+    for batch in from_octets(pa.py_buffer(octets)):
+        yield from batch.to_pylist()
+
+
+@share_of_profile(4)
 @given(
-    texts=st.lists(lines(), min_size=3, max_size=12),
+    texts=st.lists(st.one_of(lines(), lines(), lines(), boundaries()), min_size=3, max_size=16),
     options=st.fixed_dictionaries(
         {},
         optional={
             "snapshots": st.sampled_from(list(SnapshotPolicy)),
             "full_identity": st.just((TABLE,)),
             "has_transaction_topic": st.booleans(),
+            "is_one_stream": st.booleans(),
+            "strategy": st.sampled_from(list(Strategy)),
         },
     ),
 )
-def test_a_plain_update_is_decoded_as_one_of_which_everything_is_asked(
-    texts: list[str], options: dict[str, Any]
-) -> None:
-    """Changes, faults, state and its use are the same as where no form is known."""
+def test_updates_by_column_are_decoded_as_all_events_are(texts: list[str], options: dict[str, Any]) -> None:
+    """Rows, faults, transactions, state and its use are the same as where no form is known."""
     _check_same(texts, options)
 
 
+@pytest.mark.parametrize("has_transaction_topic", [False, True])
+@pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.jsonl.gz")), ids=lambda path: path.name)
-def test_plain_updates_of_captures_are_decoded_alike(path: Path) -> None:
-    """The same holds for the messages of a real connector, each capture twice in one stream."""
+def test_plain_updates_of_captures_are_decoded_alike(
+    path: Path, times: int, has_transaction_topic: bool
+) -> None:
+    """The same holds for the messages of a real connector, once and sent twice."""
     with gzip.open(path, "rt", encoding="utf-8") as opened:
         texts = [text for text in opened if text.strip()]
-    _check_same(texts * 2, {"columns": {}, "null_policies": {"*": NullPolicy.NULL}})
+    options = {"has_transaction_topic": has_transaction_topic}
+    _check_same(texts * times, {"columns": {}, "null_policies": {"*": NullPolicy.NULL}, **options})
 
 
 def _check_same(texts: list[str], options: dict[str, Any]) -> None:
@@ -119,3 +165,17 @@ def test_what_is_known_of_a_form_is_not_asked_again(rest: dict[str, Any], decodi
         decode([line(plain, {"id": 1}), *(line(other, {"id": 1}) for _ in range(3))])
 
     assert decodings == decode_row.call_count
+
+
+@pytest.mark.parametrize("bad", [0, 1, 6, 7])
+def test_a_value_that_cannot_be_used_holds_no_other_update_up(bad: int) -> None:
+    """Of the updates that are decoded together, the one with such a value is a fault, and no other."""
+    rows = [{**WHOLE, "n": "no number" if place == bad else place} for place in range(8)]
+    rest = [{"source": {"lsn": place + 10, "sequence": f'["1","{place + 10}"]'}} for place in range(9)]
+    texts = [line(envelope("u", after=WHOLE, **rest[8]), {"id": 1})]
+    texts += [line(envelope("u", after=row, **of), {"id": 1}) for row, of in zip(rows, rest[:8], strict=True)]
+    decoded, *_ = decode(texts)
+
+    assert isinstance(decoded, list)
+    assert [bad + 1] == [row["event"]["position"] for row in decoded if row["event"]["fault"]]
+    assert len(texts) == len(decoded)

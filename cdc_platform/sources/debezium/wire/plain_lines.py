@@ -1,0 +1,153 @@
+"""Messages of updates without the row before them, parsed by their types; most messages of a stream are such.
+
+The types say what the decoder would otherwise ask of each: an update of a row with a key, that is no row of
+a snapshot, and states its transaction and its position in the log.
+"""
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any, Final, Generic, Literal, NamedTuple
+
+import msgspec
+
+from cdc_platform.sources.debezium.wire.envelope import NEW_KEY, OLD_KEY
+from cdc_platform.sources.debezium.wire.messages import RawMessage, embedded, has_block_in, is_utf8
+from cdc_platform.sources.debezium.wire.schema_blocks import SchemaBlock, has_block, parsed_block
+from cdc_platform.sources.debezium.wire.typed_envelope import (
+    OTHER_FORMS,
+    Key,
+    Long,
+    TypedBlock,
+    TypedTransaction,
+    Value,
+)
+
+RUN_ID: Final = "__debezium.context.runId"
+_STATES_COMMIT: Final = '["'
+"""Begins the positions of an event that states the commit before its own."""
+
+
+class PlainSource(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """The block `source` of an envelope."""
+
+    name: str
+    db: str
+    schema: str
+    table: str
+    version: str
+    snapshot: Literal["false", ""] | None = None
+    txId: Long  # noqa: N815  Debezium's own name
+    lsn: Long
+    sequence: str
+    commit_lsn: Long | msgspec.UnsetType | None = msgspec.UNSET
+    ts_us: Long | None = None
+    ts_ms: Long | None = None
+
+
+class PlainEnvelope(msgspec.Struct, frozen=True, gc=False, kw_only=True, forbid_unknown_fields=True):
+    """The envelope of an update."""
+
+    op: Literal["u"]
+    source: PlainSource
+    before: None = None
+    after: dict[str, Any]
+    transaction: TypedTransaction | None = None
+    ts_ms: Any = None
+    ts_us: Any = None
+    ts_ns: Any = None
+
+
+class PlainLine(
+    msgspec.Struct, Generic[Key, Value], frozen=True, gc=False, kw_only=True, forbid_unknown_fields=True
+):
+    """The line of an update; its key and value may have schema blocks."""
+
+    value: Value
+    key: Key
+    topic: str | None = None
+    headers: dict[str, Any] | None = None
+    partition: Long | None = None
+    offset: Long | None = None
+    timestamp: Long | None = None
+
+
+class PlainUpdate(NamedTuple):
+    """An update, with the schema blocks of its row and key."""
+
+    envelope: PlainEnvelope
+    key: dict[str, Any]
+    headers: Mapping[str, Any] | None
+    offset: int | None
+    block: SchemaBlock | None = None
+    key_block: SchemaBlock | None = None
+
+    @property
+    def run_id(self) -> object:
+        """The connector's run, if the message has its headers."""
+        return (embedded(self.headers.get(RUN_ID)) or None) if self.headers else None
+
+
+_LINES: Final = msgspec.json.Decoder(PlainLine[dict[str, Any], PlainEnvelope], float_hook=Decimal)
+_LINES_WITH_BLOCKS: Final = msgspec.json.Decoder(
+    PlainLine[TypedBlock[dict[str, Any]], TypedBlock[PlainEnvelope]], float_hook=Decimal
+)
+_VALUES: Final = msgspec.json.Decoder(PlainEnvelope, float_hook=Decimal)
+_VALUES_WITH_BLOCKS: Final = msgspec.json.Decoder(TypedBlock[PlainEnvelope], float_hook=Decimal)
+_KEYS: Final = msgspec.json.Decoder(dict[str, Any], float_hook=Decimal)
+_KEYS_WITH_BLOCKS: Final = msgspec.json.Decoder(TypedBlock[dict[str, Any]], float_hook=Decimal)
+
+
+def plain_update(sent: bytes | RawMessage) -> PlainUpdate | None:
+    """Return a line or message as an update without the row before it; None if it is something else."""
+    try:
+        if isinstance(sent, bytes):
+            return _of_line(sent)
+        return _of_raw(sent)
+    except (*OTHER_FORMS, ValueError):
+        return None
+
+
+def _of_line(text: bytes) -> PlainUpdate | None:
+    if not is_utf8(text):
+        return None
+    if not has_block_in(text):
+        line = _LINES.decode(text)
+        return _checked(line.value, line.key, line.headers, line.offset)
+    parts = _LINES_WITH_BLOCKS.decode(text)
+    return _of_blocks(parts.value, parts.key, parts.headers, parts.offset)
+
+
+def _of_raw(raw: RawMessage) -> PlainUpdate | None:
+    key, value = raw.key, raw.value
+    if not key or not value or not (is_utf8(key) and is_utf8(value)):
+        return None
+    if has_block(value) and has_block(key):
+        parts = _VALUES_WITH_BLOCKS.decode(value), _KEYS_WITH_BLOCKS.decode(key)
+        return _of_blocks(*parts, raw.headers, raw.offset)
+    return _checked(_VALUES.decode(value), _KEYS.decode(key), raw.headers, raw.offset)
+
+
+def _of_blocks(
+    value: TypedBlock[PlainEnvelope],
+    key: TypedBlock[dict[str, Any]],
+    headers: Mapping[str, Any] | None,
+    offset: int | None,
+) -> PlainUpdate | None:
+    blocks = [parsed_block(bytes(part.schema)) for part in (value, key)]
+    if not all(isinstance(block, SchemaBlock) for block in blocks):
+        return None
+    return _checked(value.payload, key.payload, headers, offset, *blocks)
+
+
+def _checked(
+    envelope: PlainEnvelope,
+    key: dict[str, Any],
+    headers: Mapping[str, Any] | None,
+    offset: int | None,
+    *blocks: SchemaBlock,
+) -> PlainUpdate | None:
+    if not key or not envelope.after or not envelope.source.sequence.startswith(_STATES_COMMIT):
+        return None
+    if headers and (OLD_KEY in headers or NEW_KEY in headers):
+        return None
+    return PlainUpdate(envelope, key, headers, offset, *blocks)
