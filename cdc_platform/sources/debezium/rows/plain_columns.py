@@ -24,17 +24,8 @@ FoundByPlace = dict[int, Findings]
 _NONE: Final = Findings()
 
 
-class Arrived(NamedTuple):
-    """A line or message that has arrived, with its place as in `Arrival`."""
-
-    sent: bytes | RawMessage
-    origin: str
-    position: int
-    micros: int
-    number: int
-    within: str
-
-
+Arrived = tuple[bytes | RawMessage, str, int, int, int, str]
+"""A line or message that has arrived, with its place: the other fields of `Arrival`, in their order."""
 Update = tuple[PlainUpdate, Arrived]
 
 
@@ -98,7 +89,7 @@ def plain_run(form: PlainForm, updates: Sequence[Update], *, keeps_null: bool) -
     """
     plain, arrived = zip(*updates, strict=True)
     _, origins, positions, sent_micros, numbers, _ = zip(*arrived, strict=True)
-    envelopes, keys, _, offsets, _, _ = zip(*plain, strict=True)
+    envelopes, keys = [update.envelope for update in plain], [update.key for update in plain]
     sources = [envelope.source for envelope in envelopes]
     orders = [
         None if envelope.transaction is None else envelope.transaction.total_order for envelope in envelopes
@@ -109,7 +100,8 @@ def plain_run(form: PlainForm, updates: Sequence[Update], *, keeps_null: bool) -
         for source, (before, _) in zip(sources, sequences, strict=True)
     ]
     places = [
-        position if offset is None else offset for position, offset in zip(positions, offsets, strict=True)
+        position if update.offset is None else update.offset
+        for position, update in zip(positions, plain, strict=True)
     ]
     transactions = [source.txId for source in sources]
     log_positions = [source.lsn for source in sources]

@@ -68,7 +68,7 @@ class PlainUpdates:
 
     def take(self, arrived: Arrived) -> bool:
         """Take a message if it is a plain update of a known form; return whether it is one."""
-        sent = arrived.sent
+        sent = arrived[0]
         plain = plain_update(sent)
         if plain is None:
             return False
@@ -123,7 +123,7 @@ class PlainUpdates:
         self._rows.state.snapshots.seen[form.server].change(form.table, moments)
 
     def _decode_one(self, form: PlainForm, arrived: Arrived) -> SourceEvent | FaultyEvent:
-        event = _event_of(arrived.sent, arrived.position)
+        event = _event_of(arrived[0], arrived[2])
         try:
             change = self._rows.decode_plain(event, form.table, form.plan)
         except MALFORMED as error:

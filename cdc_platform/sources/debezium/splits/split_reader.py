@@ -16,7 +16,7 @@ from cdc_platform.model.stream.files import SourceFile
 from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.sources.debezium.rows.decoder import Decoder
-from cdc_platform.sources.debezium.rows.plain_columns import Arrived, PlainRun
+from cdc_platform.sources.debezium.rows.plain_columns import PlainRun
 from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
 from cdc_platform.sources.debezium.splits.marked_rows import marked_rows, run_batch, to_octets, with_marks
@@ -100,7 +100,7 @@ class SplitReader:
             micros: when it was sent, as in `Arrival`.
         """
         number, within = self.collector.arrive(micros), self.collector.current
-        if self.decoder.updates.take(Arrived(sent, origin, position, micros, number, within)):
+        if self.decoder.updates.take((sent, origin, position, micros, number, within)):
             self.collector.pass_update()
             return
         message = parse_line(sent, position) if isinstance(sent, bytes) else parse_raw(sent)

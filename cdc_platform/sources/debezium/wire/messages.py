@@ -28,6 +28,7 @@ _MEMBERS: Final = frozenset(
     },
 )
 _VALUES: Final = ("value", "payload")
+_OF_CHANGE: Final = b'"op"'
 _AVRO_MAGIC: Final = b"\x00"
 
 
@@ -86,7 +87,7 @@ class _MessageMalformed(ValueError):
 def parse_line(line: bytes, position: int) -> Message | FaultyEvent:
     """Return the message of a line: an object of topic, key and value, or the value alone."""
     has_blocks = has_block_in(line)
-    typed = typed_line(line, has_blocks=has_blocks) if is_utf8(line) else None
+    typed = typed_line(line, has_blocks=has_blocks) if _OF_CHANGE in line and is_utf8(line) else None
     if typed is not None:
         with suppress(ValueError):
             return _of_typed(typed, position, line)

@@ -6,7 +6,7 @@ a snapshot, and states its transaction and its position in the log.
 
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any, Final, Generic, Literal, NamedTuple
+from typing import Any, Final, Generic, Literal
 
 import msgspec
 
@@ -23,6 +23,8 @@ from cdc_platform.sources.debezium.wire.typed_envelope import (
 )
 
 RUN_ID: Final = "__debezium.context.runId"
+_OF_UPDATE: Final = b'"u"'
+"""Is in each update, and saves most other messages the attempt."""
 _STATES_COMMIT: Final = '["'
 """Begins the positions of an event that states the commit before its own."""
 
@@ -71,7 +73,7 @@ class PlainLine(
     timestamp: Long | None = None
 
 
-class PlainUpdate(NamedTuple):
+class PlainUpdate(msgspec.Struct, frozen=True, gc=False):
     """An update, with the schema blocks of its row and key."""
 
     envelope: PlainEnvelope
@@ -108,13 +110,13 @@ def plain_update(sent: bytes | RawMessage) -> PlainUpdate | None:
 
 
 def _of_line(text: bytes) -> PlainUpdate | None:
-    if not is_utf8(text):
+    if _OF_UPDATE not in text or not (text.isascii() or is_utf8(text)):
         return None
-    if not has_block_in(text):
-        line = _LINES.decode(text)
-        return _checked(line.value, line.key, line.headers, line.offset)
-    parts = _LINES_WITH_BLOCKS.decode(text)
-    return _of_blocks(parts.value, parts.key, parts.headers, parts.offset)
+    if has_block_in(text):
+        parts = _LINES_WITH_BLOCKS.decode(text)
+        return _of_blocks(parts.value, parts.key, parts.headers, parts.offset)
+    line = _LINES.decode(text)
+    return _checked(line.value, line.key, line.headers, line.offset)
 
 
 def _of_raw(raw: RawMessage) -> PlainUpdate | None:

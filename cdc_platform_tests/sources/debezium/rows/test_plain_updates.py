@@ -23,6 +23,7 @@ from cdc_platform.sources.debezium.settings.policies import NullPolicy, Snapshot
 from cdc_platform.sources.debezium.splits.marked_rows import from_octets
 from cdc_platform.sources.debezium.splits.outcome import FREE, OUTCOME, ROWS, SplitOutcome
 from cdc_platform.sources.debezium.splits.split_reader import SplitContext, SplitReader
+from cdc_platform.sources.debezium.wire.messages import RawMessage
 from cdc_platform_tests.sources.debezium.captures_read import GOLDEN
 from cdc_platform_tests.sources.debezium.written_events import COLUMNS, TABLE, envelope, line, settings_with
 from cdc_platform_tests.strategies import share_of_profile
@@ -93,19 +94,33 @@ def lines(draw: st.DrawFn) -> str:
     return line(value, key, headers=odd.get("headers"))
 
 
-def decode(texts: list[str], *, is_one_stream: bool = True, **options: Any) -> tuple[object, ...]:
-    """Return the rows of lines, and all that their reader reports of them."""
+def decode(
+    texts: list[str], *, is_one_stream: bool = True, has_messages: bool = False, **options: Any
+) -> tuple[object, ...]:
+    """Return the rows of lines, or of the messages in them, and all that their reader reports of them."""
     settings = settings_with(**{**SETTINGS, **options})
     context = SplitContext(settings.to_options(), 1, ReadWindow("stream", 0, 9), is_one_stream)
     reader = SplitReader(context, None, {"file": SourceFile("file", "", 0, 0)})
     for position, text in enumerate(texts):
-        reader.take(text.encode(), "file", position)
+        sent = message(text, position) if has_messages else text.encode()
+        reader.take(sent, "file", position)
     blocks = pa.Table.from_batches(reader.blocks()).to_pylist()
     rows = [row for block in blocks if block[ROWS] for row in rows_of(block[ROWS])]
     outcome = SplitOutcome.from_bytes(blocks[-1][OUTCOME])
     reports = {**asdict(outcome), "names": sorted(outcome.names), "lines": None}
     free = sorted(pickle.loads(blocks[-1][FREE]), key=repr)  # noqa: S301  written by the reader itself
     return sorted(rows, key=repr), free, reports, sorted(reader.decoder.rows.unpaired)
+
+
+def message(text: str, position: int) -> RawMessage:
+    """Return the message of a line as a topic has it."""
+    parts = json.loads(text)
+    key, value = (
+        None if parts[name] is None else json.dumps(parts[name]).encode() for name in ("key", "value")
+    )
+    headers = parts.get("headers")
+    sent = None if headers is None else {name: json.dumps(headers[name]).encode() for name in headers}
+    return RawMessage(parts["topic"], key, value, sent, offset=position, position=position)
 
 
 def rows_of(octets: bytes) -> Iterator[dict[str, Any]]:
@@ -124,6 +139,7 @@ def rows_of(octets: bytes) -> Iterator[dict[str, Any]]:
             "full_identity": st.just((TABLE,)),
             "has_transaction_topic": st.booleans(),
             "is_one_stream": st.booleans(),
+            "has_messages": st.booleans(),
             "strategy": st.sampled_from(list(Strategy)),
         },
     ),
@@ -133,8 +149,7 @@ def test_updates_by_column_are_decoded_as_all_events_are(texts: list[str], optio
     _check_same(texts, options)
 
 
-@pytest.mark.parametrize("has_transaction_topic", [False, True])
-@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize(("times", "has_transaction_topic"), [(1, False), (1, True), (2, True)])
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.jsonl.gz")), ids=lambda path: path.name)
 def test_plain_updates_of_captures_are_decoded_alike(
     path: Path, times: int, has_transaction_topic: bool
@@ -142,7 +157,7 @@ def test_plain_updates_of_captures_are_decoded_alike(
     """The same holds for the messages of a real connector, once and sent twice."""
     with gzip.open(path, "rt", encoding="utf-8") as opened:
         texts = [text for text in opened if text.strip()]
-    options = {"has_transaction_topic": has_transaction_topic}
+    options = {"has_transaction_topic": has_transaction_topic, "has_messages": has_transaction_topic}
     _check_same(texts * times, {"columns": {}, "null_policies": {"*": NullPolicy.NULL}, **options})
 
 
