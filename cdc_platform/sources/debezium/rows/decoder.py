@@ -14,7 +14,7 @@ from cdc_platform.sources.debezium.rows.checkpoints import Checkpoint, Decoded
 from cdc_platform.sources.debezium.rows.identity import ADVICE as IDENTITY_ADVICE
 from cdc_platform.sources.debezium.rows.identity import check_key, learn_identity, names_key_alone
 from cdc_platform.sources.debezium.rows.pairing import Identity, identity_of, key_text
-from cdc_platform.sources.debezium.rows.plain_updates import PlainUpdates
+from cdc_platform.sources.debezium.rows.plain_changes import PlainChanges
 from cdc_platform.sources.debezium.rows.plans import ColumnPlan, Planner, check_masks
 from cdc_platform.sources.debezium.rows.rows import RowDecoder
 from cdc_platform.sources.debezium.rows.state import DecoderState
@@ -51,7 +51,7 @@ class Decoder:
         self.settings = settings
         self.state = state or DecoderState()
         self.rows = RowDecoder(settings, Planner(settings), self.state)
-        self.updates = PlainUpdates(self.rows)
+        self.plain = PlainChanges(self.rows)
         self._tables: dict[tuple[str, str, str], tuple[str, str]] = {}
         self._bare: set[Identity | None] = set()
         self._partitions = [(re.compile(pattern), target) for pattern, target in settings.partitions.items()]
@@ -107,7 +107,7 @@ class Decoder:
 
     def _take_note(self, notification: Notification) -> None:
         """Note the table that a snapshot found empty; a partition does not count."""
-        self.updates.finish()
+        self.plain.finish()
         self.state.use.has_notifications = True
         replaces = self.settings.snapshots == SnapshotPolicy.REPLACE
         if (
@@ -122,7 +122,7 @@ class Decoder:
     def _decode_data(self, event: DataEvent) -> list[Decoded]:
         if event.source.name == self.settings.signal_table:
             return [self._signal(event)]
-        self.updates.ask_again()
+        self.plain.ask_again()
         self.state.use.see(event.source)
         if event.is_flat:
             is_delete = event.op is DELETE and event.key is not None
@@ -134,7 +134,7 @@ class Decoder:
         except MALFORMED:
             self.state.roll_back(savepoint)
             raise
-        self.updates.learn(event, table)
+        self.plain.learn(event, table)
         return decoded
 
     def _decode_row(self, event: DataEvent, table: str, label: str) -> list[Decoded]:

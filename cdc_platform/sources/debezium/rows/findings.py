@@ -9,7 +9,7 @@ from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.sources.debezium.rows.plans import ColumnPlan, TablePlan
 from cdc_platform.sources.debezium.values.unavailable import MASKED, UNAVAILABLE, UNDECIDED
 from cdc_platform.sources.debezium.wire.event_faults import NEW_KEYS
-from cdc_platform.sources.debezium.wire.message_contents import DataEvent, MessageUnusable
+from cdc_platform.sources.debezium.wire.message_contents import UPDATE, DataEvent, MessageUnusable, Op
 from cdc_platform.sources.debezium.wire.plain_lines import RUN_ID
 from cdc_platform.sources.debezium.wire.positions import is_snapshot
 from cdc_platform.sources.json_codec import write
@@ -55,6 +55,30 @@ def is_unavailable(column: ColumnPlan, value: Any, findings: Findings) -> bool:
     if value is None and column.detector.null_policy is not None:
         findings.lossy_nulls.append(column.name)
     return state is UNAVAILABLE
+
+
+def is_left_out(op: Op, is_new: bool, column: ColumnPlan, value: Any, findings: Findings) -> bool:
+    """Return whether a value of an insert or update was not sent.
+
+    An insert has all values unless its row had another key. If that is not certain, a marker counts as a
+    marker, and null as NULL.
+
+    Args:
+        op: the operation.
+        is_new: whether an inserted row certainly had no other key.
+        column: the value's column.
+        value: the value.
+        findings: receives other facts about the value.
+
+    Raises:
+        MessageUnusable: as `is_unavailable`.
+    """
+    if op is UPDATE:
+        return is_unavailable(column, value, findings)
+    is_literal = column.detector.is_marker(value)
+    if is_literal and is_new:
+        findings.literal_markers.append(column.name)
+    return is_literal and not is_new
 
 
 def completed(plan: TablePlan, row: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from cdc_platform.sources.debezium.wire.message_contents import CREATE, DELETE, DataEvent
-from cdc_platform.sources.debezium.wire.plain_lines import PlainUpdate
+from cdc_platform.sources.debezium.wire.plain_lines import PlainChange
 from cdc_platform.sources.debezium.wire.positions import is_snapshot
 
 _REMEMBERED: Final = 1000
@@ -46,12 +46,24 @@ class Pairer:
             return identity
         return None
 
-    def remember_order(self, update: PlainUpdate) -> None:
-        """Note the order of an update in its transaction, as `remember` does."""
-        transaction, source = update.envelope.transaction, update.envelope.source
+    def remember_plain(self, change: PlainChange) -> bool:
+        """Note the order of a plain change, as `remember` does; return what `is_new` does of an insert."""
+        if _has_headers(change.headers):
+            return True
+        transaction, source = change.envelope.transaction, change.envelope.source
         order = None if transaction is None else transaction.total_order
-        if order is not None and not _has_headers(update.headers):
-            self._orders.setdefault((source.name, source.txId), set()).add(order)
+        if order is None:
+            return False
+        orders = self._orders.setdefault((source.name, source.txId), set())
+        orders.add(order)
+        return order == 1 or order - 1 in orders
+
+    def knows_deletion(self, change: PlainChange) -> bool:
+        """Return whether a row was deleted at the position of a change."""
+        if not self._deleted:
+            return False
+        source = change.envelope.source
+        return (source.name, f"{source.schema}.{source.table}", source.txId, source.lsn) in self._deleted
 
     def old_key(self, event: DataEvent) -> Mapping[str, Any] | None:
         """Return the former key of an inserted row; None if unknown."""

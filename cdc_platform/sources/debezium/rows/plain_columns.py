@@ -1,4 +1,4 @@
-"""Plain updates of one form, decoded by column, as `RowDecoder.decode_plain` decodes each."""
+"""plain changes of one form, decoded by column, as `RowDecoder.decode_plain` decodes each."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,14 +8,16 @@ from msgspec import UNSET
 
 from cdc_platform.model.base.timestamps import is_moment
 from cdc_platform.model.stream.events import SourceEvent
-from cdc_platform.model.stream.records import ModType
-from cdc_platform.sources.debezium.rows.findings import Findings, Metadata, is_unavailable
+from cdc_platform.sources.debezium.rows.findings import Findings, Metadata, is_left_out
+from cdc_platform.sources.debezium.rows.pairing import Identity
 from cdc_platform.sources.debezium.rows.plans import ColumnPlan, TablePlan
 from cdc_platform.sources.debezium.rows.row_keys import key_json
 from cdc_platform.sources.debezium.rows.row_values import read_values
+from cdc_platform.sources.debezium.values.unavailable import VALUE
 from cdc_platform.sources.debezium.wire.envelope import sequences_of
+from cdc_platform.sources.debezium.wire.message_contents import MOD_TYPES, Op
 from cdc_platform.sources.debezium.wire.messages import RawMessage
-from cdc_platform.sources.debezium.wire.plain_lines import PlainSource, PlainUpdate
+from cdc_platform.sources.debezium.wire.plain_lines import PlainChange, PlainSource
 from cdc_platform.sources.debezium.wire.positions import change_ids, change_keys
 from cdc_platform.sources.json_codec import write_lines
 
@@ -26,12 +28,17 @@ _NONE: Final = Findings()
 
 Arrived = tuple[bytes | RawMessage, str, int, int, int, str]
 """A line or message that has arrived, with its place: the other fields of `Arrival`, in their order."""
-Update = tuple[PlainUpdate, Arrived]
+Change = tuple[PlainChange, Arrived]
 
 
 class PlainForm(NamedTuple):
-    """What plain updates of one form share: their table in the lake and in the database, and its plan."""
+    """What plain changes of one form share: their table in the lake and in the database, and its plan.
 
+    ``is_new`` means of inserts that their rows certainly had no other key.
+    """
+
+    op: Op
+    is_new: bool
     table: str
     plan: TablePlan
     server: str
@@ -42,7 +49,7 @@ class PlainForm(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PlainRun:
-    """Plain updates of one form, by column as in `SourceEvent`, with their places as in `Arrival`."""
+    """plain changes of one form, by column as in `SourceEvent`, with their places as in `Arrival`."""
 
     form: PlainForm
     ordering_keys: Sequence[str]
@@ -57,10 +64,12 @@ class PlainRun:
     origins: Sequence[str]
     numbers: Sequence[int]
     sent_micros: Sequence[int]
+    identities: Sequence[Identity]
+    """Of inserted rows that are not certainly new."""
 
     def events(self) -> Iterator[SourceEvent]:
         """Yield the updates one by one."""
-        table, types = self.form.table, self.form.plan.column_types
+        form, types = self.form, self.form.plan.column_types
         columns = (
             *(self.ordering_keys, self.event_ids, self.transaction_ids, self.micros, self.keys),
             *(self.new_values, self.unavailable_columns, self.metadata, self.positions),
@@ -69,72 +78,83 @@ class PlainRun:
             *columns, strict=True
         ):
             yield SourceEvent(
-                *(table, ModType.UPDATE, order, identity, transaction, micros, types, key, values),
+                *(form.table, MOD_TYPES[form.op], order, identity, transaction, micros, types, key, values),
                 unavailable_columns=unavailable,
                 metadata=metadata,
                 position=position,
             )
 
 
-def plain_run(form: PlainForm, updates: Sequence[Update], *, keeps_null: bool) -> PlainRun:
-    """Return plain updates of one form.
+def plain_run(form: PlainForm, changes: Sequence[Change], *, keeps_null: bool) -> PlainRun:
+    """Return plain changes of one form.
 
     Args:
         form: their form.
-        updates: the updates.
+        changes: the changes.
         keeps_null: whether a value that was not sent becomes null instead of being left out.
 
     Raises:
         MALFORMED: one of them, or more, cannot be decoded.
     """
-    plain, arrived = zip(*updates, strict=True)
+    plain, arrived = zip(*changes, strict=True)
     _, origins, positions, sent_micros, numbers, _ = zip(*arrived, strict=True)
-    envelopes, keys = [update.envelope for update in plain], [update.key for update in plain]
+    envelopes, keys = [change.envelope for change in plain], [change.key for change in plain]
     sources = [envelope.source for envelope in envelopes]
     orders = [
         None if envelope.transaction is None else envelope.transaction.total_order for envelope in envelopes
     ]
     sequences = sequences_of([source.sequence for source in sources])
+    transactions, log_positions = [source.txId for source in sources], [source.lsn for source in sources]
+    found: FoundByPlace = {}
+    values = _values(form, [envelope.after for envelope in envelopes], found, keeps_null=keeps_null)
+    sent, source_table = (), (form.server, form.schema, form.source_table)
+    return PlainRun(
+        form,
+        _ordering_keys(plain, positions, sequences, orders),
+        change_ids(source_table, transactions, log_positions, orders, keys),
+        list(map(str, transactions)),
+        _moments(sources),
+        _keys(form.plan, keys),
+        values,
+        [tuple(found[place].unavailable) if place in found else sent for place in range(len(changes))],
+        _metadata(form, plain, sequences, orders, found),
+        positions,
+        origins,
+        numbers,
+        sent_micros,
+        ()
+        if form.is_new
+        else [(form.server, form.name, *place) for place in zip(transactions, log_positions, strict=True)],
+    )
+
+
+def _ordering_keys(
+    changes: Sequence[PlainChange],
+    positions: Sequence[int],
+    sequences: Sequence[tuple[int, int]],
+    orders: Sequence[int | None],
+) -> list[str]:
+    sources = [change.envelope.source for change in changes]
     commits = [
         before if source.commit_lsn is UNSET or source.commit_lsn is None else source.commit_lsn
         for source, (before, _) in zip(sources, sequences, strict=True)
     ]
     places = [
-        position if update.offset is None else update.offset
-        for position, update in zip(positions, plain, strict=True)
+        position if change.offset is None else change.offset
+        for position, change in zip(positions, changes, strict=True)
     ]
-    transactions = [source.txId for source in sources]
-    log_positions = [source.lsn for source in sources]
-    micros = [_micros(source) for source in sources]
-    _check_moments(micros)
-    found: FoundByPlace = {}
-    values = _values(form.plan, [envelope.after for envelope in envelopes], found, keeps_null=keeps_null)
-    none = ()
-    return PlainRun(
-        form,
-        change_keys(commits, [change for _, change in sequences], orders, places),
-        change_ids((form.server, form.schema, form.source_table), transactions, log_positions, orders, keys),
-        list(map(str, transactions)),
-        micros,
-        _keys(form.plan, keys),
-        values,
-        [tuple(found[place].unavailable) if place in found else none for place in range(len(updates))],
-        _metadata(form, plain, log_positions, sequences, orders, found),
-        positions,
-        origins,
-        numbers,
-        sent_micros,
-    )
+    return change_keys(commits, [position for _, position in sequences], orders, places)
 
 
-def _micros(source: PlainSource) -> int | None:
-    return source.ts_us if source.ts_us is not None or source.ts_ms is None else source.ts_ms * 1000
-
-
-def _check_moments(micros: Sequence[int | None]) -> None:
-    known = [moment for moment in micros if moment is not None]
+def _moments(sources: Sequence[PlainSource]) -> list[int | None]:
+    moments = [
+        source.ts_us if source.ts_us is not None or source.ts_ms is None else source.ts_ms * 1000
+        for source in sources
+    ]
+    known = [moment for moment in moments if moment is not None]
     if known and not (is_moment(min(known)) and is_moment(max(known))):
         raise OverflowError("a time is outside the years 1 to 9999")
+    return moments
 
 
 def _keys(plan: TablePlan, keys: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -143,7 +163,8 @@ def _keys(plan: TablePlan, keys: Sequence[Mapping[str, Any]]) -> list[str]:
     columns = []
     for name, column in plan.key_columns:
         values = [key[name] for key in keys]
-        if None in values or (not column.is_always_sent and any(map(column.detector.is_marker, values))):
+        judge = column.detector.judge
+        if None in values or not (column.is_always_sent or all(judge(value) is VALUE for value in values)):
             raise ValueError(name)
         columns.append(read_values(column, values))
     names = [name for name, _ in plan.key_columns]
@@ -151,12 +172,13 @@ def _keys(plan: TablePlan, keys: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _values(
-    plan: TablePlan, rows: Sequence[Mapping[str, Any]], found: FoundByPlace, *, keeps_null: bool
+    form: PlainForm, rows: Sequence[Mapping[str, Any]], found: FoundByPlace, *, keeps_null: bool
 ) -> list[str]:
-    names = [name for name in rows[0] if name in plan.others]
+    others = form.plan.others
+    names = [name for name in rows[0] if name in others]
     if not names:
         return ["{}"] * len(rows)
-    columns = [_column(plan.others[name], [row[name] for row in rows], found) for name in names]
+    columns = [_column(form, others[name], [row[name] for row in rows], found) for name in names]
     objects = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
     if not keeps_null:
         for place, findings in found.items():
@@ -165,16 +187,17 @@ def _values(
     return write_lines(objects)
 
 
-def _column(column: ColumnPlan, values: list[Any], found: FoundByPlace) -> Sequence[Any]:
+def _column(form: PlainForm, column: ColumnPlan, values: list[Any], found: FoundByPlace) -> Sequence[Any]:
     """Return the values of a column in the form of the log, null where they were not sent."""
     if not column.is_always_sent:
         for place in column.detector.doubtful(values):
+            if not form.is_new and column.detector.judge(values[place]) is not VALUE:
+                raise ValueError(column.name)  # a later message may show what it is
             findings = Findings()
-            if is_unavailable(column, values[place], findings):
+            if is_left_out(form.op, form.is_new, column, values[place], findings):
                 findings.unavailable.append(column.name)
                 values[place] = None
-            if findings != _NONE:
-                _add(found, place, findings)
+            _add(found, place, findings)
     if column.has_default:
         for place, value in enumerate(values):
             if column.may_be_null(value):
@@ -183,28 +206,29 @@ def _column(column: ColumnPlan, values: list[Any], found: FoundByPlace) -> Seque
 
 
 def _add(found: FoundByPlace, place: int, findings: Findings) -> None:
+    if findings == _NONE:
+        return
     known = found.setdefault(place, Findings())
     known.unavailable += findings.unavailable
+    known.literal_markers += findings.literal_markers
     known.null_or_default += findings.null_or_default
     known.lossy_nulls += findings.lossy_nulls
 
 
 def _metadata(
     form: PlainForm,
-    updates: Sequence[PlainUpdate],
-    positions: Sequence[int],
-    sequences: Sequence[tuple[int | None, int | None]],
+    changes: Sequence[PlainChange],
+    sequences: Sequence[tuple[int, int]],
     orders: Sequence[int | None],
     found: FoundByPlace,
 ) -> list[str]:
+    op, schema, table = form.op.value, form.schema, form.source_table
     facts = [
-        Metadata(
-            *("u", form.schema, form.source_table, position, sequence, order or 0, ""),
-            update.run_id,
-        )
-        for update, position, sequence, order in zip(updates, positions, sequences, orders, strict=True)
+        Metadata(op, schema, table, change.envelope.source.lsn, sequence, order or 0, "", change.run_id)
+        for change, sequence, order in zip(changes, sequences, orders, strict=True)
     ]
     for place, findings in found.items():
+        facts[place].literal_markers = findings.literal_markers
         facts[place].null_or_default = findings.null_or_default
         facts[place].lossy_nulls = findings.lossy_nulls
     return write_lines(facts)

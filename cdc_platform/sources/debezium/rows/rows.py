@@ -14,12 +14,14 @@ from cdc_platform.model.stream.records import ModType
 from cdc_platform.sources.debezium.rows.findings import (
     Findings,
     completed,
+    is_left_out,
     is_unavailable,
     is_unsent_under_full,
     metadata_of,
 )
 from cdc_platform.sources.debezium.rows.identity import check_key_types
 from cdc_platform.sources.debezium.rows.pairing import Identity, identity_of
+from cdc_platform.sources.debezium.rows.plain_columns import PlainRun
 from cdc_platform.sources.debezium.rows.plans import ColumnPlan, Planner, TablePlan
 from cdc_platform.sources.debezium.rows.row_keys import header_key, key_json, old_key_of
 from cdc_platform.sources.debezium.rows.row_values import IsUnsent, sent_values_json, values_json
@@ -30,22 +32,14 @@ from cdc_platform.sources.debezium.values.unavailable import VALUE
 from cdc_platform.sources.debezium.wire.message_contents import (
     CREATE,
     DELETE,
-    READ,
+    MOD_TYPES,
     TRUNCATE,
     UPDATE,
     DataEvent,
     MessageUnusable,
-    Op,
 )
 from cdc_platform.sources.debezium.wire.positions import event_id, is_snapshot, ordering_key
 
-_MOD_TYPES: Final[Mapping[Op, ModType]] = {
-    CREATE: ModType.INSERT,
-    UPDATE: ModType.UPDATE,
-    DELETE: ModType.DELETE,
-    READ: ModType.SNAPSHOT,
-    TRUNCATE: ModType.TRUNCATE,
-}
 _NO_KEY: Final = "{}"
 _OF_FRAME: Final = SourceEvent._fields.index("keys")
 """Number of fields of a change before those of its row."""
@@ -103,28 +97,26 @@ class RowDecoder:
             return [self._with_key(event, plan, change, is_full=is_full)]
         return list(self._moved(event, plan, change, old_key, is_full=is_full))
 
-    def decode_plain(self, event: DataEvent, table: str, plan: TablePlan) -> SourceEvent:
-        """Return the change of an update without a row before, of a table with a key that is not under FULL.
+    def decode_plain(self, event: DataEvent, table: str, plan: TablePlan, *, is_new: bool) -> SourceEvent:
+        """Return the change of a plain event, as `PlainChanges` describes it.
 
         Raises:
             MessageUnusable: a value or the key cannot be used.
         """
         findings = Findings()
-        # All at once: adding the row to a frame later takes twice as long.
-        return SourceEvent(
-            table,
-            ModType.UPDATE,
-            ordering_key(event, self.state.floor_of(event.source)),
-            event_id(event, event.source.table),
-            event.transaction_id,
-            event.source.micros,
-            plan.column_types,
-            key_json(plan, event.key or {}),
-            self._values(event.after or {}, plan, findings, is_unavailable),
+
+        def is_unsent(column: ColumnPlan, value: Any, findings: Findings) -> bool:
+            return is_left_out(event.op, is_new, column, value, findings)
+
+        change = self._frame(event, table, plan.column_types)._replace(
+            keys=key_json(plan, event.key or {}),
+            new_values=self._values(event.after or {}, plan, findings, is_unsent),
             unavailable_columns=tuple(findings.unavailable),
             metadata=metadata_of(event, findings),
-            position=event.message.position,
         )
+        if not is_new:
+            self._take_note(event, plan, change, is_full=False)
+        return change
 
     def finalise(self, unpaired: Unpaired) -> SourceEvent:
         """Return the change of an inserted row with the present knowledge of its old key.
@@ -143,7 +135,7 @@ class RowDecoder:
         source = event.source
         return SourceEvent(
             table,
-            _MOD_TYPES[event.op],
+            MOD_TYPES[event.op],
             ordering_key(event, self.state.floor_of(source)),
             event_id(event, source.table),
             "" if is_snapshot(source) else event.transaction_id,
@@ -192,6 +184,11 @@ class RowDecoder:
         if event.op is CREATE and previous is None and not self.state.pairer.is_new(event):
             self._take_note(event, plan, keyed, is_full=is_full)
         return keyed
+
+    def take_notes(self, run: PlainRun) -> None:
+        """Take note of the inserted rows of a run that may have had another key."""
+        for change, identity in zip(run.events(), run.identities, strict=False):
+            self.unpaired[change.event_id] = Unpaired(change, run.form.plan, identity, None, False)
 
     def _take_note(
         self, event: DataEvent, plan: TablePlan, source_event: SourceEvent, *, is_full: bool
@@ -248,15 +245,12 @@ class RowDecoder:
         may_lack = event.op is UPDATE or (event.op is CREATE and previous is not None)
         may_move = event.op is CREATE and bool(plan.keys) and not self.state.pairer.is_new(event)
 
-        def is_left_out(column: ColumnPlan, value: Any, findings: Findings) -> bool:
+        def is_missing(column: ColumnPlan, value: Any, findings: Findings) -> bool:
             if may_lack:
                 return is_unsent(column, value, findings)
-            is_literal = column.detector.is_marker(value)
-            if is_literal and not may_move:
-                findings.literal_markers.append(column.name)
-            return is_literal and may_move
+            return is_left_out(event.op, not may_move, column, value, findings)
 
-        return self._values(event.after, plan, findings, is_left_out)
+        return self._values(event.after, plan, findings, is_missing)
 
     def _values(
         self, row: Mapping[str, Any], plan: TablePlan, findings: Findings, is_left_out: IsUnsent

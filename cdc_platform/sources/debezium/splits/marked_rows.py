@@ -7,8 +7,9 @@ import pyarrow as pa
 
 from cdc_platform.model.base.schemas import RAW_EVENT_RECORDS
 from cdc_platform.model.stream.read_windows import ReadWindow
-from cdc_platform.model.stream.records import ModType, ValueCaptureType
+from cdc_platform.model.stream.records import ValueCaptureType
 from cdc_platform.sources.debezium.rows.plain_columns import PlainRun
+from cdc_platform.sources.debezium.wire.message_contents import MOD_TYPES
 from cdc_platform.sources.event_columns import columns_batch
 
 TRANSACTION: Final = "split_transaction"
@@ -41,7 +42,7 @@ def with_marks(batch: pa.RecordBatch, names: Sequence[str], orders: Sequence[str
 def run_batch(
     run: PlainRun, paths: Sequence[str], records: Sequence[int], window: ReadWindow, cycle: int
 ) -> pa.RecordBatch:
-    """Return the raw records of plain updates.
+    """Return the raw records of plain changes.
 
     Args:
         run: the updates.
@@ -61,7 +62,7 @@ def run_batch(
         "position": run.positions,
         "metadata": run.metadata,
         "number_of_records_in_transaction": records,
-        "mod_type": ModType.UPDATE.value,
+        "mod_type": MOD_TYPES[run.form.op].value,
         "value_capture_type": [_NEW_VALUES if names else _NEW_ROW for names in run.unavailable_columns],
         "column_types": run.form.plan.column_types,
         "keys": run.keys,

@@ -100,27 +100,27 @@ class SplitReader:
             micros: when it was sent, as in `Arrival`.
         """
         number, within = self.collector.arrive(micros), self.collector.current
-        if self.decoder.updates.take((sent, origin, position, micros, number, within)):
-            self.collector.pass_update()
+        if self.decoder.plain.take((sent, origin, position, micros, number, within)):
+            self.collector.pass_plain()
             return
         message = parse_line(sent, position) if isinstance(sent, bytes) else parse_raw(sent)
         for event in self.decoder.decode(message):
             self.collector.take(Arrival(event, origin, position, micros, number, within))
 
-    def _take_updates(self) -> None:
-        """Take the plain updates that have waited for each other."""
-        updates = self.decoder.updates
-        updates.finish()
-        for run in updates.runs:
+    def _take_plain(self) -> None:
+        """Take the plain changes that have waited for each other."""
+        plain = self.decoder.plain
+        plain.finish()
+        for run in plain.runs:
             self.collector.take_run(run)
-        for event, arrived in updates.others:
+        for event, arrived in plain.others:
             self.collector.take(Arrival(event, *arrived[1:]))
-        updates.runs.clear()
-        updates.others.clear()
+        plain.runs.clear()
+        plain.others.clear()
 
     def blocks(self, split: int = 0) -> Iterator[pa.RecordBatch]:
         """Yield the rows of all messages, as `SPLIT_BLOCKS`; the last block has the outcome."""
-        self._take_updates()
+        self._take_plain()
         batches, marks = EventBatches(self._context.cycle), list[tuple[str, str | None]]()
         for placed in self._final_events():
             batches.add_whole(placed, self._context.window, self._files[placed.origin])
@@ -143,9 +143,8 @@ class SplitReader:
 
     def _final_events(self) -> Iterator[_Placed]:
         """Yield the events that become rows, with changes completed by later messages of the split."""
-        collector = self.collector
-        if collector.runs and (collector.has_repetitions() or shares_keys(self._singles())):
-            collector.break_runs()
+        if self._needs_events():
+            self._break_runs()
         placed = list(
             self._by_transaction() if self.settings.has_transaction_metadata else self._one_by_one()
         )
@@ -180,6 +179,25 @@ class SplitReader:
             self._free.append((order, origin, position, order is None))
             yield _Placed(event, "", 1, None, origin, "", order)
 
+    def _needs_events(self) -> bool:
+        """Return whether plain changes have to be seen one by one."""
+        collector = self.collector
+        if not collector.runs:
+            return False
+        is_seen_again = collector.has_repetitions() or self._shows_former_keys()
+        return is_seen_again or shares_keys(self._singles(), collector.runs)
+
+    def _shows_former_keys(self) -> bool:
+        """Return whether a row of a run was deleted under another key by the same record of the log."""
+        deleted_at = self.decoder.state.pairer.deleted_at
+        return any(deleted_at(identity) for run in self.collector.runs for identity in run.identities)
+
+    def _break_runs(self) -> None:
+        """Turn the plain changes into events like all others."""
+        for run in self.collector.runs:
+            self.decoder.rows.take_notes(run)
+        self.collector.break_runs()
+
     def _singles(self) -> list[Event]:
         """Return the events that are in no run."""
         collector = self.collector
@@ -187,7 +205,7 @@ class SplitReader:
         return [*members, *(event for event, *_ in collector.free)]
 
     def _run_rows(self, run: PlainRun) -> pa.RecordBatch:
-        """Return the rows of plain updates, none of which has arrived twice, as `MARKED_ROWS`."""
+        """Return the rows of plain changes, none of which has arrived twice, as `MARKED_ROWS`."""
         count, names, records = len(run.keys), [""] * len(run.keys), [1] * len(run.keys)
         if self.settings.has_transaction_metadata:
             names = list(run.transaction_ids)
@@ -199,7 +217,7 @@ class SplitReader:
         return with_marks(batch, names, [None] * count)
 
     def _records_of(self, transaction: str) -> int:
-        """Return the number of events of a transaction that has plain updates; 1 where it is unknown."""
+        """Return the number of events of a transaction that has plain changes; 1 where it is unknown."""
         collector = self.collector
         if not collector.transactions[transaction].has_metadata:
             return 1

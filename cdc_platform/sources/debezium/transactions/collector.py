@@ -35,7 +35,7 @@ class Collector:
         members: events of each transaction, in order of arrival.
         notes: logical messages of each transaction with their origins and positions; "" has all others.
         free: all other events.
-        runs: plain updates, which are in neither.
+        runs: plain changes, which are in neither.
         in_runs: the number of these in each transaction, with transaction metadata.
         messages: number of messages that have arrived.
         newest_micros: time at which the newest message was sent.
@@ -78,8 +78,8 @@ class Collector:
         self.newest_micros = max(self.newest_micros, micros)
         return self.messages
 
-    def pass_update(self) -> None:
-        """Take note that a plain update has arrived, which is taken later, and is no half of a key change."""
+    def pass_plain(self) -> None:
+        """Take note that a plain change has arrived, which is taken later, and is no half of a key change."""
         self._newest = None
 
     def take(self, arrival: Arrival) -> None:
@@ -153,7 +153,7 @@ class Collector:
         self.members[transaction].append(taken)
 
     def take_run(self, run: PlainRun) -> None:
-        """Add plain updates, which have arrived."""
+        """Add plain changes, which have arrived."""
         self.runs.append(run)
         if not self._has_transaction_metadata:
             self.names.update(run.transaction_ids)
@@ -179,14 +179,14 @@ class Collector:
         self.in_runs[transaction] += len(orders)
 
     def has_repetitions(self) -> bool:
-        """Return whether an event of a transaction with plain updates may have arrived more than once."""
+        """Return whether an event of a transaction with plain changes may have arrived more than once."""
         return any(
             self.transactions[name].messages - self._others[name] < count + len(self.members.get(name, ()))
             for name, count in self.in_runs.items()
         )
 
     def break_runs(self) -> None:
-        """Turn the plain updates into events like all others."""
+        """Turn the plain changes into events like all others."""
         for run in self.runs:
             for taken in map(Taken, run.events(), run.origins, run.positions, run.numbers):
                 name = taken.event.transaction_id

@@ -8,21 +8,29 @@ import json
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import repeat
 from typing import Any, Final
 
 from cdc_platform.model.rows.shared_keys import KeyUse, Values, parted_orders
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.model.stream.records import ModType
+from cdc_platform.sources.debezium.rows.plain_columns import PlainRun
+from cdc_platform.sources.debezium.wire.message_contents import CREATE
 
 _ROWS: Final = frozenset({ModType.INSERT, ModType.UPDATE, ModType.DELETE})
 
 KeyOfTable = tuple[str, str, str]
 
 
-def shares_keys(events: Sequence[SourceEvent | FaultyEvent]) -> bool:
+def shares_keys(events: Sequence[SourceEvent | FaultyEvent], runs: Sequence[PlainRun]) -> bool:
     """Return whether a key is left and taken in one transaction, so that all its events have to be seen."""
     old_keys = _keys(events, ModType.DELETE)
-    return bool(old_keys and old_keys & _keys(events, ModType.INSERT))
+    if not old_keys:
+        return False
+    of_runs = (
+        zip(run.transaction_ids, repeat(run.form.table), run.keys) for run in runs if run.form.op is CREATE
+    )
+    return bool(old_keys & _keys(events, ModType.INSERT)) or not all(map(old_keys.isdisjoint, of_runs))
 
 
 def ordering_keys(

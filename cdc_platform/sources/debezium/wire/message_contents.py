@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
+from cdc_platform.model.stream.records import ModType
 from cdc_platform.sources.debezium.wire.messages import Message
 from cdc_platform.sources.debezium.wire.schema_blocks import Fields
 
@@ -28,6 +29,15 @@ class Op(StrEnum):
 
 # Python 3.11 takes ten times as long to find a member in its enum.
 CREATE, UPDATE, DELETE, READ, TRUNCATE = Op
+
+
+MOD_TYPES: Final[Mapping[Op, ModType]] = {
+    CREATE: ModType.INSERT,
+    UPDATE: ModType.UPDATE,
+    DELETE: ModType.DELETE,
+    READ: ModType.SNAPSHOT,
+    TRUNCATE: ModType.TRUNCATE,
+}
 
 
 class MessageUnusable(ValueError):

@@ -1,7 +1,7 @@
-"""Messages of updates without the row before them, parsed by their types; most messages of a stream are such.
+"""Messages of changes without the row before them, parsed by their types; most messages are such.
 
-The types say what the decoder would otherwise ask of each: an update of a row with a key, that is no row of
-a snapshot, and states its transaction and its position in the log.
+The types say what the decoder would otherwise ask of each: an insert or update of a row with a key, that is
+no row of a snapshot, and states its transaction and its position in the log.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,8 @@ from cdc_platform.sources.debezium.wire.typed_envelope import (
 
 RUN_ID: Final = "__debezium.context.runId"
 _OF_UPDATE: Final = b'"u"'
-"""Is in each update, and saves most other messages the attempt."""
+_OF_INSERT: Final = b'"c"'
+"""One of them is in each change, and saves most other messages the attempt."""
 _STATES_COMMIT: Final = '["'
 """Begins the positions of an event that states the commit before its own."""
 
@@ -47,9 +48,9 @@ class PlainSource(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class PlainEnvelope(msgspec.Struct, frozen=True, gc=False, kw_only=True, forbid_unknown_fields=True):
-    """The envelope of an update."""
+    """The envelope of a change."""
 
-    op: Literal["u"]
+    op: Literal["c", "u"]
     source: PlainSource
     before: None = None
     after: dict[str, Any]
@@ -62,7 +63,7 @@ class PlainEnvelope(msgspec.Struct, frozen=True, gc=False, kw_only=True, forbid_
 class PlainLine(
     msgspec.Struct, Generic[Key, Value], frozen=True, gc=False, kw_only=True, forbid_unknown_fields=True
 ):
-    """The line of an update; its key and value may have schema blocks."""
+    """The line of a change; its key and value may have schema blocks."""
 
     value: Value
     key: Key
@@ -73,8 +74,8 @@ class PlainLine(
     timestamp: Long | None = None
 
 
-class PlainUpdate(msgspec.Struct, frozen=True, gc=False):
-    """An update, with the schema blocks of its row and key."""
+class PlainChange(msgspec.Struct, frozen=True, gc=False):
+    """A change, with the schema blocks of its row and key."""
 
     envelope: PlainEnvelope
     key: dict[str, Any]
@@ -99,8 +100,8 @@ _KEYS: Final = msgspec.json.Decoder(dict[str, Any], float_hook=Decimal)
 _KEYS_WITH_BLOCKS: Final = msgspec.json.Decoder(TypedBlock[dict[str, Any]], float_hook=Decimal)
 
 
-def plain_update(sent: bytes | RawMessage) -> PlainUpdate | None:
-    """Return a line or message as an update without the row before it; None if it is something else."""
+def plain_change(sent: bytes | RawMessage) -> PlainChange | None:
+    """Return an insert or update without the row before it; None if a line or message is something else."""
     try:
         if isinstance(sent, bytes):
             return _of_line(sent)
@@ -109,8 +110,8 @@ def plain_update(sent: bytes | RawMessage) -> PlainUpdate | None:
         return None
 
 
-def _of_line(text: bytes) -> PlainUpdate | None:
-    if _OF_UPDATE not in text or not (text.isascii() or is_utf8(text)):
+def _of_line(text: bytes) -> PlainChange | None:
+    if not (_OF_UPDATE in text or _OF_INSERT in text) or not (text.isascii() or is_utf8(text)):
         return None
     if has_block_in(text):
         parts = _LINES_WITH_BLOCKS.decode(text)
@@ -119,7 +120,7 @@ def _of_line(text: bytes) -> PlainUpdate | None:
     return _checked(line.value, line.key, line.headers, line.offset)
 
 
-def _of_raw(raw: RawMessage) -> PlainUpdate | None:
+def _of_raw(raw: RawMessage) -> PlainChange | None:
     key, value = raw.key, raw.value
     if not key or not value or not (is_utf8(key) and is_utf8(value)):
         return None
@@ -134,7 +135,7 @@ def _of_blocks(
     key: TypedBlock[dict[str, Any]],
     headers: Mapping[str, Any] | None,
     offset: int | None,
-) -> PlainUpdate | None:
+) -> PlainChange | None:
     blocks = [parsed_block(bytes(part.schema)) for part in (value, key)]
     if not all(isinstance(block, SchemaBlock) for block in blocks):
         return None
@@ -147,9 +148,9 @@ def _checked(
     headers: Mapping[str, Any] | None,
     offset: int | None,
     *blocks: SchemaBlock,
-) -> PlainUpdate | None:
+) -> PlainChange | None:
     if not key or not envelope.after or not envelope.source.sequence.startswith(_STATES_COMMIT):
         return None
     if headers and (OLD_KEY in headers or NEW_KEY in headers):
         return None
-    return PlainUpdate(envelope, key, headers, offset, *blocks)
+    return PlainChange(envelope, key, headers, offset, *blocks)

@@ -1,4 +1,4 @@
-"""Plain updates are decoded as all events are, with fewer questions."""
+"""plain changes are decoded as all events are, with fewer questions."""
 
 import gzip
 import json
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from cdc_platform.model.stream.files import SourceFile
 from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.sources.debezium.rows.decoder import Decoder
-from cdc_platform.sources.debezium.rows.plain_updates import PlainUpdates
+from cdc_platform.sources.debezium.rows.plain_changes import PlainChanges
 from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
 from cdc_platform.sources.debezium.settings.policies import NullPolicy, SnapshotPolicy, Strategy
 from cdc_platform.sources.debezium.splits.marked_rows import from_octets
@@ -73,7 +73,7 @@ def boundaries() -> st.SearchStrategy[str]:
 
 @st.composite
 def lines(draw: st.DrawFn) -> str:
-    """Draw the line of an event: about half are plain updates of one table, some have something odd."""
+    """Draw the line of an event: about half are plain changes of one table, some have something odd."""
     op = draw(st.sampled_from("uuuuuuuUUccdr"))
     odd = draw(st.sampled_from([{}] * len(ODD) + [*ODD]))
     # Inserts and deletes share positions, of a statement or a key change, but not with updates.
@@ -109,7 +109,7 @@ def decode(
     outcome = SplitOutcome.from_bytes(blocks[-1][OUTCOME])
     reports = {**asdict(outcome), "names": sorted(outcome.names), "lines": None}
     free = sorted(pickle.loads(blocks[-1][FREE]), key=repr)  # noqa: S301  written by the reader itself
-    return sorted(rows, key=repr), free, reports, sorted(reader.decoder.rows.unpaired)
+    return sorted(rows, key=repr), free, reports
 
 
 def message(text: str, position: int) -> RawMessage:
@@ -144,14 +144,14 @@ def rows_of(octets: bytes) -> Iterator[dict[str, Any]]:
         },
     ),
 )
-def test_updates_by_column_are_decoded_as_all_events_are(texts: list[str], options: dict[str, Any]) -> None:
+def test_changes_by_column_are_decoded_as_all_events_are(texts: list[str], options: dict[str, Any]) -> None:
     """Rows, faults, transactions, state and its use are the same as where no form is known."""
     _check_same(texts, options)
 
 
 @pytest.mark.parametrize(("times", "has_transaction_topic"), [(1, False), (1, True), (2, True)])
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.jsonl.gz")), ids=lambda path: path.name)
-def test_plain_updates_of_captures_are_decoded_alike(
+def test_plain_changes_of_captures_are_decoded_alike(
     path: Path, times: int, has_transaction_topic: bool
 ) -> None:
     """The same holds for the messages of a real connector, once and sent twice."""
@@ -162,7 +162,7 @@ def test_plain_updates_of_captures_are_decoded_alike(
 
 
 def _check_same(texts: list[str], options: dict[str, Any]) -> None:
-    with patch.object(PlainUpdates, "learn"):
+    with patch.object(PlainChanges, "learn"):
         expected = decode(texts, **options)
 
     assert expected == decode(texts, **options)
@@ -183,12 +183,13 @@ def test_what_is_known_of_a_form_is_not_asked_again(rest: dict[str, Any], decodi
 
 
 @pytest.mark.parametrize("bad", [0, 1, 6, 7])
-def test_a_value_that_cannot_be_used_holds_no_other_update_up(bad: int) -> None:
-    """Of the updates that are decoded together, the one with such a value is a fault, and no other."""
+@pytest.mark.parametrize("op", ["c", "u"])
+def test_a_value_that_cannot_be_used_makes_no_other_change_a_fault(bad: int, op: str) -> None:
+    """Of the changes that are decoded together, the one with such a value is a fault, and no other."""
     rows = [{**WHOLE, "n": "no number" if place == bad else place} for place in range(8)]
     rest = [{"source": {"lsn": place + 10, "sequence": f'["1","{place + 10}"]'}} for place in range(9)]
-    texts = [line(envelope("u", after=WHOLE, **rest[8]), {"id": 1})]
-    texts += [line(envelope("u", after=row, **of), {"id": 1}) for row, of in zip(rows, rest[:8], strict=True)]
+    texts = [line(envelope(op, after=WHOLE, **rest[8]), {"id": 1})]
+    texts += [line(envelope(op, after=row, **of), {"id": 1}) for row, of in zip(rows, rest[:8], strict=True)]
     decoded, *_ = decode(texts)
 
     assert isinstance(decoded, list)

@@ -1,8 +1,9 @@
-"""Updates from which nothing is to be learned, which most events of a stream are.
+"""Changes from which nothing is to be learned, which most events of a stream are.
 
-An update without the row before it, of a table and columns that were seen before, shows no replica identity,
-no key change and no snapshot. What the decoder asks of each event has one answer for all of one form, so such
-updates wait for each other, and are decoded together, by column.
+An insert or update without the row before it, of a table and columns that were seen before, shows no replica
+identity, no key change and no snapshot. What the decoder asks of each event has one answer for all of one
+form, so such changes wait for each other, and are decoded together, by column. An inserted row that may have
+had another key, which only a later message can show, becomes an event of its own if one does.
 """
 
 from collections.abc import Hashable, Sequence
@@ -13,31 +14,31 @@ from cdc_platform.model.base.malformed import MALFORMED
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.sources.debezium.rows.plain_columns import (
     Arrived,
+    Change,
     PlainForm,
     PlainRun,
-    Update,
     plain_run,
 )
 from cdc_platform.sources.debezium.rows.rows import RowDecoder
 from cdc_platform.sources.debezium.settings.policies import Strategy
 from cdc_platform.sources.debezium.wire.contents import read_content
 from cdc_platform.sources.debezium.wire.event_faults import fault_of
-from cdc_platform.sources.debezium.wire.message_contents import UPDATE, DataEvent, MessageUnusable
+from cdc_platform.sources.debezium.wire.message_contents import CREATE, UPDATE, DataEvent, MessageUnusable
 from cdc_platform.sources.debezium.wire.messages import Message, RawMessage, parse_line, parse_raw
-from cdc_platform.sources.debezium.wire.plain_lines import PlainUpdate, plain_update
+from cdc_platform.sources.debezium.wire.plain_lines import PlainChange, plain_change
 from cdc_platform.sources.debezium.wire.positions import ordering_key
 
 _MAX_WAITING: Final = 4_096
 _MAX_WAITING_BYTES: Final = 4_000_000
-"""Updates that wait become batches of rows, of which Spark holds a few at a time."""
+"""Changes that wait become batches of rows, of which Spark holds a few at a time."""
 
 
-class PlainUpdates:
-    """Collects the plain updates of a split whose forms are known from events before them.
+class PlainChanges:
+    """Collects the plain changes of a split whose forms are known from events before them.
 
     Attributes:
-        runs: updates that were decoded by column.
-        others: the events of updates that were not, such as faults.
+        runs: changes that were decoded by column.
+        others: the events of changes that were not, such as faults.
     """
 
     def __init__(self, rows: RowDecoder) -> None:
@@ -45,43 +46,46 @@ class PlainUpdates:
         self.others: list[tuple[SourceEvent | FaultyEvent, Arrived]] = []
         self._rows = rows
         self._forms: dict[Hashable, PlainForm] = {}
-        self._waiting: dict[Hashable, list[Update]] = {}
-        self._open: dict[Hashable, list[Update]] = {}
+        self._waiting: dict[Hashable, tuple[PlainForm, list[Change]]] = {}
+        self._open: set[Hashable] = set()
         self._count = 0
         self._bytes = 0
 
     def learn(self, event: DataEvent, table: str) -> None:
         """Take note of an event of a table of the lake that the decoder has decoded."""
         sent = event.message.sent
-        if event.op is not UPDATE or event.before is not None or isinstance(sent, str):
+        if event.op not in (CREATE, UPDATE) or event.before is not None or isinstance(sent, str):
             return
-        plain = plain_update(sent)
+        plain = plain_change(sent)
         form = None if plain is None else _form_of(plain)
         if form is not None and form not in self._forms:
             source, plan = event.source, self._rows.planner.plan(event, table)
             parts = source.server, source.name, source.schema, source.table
-            self._forms[form] = PlainForm(table, plan, *parts)
+            self._forms[form] = PlainForm(event.op, True, table, plan, *parts)
 
     def ask_again(self) -> None:
         """Take note that the state of tables and servers may have changed."""
         self._open.clear()
 
     def take(self, arrived: Arrived) -> bool:
-        """Take a message if it is a plain update of a known form; return whether it is one."""
-        sent = arrived[0]
-        plain = plain_update(sent)
+        """Take a message if it is a plain change of a known form; return whether it is one."""
+        sent, pairer = arrived[0], self._rows.state.pairer
+        plain = plain_change(sent)
         if plain is None:
             return False
-        form = _form_of(plain)
-        updates = self._open.get(form)
-        if updates is None:
-            known = self._forms.get(form)
-            if known is None or not self._is_at_rest(known):
+        form, is_insert = _form_of(plain), plain.envelope.op == "c"
+        known = self._forms.get(form)
+        if known is None or (is_insert and pairer.knows_deletion(plain)):
+            return False
+        if form not in self._open:
+            if not self._is_at_rest(known):
                 return False
-            updates = self._open[form] = self._waiting.setdefault(form, [])
-        if plain.envelope.transaction is not None:
-            self._rows.state.pairer.remember_order(plain)
-        updates.append((plain, arrived))
+            self._open.add(form)
+        if not pairer.remember_plain(plain) and is_insert:
+            if self._may_be_full(known):
+                return False
+            form, known = (form, "unpaired"), known._replace(is_new=False)
+        self._waiting.setdefault(form, (known, []))[1].append((plain, arrived))
         self._count += 1
         self._bytes += len(sent if isinstance(sent, bytes) else sent.value or "")
         if self._count >= _MAX_WAITING or self._bytes >= _MAX_WAITING_BYTES:
@@ -89,32 +93,35 @@ class PlainUpdates:
         return True
 
     def _is_at_rest(self, form: PlainForm) -> bool:
-        """Return whether an update shows nothing in the present state of its table and server."""
+        """Return whether a change shows nothing in the present state of its table and server."""
         state = self._rows.state
-        if form.name in state.full or form.name in state.unusable:
+        if (form.op is UPDATE and form.name in state.full) or form.name in state.unusable:
             return False
         snapshots = state.snapshots.seen.get(form.server)
         return snapshots is not None and snapshots.is_at_rest
 
-    def finish(self) -> None:
-        """Decode the updates that wait."""
-        waiting, self._waiting, self._open = self._waiting, {}, {}
-        self._count = self._bytes = 0
-        for form, updates in waiting.items():
-            self._decode(self._forms[form], updates)
+    def _may_be_full(self, form: PlainForm) -> bool:
+        return form.name in self._rows.state.full or form.table in self._rows.settings.full_identity
 
-    def _decode(self, form: PlainForm, updates: Sequence[Update]) -> None:
-        """Decode updates of one form by column; those that cannot be decoded so are found by halving."""
+    def finish(self) -> None:
+        """Decode the changes that wait."""
+        waiting, self._waiting = self._waiting, {}
+        self._count = self._bytes = 0
+        for form, changes in waiting.values():
+            self._decode(form, changes)
+
+    def _decode(self, form: PlainForm, changes: Sequence[Change]) -> None:
+        """Decode changes of one form by column; those that cannot be decoded so are found by halving."""
         try:
-            run = plain_run(form, updates, keeps_null=self._rows.settings.strategy == Strategy.VETO)
+            run = plain_run(form, changes, keeps_null=self._rows.settings.strategy == Strategy.VETO)
         except MALFORMED:
-            if len(updates) == 1:
-                _, arrived = updates[0]
+            if len(changes) == 1:
+                _, arrived = changes[0]
                 self.others.append((self._decode_one(form, arrived), arrived))
                 return
-            middle = len(updates) // 2
-            self._decode(form, updates[:middle])
-            self._decode(form, updates[middle:])
+            middle = len(changes) // 2
+            self._decode(form, changes[:middle])
+            self._decode(form, changes[middle:])
             return
         self.runs.append(run)
         self._note_change(form, run.micros)
@@ -125,7 +132,7 @@ class PlainUpdates:
     def _decode_one(self, form: PlainForm, arrived: Arrived) -> SourceEvent | FaultyEvent:
         event = _event_of(arrived[0], arrived[2])
         try:
-            change = self._rows.decode_plain(event, form.table, form.plan)
+            change = self._rows.decode_plain(event, form.table, form.plan, is_new=form.is_new)
         except MALFORMED as error:
             order = ""
             with suppress(MessageUnusable):
@@ -135,19 +142,20 @@ class PlainUpdates:
         return change
 
 
-def _form_of(update: PlainUpdate) -> Hashable:
-    """Return what updates share that are decoded alike."""
-    source, block, key_block = update.envelope.source, update.block, update.key_block
+def _form_of(change: PlainChange) -> Hashable:
+    """Return what changes share that are decoded alike."""
+    source, block, key_block = change.envelope.source, change.block, change.key_block
     fields = None if block is None else block.row_fields
     key_fields = None if key_block is None else key_block.fields
     return (
+        change.envelope.op,
         source.name,
         source.db,
         source.schema,
         source.table,
         source.version,
-        tuple(update.key),
-        tuple(update.envelope.after),
+        tuple(change.key),
+        tuple(change.envelope.after),
         None if fields is None else fields.form,
         None if key_fields is None else key_fields.form,
     )
