@@ -7,7 +7,7 @@ import msgspec
 
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.sources.debezium.rows.plans import ColumnPlan, TablePlan
-from cdc_platform.sources.debezium.values.unavailable import MASKED, UNAVAILABLE, UNDECIDED
+from cdc_platform.sources.debezium.values.detector import MASKED, UNAVAILABLE, UNDECIDED
 from cdc_platform.sources.debezium.wire.event_faults import NEW_KEYS
 from cdc_platform.sources.debezium.wire.message_contents import UPDATE, DataEvent, MessageUnusable, Op
 from cdc_platform.sources.debezium.wire.plain_lines import RUN_ID

@@ -13,7 +13,7 @@ from cdc_platform.sources.debezium.rows.pairing import Identity
 from cdc_platform.sources.debezium.rows.plans import ColumnPlan, TablePlan
 from cdc_platform.sources.debezium.rows.row_keys import key_json
 from cdc_platform.sources.debezium.rows.row_values import read_values
-from cdc_platform.sources.debezium.values.unavailable import VALUE
+from cdc_platform.sources.debezium.values.detector import VALUE
 from cdc_platform.sources.debezium.wire.envelope import sequences_of
 from cdc_platform.sources.debezium.wire.message_contents import MOD_TYPES, Op
 from cdc_platform.sources.debezium.wire.messages import RawMessage

@@ -28,7 +28,7 @@ from cdc_platform.sources.debezium.rows.row_values import IsUnsent, sent_values_
 from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
 from cdc_platform.sources.debezium.settings.policies import Strategy
-from cdc_platform.sources.debezium.values.unavailable import VALUE
+from cdc_platform.sources.debezium.values.detector import VALUE
 from cdc_platform.sources.debezium.wire.message_contents import (
     CREATE,
     DELETE,

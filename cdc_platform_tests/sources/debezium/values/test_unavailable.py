@@ -14,10 +14,9 @@ from cdc_platform.sources.debezium.settings.connector import (
     TimeMode,
 )
 from cdc_platform.sources.debezium.settings.policies import NullPolicy
+from cdc_platform.sources.debezium.values.detector import ValueState, detector_of
 from cdc_platform.sources.debezium.values.unavailable import (
     Shape,
-    ValueState,
-    detector_of,
     marker_of,
     masked_markers,
     shapes_of,
