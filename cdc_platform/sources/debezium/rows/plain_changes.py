@@ -1,9 +1,10 @@
 """Changes from which nothing is to be learned, which most events of a stream are.
 
 An insert or update without the row before it, of a table and columns that were seen before, shows no replica
-identity, no key change and no snapshot. What the decoder asks of each event has one answer for all of one
-form, so such changes wait for each other, and are decoded together, by column. An inserted row that may have
-had another key, which only a later message can show, becomes an event of its own if one does.
+identity, no key change and no snapshot; nor does a row within the snapshot that the stream begins with. What
+the decoder asks of each event has one answer for all of one form, so such changes wait for each other, and
+are decoded together, by column. An inserted row that may have had another key, which only a later message can
+show, becomes an event of its own if one does.
 """
 
 from collections.abc import Hashable, Sequence
@@ -23,9 +24,15 @@ from cdc_platform.sources.debezium.rows.rows import RowDecoder
 from cdc_platform.sources.debezium.settings.policies import Strategy
 from cdc_platform.sources.debezium.wire.contents import read_content
 from cdc_platform.sources.debezium.wire.event_faults import fault_of
-from cdc_platform.sources.debezium.wire.message_contents import CREATE, UPDATE, DataEvent, MessageUnusable
+from cdc_platform.sources.debezium.wire.message_contents import (
+    CREATE,
+    READ,
+    UPDATE,
+    DataEvent,
+    MessageUnusable,
+)
 from cdc_platform.sources.debezium.wire.messages import Message, RawMessage, parse_line, parse_raw
-from cdc_platform.sources.debezium.wire.plain_lines import PlainChange, plain_change
+from cdc_platform.sources.debezium.wire.plain_lines import PlainChange, PlainSource, plain_change
 from cdc_platform.sources.debezium.wire.positions import ordering_key
 
 _MAX_WAITING: Final = 4_096
@@ -54,7 +61,7 @@ class PlainChanges:
     def learn(self, event: DataEvent, table: str) -> None:
         """Take note of an event of a table of the lake that the decoder has decoded."""
         sent = event.message.sent
-        if event.op not in (CREATE, UPDATE) or event.before is not None or isinstance(sent, str):
+        if event.op not in (CREATE, UPDATE, READ) or event.before is not None or isinstance(sent, str):
             return
         plain = plain_change(sent)
         form = None if plain is None else _form_of(plain)
@@ -73,9 +80,11 @@ class PlainChanges:
         plain = plain_change(sent)
         if plain is None:
             return False
-        form, is_insert = _form_of(plain), plain.envelope.op == "c"
-        known = self._forms.get(form)
+        form, op = _form_of(plain), plain.envelope.op
+        known, is_insert = self._forms.get(form), op == "c"
         if known is None or (is_insert and pairer.knows_deletion(plain)):
+            return False
+        if op == "r" and not self._is_of_first_snapshot(plain.envelope.source):
             return False
         if form not in self._open:
             if not self._is_at_rest(known):
@@ -99,6 +108,12 @@ class PlainChanges:
             return False
         snapshots = state.snapshots.seen.get(form.server)
         return snapshots is not None and snapshots.is_at_rest
+
+    def _is_of_first_snapshot(self, source: PlainSource) -> bool:
+        """Return whether a row is of the snapshot that its stream begins with, but not its first row."""
+        state = self._rows.state
+        snapshots = state.snapshots.seen[source.name]
+        return snapshots.first == snapshots.newest == state.floors.get(source.name) == source.lsn
 
     def _may_be_full(self, form: PlainForm) -> bool:
         return form.name in self._rows.state.full or form.table in self._rows.settings.full_identity
@@ -127,7 +142,8 @@ class PlainChanges:
         self._note_change(form, run.micros)
 
     def _note_change(self, form: PlainForm, moments: Sequence[int | None]) -> None:
-        self._rows.state.snapshots.seen[form.server].change(form.table, moments)
+        if form.op is not READ:
+            self._rows.state.snapshots.seen[form.server].change(form.table, moments)
 
     def _decode_one(self, form: PlainForm, arrived: Arrived) -> SourceEvent | FaultyEvent:
         event = _event_of(arrived[0], arrived[2])

@@ -15,10 +15,10 @@ from cdc_platform.sources.debezium.rows.row_keys import key_json
 from cdc_platform.sources.debezium.rows.row_values import read_values
 from cdc_platform.sources.debezium.values.detector import VALUE
 from cdc_platform.sources.debezium.wire.envelope import sequences_of
-from cdc_platform.sources.debezium.wire.message_contents import MOD_TYPES, Op
+from cdc_platform.sources.debezium.wire.message_contents import MOD_TYPES, READ, Op
 from cdc_platform.sources.debezium.wire.messages import RawMessage
 from cdc_platform.sources.debezium.wire.plain_lines import PlainChange, PlainSource
-from cdc_platform.sources.debezium.wire.positions import change_ids, change_keys
+from cdc_platform.sources.debezium.wire.positions import SNAPSHOT, change_ids, change_keys
 from cdc_platform.sources.json_codec import write_lines
 
 FoundByPlace = dict[int, Findings]
@@ -107,16 +107,17 @@ def plain_run(form: PlainForm, changes: Sequence[Change], *, keeps_null: bool) -
     transactions, log_positions = [source.txId for source in sources], [source.lsn for source in sources]
     found: FoundByPlace = {}
     values = _values(form, [envelope.after for envelope in envelopes], found, keeps_null=keeps_null)
-    sent, source_table = (), (form.server, form.schema, form.source_table)
+    none, source_table = (), (form.server, form.schema, form.source_table)
+    kind = SNAPSHOT if form.op is READ else none
     return PlainRun(
         form,
-        _ordering_keys(plain, positions, sequences, orders),
-        change_ids(source_table, transactions, log_positions, orders, keys),
-        list(map(str, transactions)),
+        _ordering_keys(form.op, plain, positions, sequences, orders),
+        change_ids(source_table, kind, transactions, log_positions, orders, keys),
+        [""] * len(changes) if form.op is READ else list(map(str, transactions)),
         _moments(sources),
         _keys(form.plan, keys),
         values,
-        [tuple(found[place].unavailable) if place in found else sent for place in range(len(changes))],
+        [tuple(found[place].unavailable) if place in found else none for place in range(len(changes))],
         _metadata(form, plain, sequences, orders, found),
         positions,
         origins,
@@ -129,21 +130,25 @@ def plain_run(form: PlainForm, changes: Sequence[Change], *, keeps_null: bool) -
 
 
 def _ordering_keys(
+    op: Op,
     changes: Sequence[PlainChange],
     positions: Sequence[int],
-    sequences: Sequence[tuple[int, int]],
+    sequences: Sequence[tuple[int | None, int]],
     orders: Sequence[int | None],
 ) -> list[str]:
-    sources = [change.envelope.source for change in changes]
-    commits = [
-        before if source.commit_lsn is UNSET or source.commit_lsn is None else source.commit_lsn
-        for source, (before, _) in zip(sources, sequences, strict=True)
-    ]
+    log_positions = [position for _, position in sequences]
     places = [
         position if change.offset is None else change.offset
         for position, change in zip(positions, changes, strict=True)
     ]
-    return change_keys(commits, [position for _, position in sequences], orders, places)
+    if op is READ:  # before all later writes
+        return change_keys(log_positions, [0] * len(places), orders, places)
+    stated = [change.envelope.source.commit_lsn for change in changes]
+    commits = [
+        before if commit is UNSET else commit or before
+        for commit, (before, _) in zip(stated, sequences, strict=True)
+    ]
+    return change_keys(commits, log_positions, orders, places)
 
 
 def _moments(sources: Sequence[PlainSource]) -> list[int | None]:
@@ -218,13 +223,14 @@ def _add(found: FoundByPlace, place: int, findings: Findings) -> None:
 def _metadata(
     form: PlainForm,
     changes: Sequence[PlainChange],
-    sequences: Sequence[tuple[int, int]],
+    sequences: Sequence[tuple[int | None, int]],
     orders: Sequence[int | None],
     found: FoundByPlace,
 ) -> list[str]:
     op, schema, table = form.op.value, form.schema, form.source_table
+    snapshot = "true" if form.op is READ else ""
     facts = [
-        Metadata(op, schema, table, change.envelope.source.lsn, sequence, order or 0, "", change.run_id)
+        Metadata(op, schema, table, change.envelope.source.lsn, sequence, order or 0, snapshot, change.run_id)
         for change, sequence, order in zip(changes, sequences, orders, strict=True)
     ]
     for place, findings in found.items():

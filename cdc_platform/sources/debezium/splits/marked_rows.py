@@ -9,7 +9,7 @@ from cdc_platform.model.base.schemas import RAW_EVENT_RECORDS
 from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.model.stream.records import ValueCaptureType
 from cdc_platform.sources.debezium.rows.plain_columns import PlainRun
-from cdc_platform.sources.debezium.wire.message_contents import MOD_TYPES
+from cdc_platform.sources.debezium.wire.message_contents import MOD_TYPES, READ
 from cdc_platform.sources.event_columns import columns_batch
 
 TRANSACTION: Final = "split_transaction"
@@ -56,7 +56,7 @@ def run_batch(
         "record_timestamp": window.end_inclusive_micros,
         "record_sequence": run.event_ids,
         "record_order": run.ordering_keys,
-        "server_transaction_id": run.transaction_ids,
+        "server_transaction_id": run.event_ids if run.form.op is READ else run.transaction_ids,
         "table_name": run.form.table,
         "origin": paths,
         "position": run.positions,

@@ -3,9 +3,10 @@
 import pickle
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import repeat
 from typing import Any
 
 import pyarrow as pa
@@ -34,6 +35,7 @@ from cdc_platform.sources.debezium.transactions.collector import Collector
 from cdc_platform.sources.debezium.transactions.finalise import altered_events
 from cdc_platform.sources.debezium.transactions.key_order import shares_keys
 from cdc_platform.sources.debezium.transactions.transactions import Arrival
+from cdc_platform.sources.debezium.wire.message_contents import READ
 from cdc_platform.sources.debezium.wire.messages import RawMessage, parse_line, parse_raw
 from cdc_platform.sources.event_batches import EventBatches, FileCounts, TransactionEvent
 from cdc_platform.sources.sound_rows import escaped
@@ -207,14 +209,18 @@ class SplitReader:
     def _run_rows(self, run: PlainRun) -> pa.RecordBatch:
         """Return the rows of plain changes, none of which has arrived twice, as `MARKED_ROWS`."""
         count, names, records = len(run.keys), [""] * len(run.keys), [1] * len(run.keys)
-        if self.settings.has_transaction_metadata:
+        orders: Sequence[str | None] = [None] * count
+        if self.settings.has_transaction_metadata and run.form.op is READ:
+            orders = run.ordering_keys
+            self._free += zip(orders, run.origins, run.positions, repeat(False), strict=False)
+        elif self.settings.has_transaction_metadata:
             names = list(run.transaction_ids)
             records = list(map(self._records_of, names))
         for (name, origin), updates in Counter(zip(names, run.origins, strict=True)).items():
             self._counts[name][origin].events += updates
         paths = [self._files[origin].path for origin in run.origins]
         batch = run_batch(run, paths, records, self._context.window, self._context.cycle)
-        return with_marks(batch, names, [None] * count)
+        return with_marks(batch, names, orders)
 
     def _records_of(self, transaction: str) -> int:
         """Return the number of events of a transaction that has plain changes; 1 where it is unknown."""

@@ -12,7 +12,7 @@ from cdc_platform.sources.debezium.rows.findings import gives_key_up
 from cdc_platform.sources.debezium.rows.plain_columns import PlainRun
 from cdc_platform.sources.debezium.rows.snapshots import is_buffered_snapshot
 from cdc_platform.sources.debezium.transactions.transactions import Arrival, Transaction
-from cdc_platform.sources.debezium.wire.message_contents import Signal, TransactionBegin, TransactionEnd
+from cdc_platform.sources.debezium.wire.message_contents import READ, Signal, TransactionBegin, TransactionEnd
 
 Event = SourceEvent | FaultyEvent
 
@@ -155,6 +155,8 @@ class Collector:
     def take_run(self, run: PlainRun) -> None:
         """Add plain changes, which have arrived."""
         self.runs.append(run)
+        if run.form.op is READ:
+            return
         if not self._has_transaction_metadata:
             self.names.update(run.transaction_ids)
             return
@@ -190,7 +192,7 @@ class Collector:
         for run in self.runs:
             for taken in map(Taken, run.events(), run.origins, run.positions, run.numbers):
                 name = taken.event.transaction_id
-                (self.members[name] if self._has_transaction_metadata else self.free).append(taken)
+                (self.members[name] if name and self._has_transaction_metadata else self.free).append(taken)
         for some in (self.free, *(self.members[name] for name in self.in_runs)):
             some.sort(key=attrgetter("number"))
         self.runs.clear()

@@ -37,8 +37,8 @@ _SIGNAL: Final = frozenset({"id", "type", "data"})
 _STATUSES: Final = ("BEGIN", "END")
 _SCANNED: Final = ("SUCCEEDED", "EMPTY")
 _SEQUENCE: Final = re.compile(r'\[(?:null|"(\d{1,19})"), ?"(\d{1,19})"\]', re.ASCII)
-_SEQUENCES: Final = re.compile(r'^\["(\d{1,19})", ?"(\d{1,19})"\]$', re.ASCII | re.MULTILINE)
 """The numbers have so few digits that none is beyond 64 bits."""
+_SEQUENCES: Final = re.compile(rf"^{_SEQUENCE.pattern}$", re.ASCII | re.MULTILINE)
 _BEYOND: Final = 2**64
 _SHOWN: Final = 100
 ADDED_PREFIX: Final = "__"
@@ -209,17 +209,17 @@ def sequence_of(value: Any) -> tuple[int | None, int | None] | None:
         raise MessageUnusable(f"`source.sequence` is not a pair of positions: {value!r}.") from error
 
 
-def sequences_of(texts: Sequence[str]) -> Sequence[tuple[int, int]]:
-    """Return the positions of events that state both of them.
+def sequences_of(texts: Sequence[str]) -> Sequence[tuple[int | None, int]]:
+    """Return the positions of events that have the connector's own form.
 
     Raises:
-        ValueError: one of them does not.
+        ValueError: one of them has another form.
     """
     joined = "\n".join(texts)
     found = _SEQUENCES.findall(joined)
     if not len(found) == len(texts) == joined.count("\n") + 1:
         raise ValueError(texts)
-    return [(int(before), int(change)) for before, change in found]
+    return [(int(before) if before else None, int(change)) for before, change in found]
 
 
 def whole(value: Any) -> int | None:

@@ -1,7 +1,7 @@
 """Messages of changes without the row before them, parsed by their types; most messages are such.
 
-The types say what the decoder would otherwise ask of each: an insert or update of a row with a key, that is
-no row of a snapshot, and states its transaction and its position in the log.
+The types say what the decoder would otherwise ask of each: an insert or update of a row with a key, or a row
+of a snapshot that is neither its first nor its last one, with its transaction and its position in the log.
 """
 
 from collections.abc import Mapping
@@ -25,6 +25,7 @@ from cdc_platform.sources.debezium.wire.typed_envelope import (
 RUN_ID: Final = "__debezium.context.runId"
 _OF_UPDATE: Final = b'"u"'
 _OF_INSERT: Final = b'"c"'
+_OF_SNAPSHOT: Final = b'"r"'
 """One of them is in each change, and saves most other messages the attempt."""
 _STATES_COMMIT: Final = '["'
 """Begins the positions of an event that states the commit before its own."""
@@ -38,7 +39,7 @@ class PlainSource(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     schema: str
     table: str
     version: str
-    snapshot: Literal["false", ""] | None = None
+    snapshot: Literal["false", "", "true"] | None = None
     txId: Long  # noqa: N815  Debezium's own name
     lsn: Long
     sequence: str
@@ -50,7 +51,7 @@ class PlainSource(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 class PlainEnvelope(msgspec.Struct, frozen=True, gc=False, kw_only=True, forbid_unknown_fields=True):
     """The envelope of a change."""
 
-    op: Literal["c", "u"]
+    op: Literal["c", "u", "r"]
     source: PlainSource
     before: None = None
     after: dict[str, Any]
@@ -101,7 +102,7 @@ _KEYS_WITH_BLOCKS: Final = msgspec.json.Decoder(TypedBlock[dict[str, Any]], floa
 
 
 def plain_change(sent: bytes | RawMessage) -> PlainChange | None:
-    """Return an insert or update without the row before it; None if a line or message is something else."""
+    """Return the plain change of a line or message; None if it is something else."""
     try:
         if isinstance(sent, bytes):
             return _of_line(sent)
@@ -111,7 +112,9 @@ def plain_change(sent: bytes | RawMessage) -> PlainChange | None:
 
 
 def _of_line(text: bytes) -> PlainChange | None:
-    if not (_OF_UPDATE in text or _OF_INSERT in text) or not (text.isascii() or is_utf8(text)):
+    if not (_OF_UPDATE in text or _OF_INSERT in text or _OF_SNAPSHOT in text):
+        return None
+    if not (text.isascii() or is_utf8(text)):
         return None
     if has_block_in(text):
         parts = _LINES_WITH_BLOCKS.decode(text)
@@ -149,7 +152,10 @@ def _checked(
     offset: int | None,
     *blocks: SchemaBlock,
 ) -> PlainChange | None:
-    if not key or not envelope.after or not envelope.source.sequence.startswith(_STATES_COMMIT):
+    is_snapshot = envelope.source.snapshot == "true"
+    if not key or not envelope.after or is_snapshot is not (envelope.op == "r"):
+        return None
+    if not (is_snapshot or envelope.source.sequence.startswith(_STATES_COMMIT)):
         return None
     if headers and (OLD_KEY in headers or NEW_KEY in headers):
         return None

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from cdc_platform.model.stream.ordering_key import SEPARATOR
 from cdc_platform.sources.debezium.wire.message_contents import (
@@ -23,6 +23,8 @@ _KEY: Final = SEPARATOR.join(("%016x", "%016x", f"%0{_ORDER_DIGITS}d", "%d", f"%
 _ORDER: Final = slice(34, 34 + _ORDER_DIGITS)
 """Place after commit and position, each of 16 digits and a separator."""
 _NO_ORDER: Final = "0" * _ORDER_DIGITS
+SNAPSHOT: Final = ("snapshot",)
+"""End of the identity of a row of a snapshot."""
 _LONGEST_KEY: Final = 200
 _GIVE_UP: Final = 0
 """Rank of a row that gives up its key, before the row that takes it."""
@@ -57,7 +59,7 @@ def ordering_key(event: DataEvent | LogicalMessage, floor: int) -> str:
 
 
 def change_keys(
-    commits: Sequence[int], changes: Sequence[int], orders: Sequence[int | None], places: Sequence[int]
+    commits: Sequence[int | None], changes: Sequence[int], orders: Sequence[int | None], places: Sequence[int]
 ) -> list[str]:
     """Return the ordering keys of updates that state the commit before their own, or their own.
 
@@ -68,14 +70,15 @@ def change_keys(
         places: the places of their messages.
 
     Raises:
-        ValueError: one of these orders is none.
+        ValueError: one of them states no commit, or an order that is none.
     """
     known = [order or 0 for order in orders]
-    if min(known) < 0 or max(known) >= 10**_ORDER_DIGITS:
+    if min(known) < 0 or max(known) >= 10**_ORDER_DIGITS or None in commits:
         raise ValueError(orders)
+    stated = cast("Sequence[int]", commits)
     return [
         _KEY % (commit & _UNSIGNED, change & _UNSIGNED, order, _OTHERS, place)
-        for commit, change, order, place in zip(commits, changes, known, places, strict=True)
+        for commit, change, order, place in zip(stated, changes, known, places, strict=True)
     ]
 
 
@@ -147,7 +150,7 @@ def event_id(event: DataEvent, table: str) -> str:
     if source.snapshot == INCREMENTAL:
         parts += [source.sequence, source.micros]
     elif is_snapshot(source):
-        parts.append("snapshot")
+        parts += SNAPSHOT
     if event.key is None and event.op is not TRUNCATE and event.total_order is None:
         message = event.message
         parts += [message.topic, message.partition, message.offset, message.position]
@@ -156,6 +159,7 @@ def event_id(event: DataEvent, table: str) -> str:
 
 def change_ids(
     source: tuple[str, str, str],
+    kind: tuple[str, ...],
     transactions: Sequence[int],
     positions: Sequence[int],
     orders: Sequence[int | None],
@@ -165,6 +169,7 @@ def change_ids(
 
     Args:
         source: server, schema and table.
+        kind: what their identities end with: `SNAPSHOT` for the rows of a snapshot.
         transactions: the changes' transactions.
         positions: their positions in the log.
         orders: their orders in their transactions, None where they state none.
@@ -177,7 +182,7 @@ def change_ids(
     parts = zip(transactions, positions, orders, write_sorted_lines(keys), strict=True)
     return write_lines(
         [
-            (server, transaction, position, order, schema, table, _bounded(key))
+            (server, transaction, position, order, schema, table, _bounded(key), *kind)
             for transaction, position, order, key in parts
         ]
     )
