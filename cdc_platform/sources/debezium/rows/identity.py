@@ -33,7 +33,11 @@ def has_more_than_key(event: DataEvent, columns: Columns) -> bool:
 def _names_with_content(event: DataEvent, columns: Columns) -> list[str]:
     if event.before is None or event.is_flat:
         return []
-    return [name for name, value in event.before.items() if _has_content(columns, name, value)]
+    return _with_content(event.before, columns)
+
+
+def _with_content(before: Mapping[str, Any], columns: Columns) -> list[str]:
+    return [name for name, value in before.items() if _has_content(columns, name, value)]
 
 
 def _has_content(columns: Columns, name: str, value: Any) -> bool:
@@ -107,14 +111,17 @@ def shows_full(event: DataEvent, columns: Columns) -> bool:
         return any(columns[name].is_nullable for name in _names_with_content(event, columns))
     if event.op is not UPDATE:
         return False
-    if not event.key:
-        return True
-    before = event.before
-    if any(name not in before for name in event.key):
+    return not event.key or _has_whole_before(event.key, event.before, event.after or {}, columns)
+
+
+def _has_whole_before(
+    key: Mapping[str, Any], before: Mapping[str, Any], after: Mapping[str, Any], columns: Columns
+) -> bool:
+    if any(name not in before for name in key):
         return False
-    names = _names_with_content(event, columns)
+    names = _with_content(before, columns)
     is_whole = set(names).issuperset(name for name in before if name in columns)
-    return is_whole or any(_is_in_no_index(columns[name], event) for name in names if name not in event.key)
+    return is_whole or any(_is_in_no_index(columns[name], after) for name in names if name not in key)
 
 
 def shows_index(event: DataEvent, columns: Columns) -> bool:
@@ -122,17 +129,26 @@ def shows_index(event: DataEvent, columns: Columns) -> bool:
 
     All other columns then seem empty before the update, and one of them has a value after it.
     """
-    if event.op is not UPDATE or event.before is None or event.is_flat or shows_full(event, columns):
+    if event.op is not UPDATE or event.before is None or event.is_flat or not event.key:
         return False
-    before, after, names = event.before, event.after or {}, _names_with_content(event, columns)
+    return update_shows_index(event.key, event.before, event.after or {}, columns)
+
+
+def update_shows_index(
+    key: Mapping[str, Any], before: Mapping[str, Any], after: Mapping[str, Any], columns: Columns
+) -> bool:
+    """Return the same of the images of an update of a row with a key."""
+    if _has_whole_before(key, before, after, columns):
+        return False
+    names = _with_content(before, columns)
     is_changed = any(name in after and after[name] != before[name] for name in names)
     rest = (name for name in before if name not in names)
     return is_changed and any(_has_content(columns, name, after.get(name)) for name in rest)
 
 
-def _is_in_no_index(column: ColumnPlan, event: DataEvent) -> bool:
+def _is_in_no_index(column: ColumnPlan, after: Mapping[str, Any]) -> bool:
     """Return whether a column cannot be in a replica identity's index, which needs NOT NULL and an order."""
-    is_null = (event.after or {}).get(column.name, _MISSING) is None
+    is_null = after.get(column.name, _MISSING) is None
     return is_null or column.is_nullable or column.encoding.source in _WITHOUT_ORDER
 
 

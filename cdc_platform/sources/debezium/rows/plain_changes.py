@@ -1,10 +1,10 @@
 """Changes from which nothing is to be learned, which most events of a stream are.
 
-An insert or update without the row before it, of a table and columns that were seen before, shows no replica
-identity, no key change and no snapshot; nor does a row within the snapshot that the stream begins with. What
-the decoder asks of each event has one answer for all of one form, so such changes wait for each other, and
-are decoded together, by column. An inserted row that may have had another key, which only a later message can
-show, becomes an event of its own if one does.
+An insert or update of a table and columns that were seen before, with an image before only where the table's
+replica identity is known to be FULL, shows no other identity, no key change and no snapshot; nor does a row
+within the snapshot that the stream begins with. What the decoder asks of each event has one answer for all of
+one form, so such changes wait for each other, and are decoded together, by column. An inserted row that may
+have had another key, which only a later message can show, becomes an event of its own if one does.
 """
 
 from collections.abc import Hashable, Sequence
@@ -13,6 +13,7 @@ from typing import Final
 
 from cdc_platform.model.base.malformed import MALFORMED
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
+from cdc_platform.sources.debezium.rows.identity import update_shows_index
 from cdc_platform.sources.debezium.rows.plain_columns import (
     Arrived,
     Change,
@@ -35,6 +36,7 @@ from cdc_platform.sources.debezium.wire.messages import Message, RawMessage, par
 from cdc_platform.sources.debezium.wire.plain_lines import PlainChange, PlainSource, plain_change
 from cdc_platform.sources.debezium.wire.positions import ordering_key
 
+_OPS: Final = frozenset({CREATE, UPDATE, READ})
 _MAX_WAITING: Final = 4_096
 _MAX_WAITING_BYTES: Final = 4_000_000
 """Changes that wait become batches of rows, of which Spark holds a few at a time."""
@@ -61,14 +63,16 @@ class PlainChanges:
     def learn(self, event: DataEvent, table: str) -> None:
         """Take note of an event of a table of the lake that the decoder has decoded."""
         sent = event.message.sent
-        if event.op not in (CREATE, UPDATE, READ) or event.before is not None or isinstance(sent, str):
+        is_full = event.before is not None
+        is_plain = self._is_full(event) if is_full else event.op in _OPS
+        if not is_plain or isinstance(sent, str):
             return
         plain = plain_change(sent)
         form = None if plain is None else _form_of(plain)
         if form is not None and form not in self._forms:
             source, plan = event.source, self._rows.planner.plan(event, table)
             parts = source.server, source.name, source.schema, source.table
-            self._forms[form] = PlainForm(event.op, True, table, plan, *parts)
+            self._forms[form] = PlainForm(event.op, True, is_full, table, plan, *parts)
 
     def ask_again(self) -> None:
         """Take note that the state of tables and servers may have changed."""
@@ -78,19 +82,15 @@ class PlainChanges:
         """Take a message if it is a plain change of a known form; return whether it is one."""
         sent, pairer = arrived[0], self._rows.state.pairer
         plain = plain_change(sent)
-        if plain is None:
-            return False
-        form, op = _form_of(plain), plain.envelope.op
-        known, is_insert = self._forms.get(form), op == "c"
-        if known is None or (is_insert and pairer.knows_deletion(plain)):
-            return False
-        if op == "r" and not self._is_of_first_snapshot(plain.envelope.source):
+        form = None if plain is None else _form_of(plain)
+        known = None if form is None else self._forms.get(form)
+        if plain is None or known is None or not self._shows_nothing(plain, known):
             return False
         if form not in self._open:
             if not self._is_at_rest(known):
                 return False
             self._open.add(form)
-        if not pairer.remember_plain(plain) and is_insert:
+        if not pairer.remember_plain(plain) and known.op is CREATE:
             if self._may_be_full(known):
                 return False
             form, known = (form, "unpaired"), known._replace(is_new=False)
@@ -101,10 +101,23 @@ class PlainChanges:
             self.finish()
         return True
 
+    def _is_full(self, event: DataEvent) -> bool:
+        return event.op is UPDATE and event.source.name in self._rows.state.full
+
+    def _shows_nothing(self, change: PlainChange, form: PlainForm) -> bool:
+        """Return whether a change shows neither another key nor another identity or snapshot."""
+        if form.op is CREATE and self._rows.state.pairer.knows_deletion(change):
+            return False
+        if form.op is READ and not self._is_of_first_snapshot(change.envelope.source):
+            return False
+        return not form.is_full or _keeps_key_and_identity(change, form)
+
     def _is_at_rest(self, form: PlainForm) -> bool:
-        """Return whether a change shows nothing in the present state of its table and server."""
+        """Return whether such a change shows nothing in the present state of its table and server."""
         state = self._rows.state
-        if (form.op is UPDATE and form.name in state.full) or form.name in state.unusable:
+        if form.op is UPDATE and form.is_full is not (form.name in state.full):
+            return False
+        if not form.is_full and form.name in state.unusable:
             return False
         snapshots = state.snapshots.seen.get(form.server)
         return snapshots is not None and snapshots.is_at_rest
@@ -148,7 +161,7 @@ class PlainChanges:
     def _decode_one(self, form: PlainForm, arrived: Arrived) -> SourceEvent | FaultyEvent:
         event = _event_of(arrived[0], arrived[2])
         try:
-            change = self._rows.decode_plain(event, form.table, form.plan, is_new=form.is_new)
+            change = self._rows.decode_plain(event, form)
         except MALFORMED as error:
             order = ""
             with suppress(MessageUnusable):
@@ -156,6 +169,14 @@ class PlainChanges:
             return fault_of(event.message, error, event, order, form.table)
         self._note_change(form, (change.source_micros,))
         return change
+
+
+def _keeps_key_and_identity(change: PlainChange, form: PlainForm) -> bool:
+    """Return whether an update with the row before it shows neither another key nor another identity."""
+    key, before, after = change.key, change.envelope.before or {}, change.envelope.after
+    if any(name not in before or before[name] != value for name, value in key.items()):
+        return False
+    return not update_shows_index(key, before, after, form.plan.columns)
 
 
 def _form_of(change: PlainChange) -> Hashable:
@@ -172,6 +193,7 @@ def _form_of(change: PlainChange) -> Hashable:
         source.version,
         tuple(change.key),
         tuple(change.envelope.after),
+        None if change.envelope.before is None else tuple(change.envelope.before),
         None if fields is None else fields.form,
         None if key_fields is None else key_fields.form,
     )

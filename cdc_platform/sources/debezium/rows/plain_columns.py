@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from msgspec import UNSET
 
@@ -34,11 +34,13 @@ Change = tuple[PlainChange, Arrived]
 class PlainForm(NamedTuple):
     """What plain changes of one form share: their table in the lake and in the database, and its plan.
 
-    ``is_new`` means of inserts that their rows certainly had no other key.
+    ``is_new`` means of inserts that their rows certainly had no other key; ``is_full`` of updates that they
+    have the whole rows before, as with the replica identity FULL.
     """
 
     op: Op
     is_new: bool
+    is_full: bool
     table: str
     plan: TablePlan
     server: str
@@ -58,6 +60,7 @@ class PlainRun:
     micros: Sequence[int | None]
     keys: Sequence[str]
     new_values: Sequence[str]
+    old_values: Sequence[str | None]
     unavailable_columns: Sequence[tuple[str, ...]]
     metadata: Sequence[str]
     positions: Sequence[int]
@@ -68,21 +71,16 @@ class PlainRun:
     """Of inserted rows that are not certainly new."""
 
     def events(self) -> Iterator[SourceEvent]:
-        """Yield the updates one by one."""
+        """Yield the changes one by one."""
         form, types = self.form, self.form.plan.column_types
         columns = (
             *(self.ordering_keys, self.event_ids, self.transaction_ids, self.micros, self.keys),
-            *(self.new_values, self.unavailable_columns, self.metadata, self.positions),
+            *(self.new_values, self.old_values, self.unavailable_columns, self.metadata, self.positions),
         )
-        for order, identity, transaction, micros, key, values, unavailable, metadata, position in zip(
-            *columns, strict=True
-        ):
-            yield SourceEvent(
-                *(form.table, MOD_TYPES[form.op], order, identity, transaction, micros, types, key, values),
-                unavailable_columns=unavailable,
-                metadata=metadata,
-                position=position,
-            )
+        mod_type, previous_keys = MOD_TYPES[form.op], None
+        for *place, key, new, old, unavailable, metadata, position in zip(*columns, strict=True):
+            rest = previous_keys, unavailable, metadata, position
+            yield SourceEvent._make((form.table, mod_type, *place, types, key, new, old, True, *rest))
 
 
 def plain_run(form: PlainForm, changes: Sequence[Change], *, keeps_null: bool) -> PlainRun:
@@ -117,6 +115,7 @@ def plain_run(form: PlainForm, changes: Sequence[Change], *, keeps_null: bool) -
         _moments(sources),
         _keys(form.plan, keys),
         values,
+        _old_values(form, [envelope.before for envelope in envelopes]),
         [tuple(found[place].unavailable) if place in found else none for place in range(len(changes))],
         _metadata(form, plain, sequences, orders, found),
         positions,
@@ -181,15 +180,28 @@ def _values(
 ) -> list[str]:
     others = form.plan.others
     names = [name for name in rows[0] if name in others]
-    if not names:
-        return ["{}"] * len(rows)
     columns = [_column(form, others[name], [row[name] for row in rows], found) for name in names]
-    objects = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+    objects = _objects(names, columns, len(rows))
     if not keeps_null:
         for place, findings in found.items():
             for name in findings.unavailable:
                 del objects[place][name]
     return write_lines(objects)
+
+
+def _old_values(form: PlainForm, befores: Sequence[Mapping[str, Any] | None]) -> Sequence[str | None]:
+    if not form.is_full:
+        return [None] * len(befores)
+    rows, others = cast("Sequence[Mapping[str, Any]]", befores), form.plan.others
+    names = [name for name in rows[0] if name in others]
+    columns = [read_values(others[name], [row[name] for row in rows]) for name in names]
+    return write_lines(_objects(names, columns, len(rows)))
+
+
+def _objects(names: Sequence[str], columns: Sequence[Sequence[Any]], count: int) -> list[dict[str, Any]]:
+    if not names:
+        return [{} for _ in range(count)]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def _column(form: PlainForm, column: ColumnPlan, values: list[Any], found: FoundByPlace) -> Sequence[Any]:
@@ -198,8 +210,10 @@ def _column(form: PlainForm, column: ColumnPlan, values: list[Any], found: Found
         for place in column.detector.doubtful(values):
             if not form.is_new and column.detector.judge(values[place]) is not VALUE:
                 raise ValueError(column.name)  # a later message may show what it is
+            if form.is_full and column.detector.is_marker(values[place]):
+                raise ValueError(column.name)  # the row before may show what it is
             findings = Findings()
-            if is_left_out(form.op, form.is_new, column, values[place], findings):
+            if not form.is_full and is_left_out(form.op, form.is_new, column, values[place], findings):
                 findings.unavailable.append(column.name)
                 values[place] = None
             _add(found, place, findings)

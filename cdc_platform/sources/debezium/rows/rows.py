@@ -21,7 +21,7 @@ from cdc_platform.sources.debezium.rows.findings import (
 )
 from cdc_platform.sources.debezium.rows.identity import check_key_types
 from cdc_platform.sources.debezium.rows.pairing import Identity, identity_of
-from cdc_platform.sources.debezium.rows.plain_columns import PlainRun
+from cdc_platform.sources.debezium.rows.plain_columns import PlainForm, PlainRun
 from cdc_platform.sources.debezium.rows.plans import ColumnPlan, Planner, TablePlan
 from cdc_platform.sources.debezium.rows.row_keys import header_key, key_json, old_key_of
 from cdc_platform.sources.debezium.rows.row_values import IsUnsent, sent_values_json, values_json
@@ -97,25 +97,28 @@ class RowDecoder:
             return [self._with_key(event, plan, change, is_full=is_full)]
         return list(self._moved(event, plan, change, old_key, is_full=is_full))
 
-    def decode_plain(self, event: DataEvent, table: str, plan: TablePlan, *, is_new: bool) -> SourceEvent:
-        """Return the change of a plain event, as `PlainChanges` describes it.
+    def decode_plain(self, event: DataEvent, form: PlainForm) -> SourceEvent:
+        """Return the change of a plain event of a form.
 
         Raises:
             MessageUnusable: a value or the key cannot be used.
         """
+        frame = self._frame(event, form.table, form.plan.column_types)
+        if form.is_full:
+            return self._with_key(event, form.plan, frame, is_full=True)
         findings = Findings()
 
         def is_unsent(column: ColumnPlan, value: Any, findings: Findings) -> bool:
-            return is_left_out(event.op, is_new, column, value, findings)
+            return is_left_out(event.op, form.is_new, column, value, findings)
 
-        change = self._frame(event, table, plan.column_types)._replace(
-            keys=key_json(plan, event.key or {}),
-            new_values=self._values(event.after or {}, plan, findings, is_unsent),
+        change = frame._replace(
+            keys=key_json(form.plan, event.key or {}),
+            new_values=self._values(event.after or {}, form.plan, findings, is_unsent),
             unavailable_columns=tuple(findings.unavailable),
             metadata=metadata_of(event, findings),
         )
-        if not is_new:
-            self._take_note(event, plan, change, is_full=False)
+        if not form.is_new:
+            self._take_note(event, form.plan, change, is_full=False)
         return change
 
     def finalise(self, unpaired: Unpaired) -> SourceEvent:

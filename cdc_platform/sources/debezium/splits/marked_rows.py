@@ -67,6 +67,7 @@ def run_batch(
         "column_types": run.form.plan.column_types,
         "keys": run.keys,
         "new_values": run.new_values,
+        "old_values": run.old_values,
         "source_timestamp": run.micros,
         "unavailable_columns": [names or None for names in run.unavailable_columns],
     }

@@ -1,4 +1,4 @@
-"""Messages of changes without the row before them, parsed by their types; most messages are such.
+"""Messages of plain changes, parsed by their types; most messages are such.
 
 The types say what the decoder would otherwise ask of each: an insert or update of a row with a key, or a row
 of a snapshot that is neither its first nor its last one, with its transaction and its position in the log.
@@ -53,7 +53,7 @@ class PlainEnvelope(msgspec.Struct, frozen=True, gc=False, kw_only=True, forbid_
 
     op: Literal["c", "u", "r"]
     source: PlainSource
-    before: None = None
+    before: dict[str, Any] | None = None
     after: dict[str, Any]
     transaction: TypedTransaction | None = None
     ts_ms: Any = None
@@ -154,6 +154,8 @@ def _checked(
 ) -> PlainChange | None:
     is_snapshot = envelope.source.snapshot == "true"
     if not key or not envelope.after or is_snapshot is not (envelope.op == "r"):
+        return None
+    if envelope.before is not None and envelope.op != "u":
         return None
     if not (is_snapshot or envelope.source.sequence.startswith(_STATES_COMMIT)):
         return None
