@@ -53,7 +53,7 @@ def replayed(events: list[dict[str, Any]]) -> dict[str, Rows]:
         if value is None or "op" not in value:
             continue
         source = value["source"]
-        # Not the order in the transaction: an engine that restarts within one counts anew, and a truncate
+        # Not the order in the transaction: an engine that restarts within one begins with 1, and a truncate
         # that is applied again would remove the rows of later transactions, whose events keep their orders.
         identity = (source["txId"], source["lsn"], event["topic"], str(event["key"]), value["op"])
         if identity in seen:

@@ -37,6 +37,8 @@ from cdc_platform.sources.debezium.wire.plain_lines import PlainChange, PlainSou
 from cdc_platform.sources.debezium.wire.positions import ordering_key
 
 _OPS: Final = frozenset({CREATE, UPDATE, READ})
+_UNPAIRED: Final = "unpaired"
+"""Marks the form of inserts whose rows may have had another key."""
 _MAX_WAITING: Final = 4_096
 _MAX_WAITING_BYTES: Final = 4_000_000
 """Changes that wait become batches of rows, of which Spark holds a few at a time."""
@@ -82,19 +84,19 @@ class PlainChanges:
         """Take a message if it is a plain change of a known form; return whether it is one."""
         sent, pairer = arrived[0], self._rows.state.pairer
         plain = plain_change(sent)
-        form = None if plain is None else _form_of(plain)
-        known = None if form is None else self._forms.get(form)
-        if plain is None or known is None or not self._shows_nothing(plain, known):
+        key = None if plain is None else _form_of(plain)
+        form = None if key is None else self._forms.get(key)
+        if plain is None or form is None or not self._shows_nothing(plain, form):
             return False
-        if form not in self._open:
-            if not self._is_at_rest(known):
+        if key not in self._open:
+            if not self._is_at_rest(form):
                 return False
-            self._open.add(form)
-        if not pairer.remember_plain(plain) and known.op is CREATE:
-            if self._may_be_full(known):
+            self._open.add(key)
+        if not pairer.remember_plain(plain) and form.op is CREATE:
+            if self._may_be_full(form):
                 return False
-            form, known = (form, "unpaired"), known._replace(is_new=False)
-        self._waiting.setdefault(form, (known, []))[1].append((plain, arrived))
+            key, form = (key, _UNPAIRED), form._replace(is_new=False)
+        self._waiting.setdefault(key, (form, []))[1].append((plain, arrived))
         self._count += 1
         self._bytes += len(sent if isinstance(sent, bytes) else sent.value or "")
         if self._count >= _MAX_WAITING or self._bytes >= _MAX_WAITING_BYTES:

@@ -155,8 +155,8 @@ def _moments(sources: Sequence[PlainSource]) -> list[int | None]:
         source.ts_us if source.ts_us is not None or source.ts_ms is None else source.ts_ms * 1000
         for source in sources
     ]
-    known = [moment for moment in moments if moment is not None]
-    if known and not (is_moment(min(known)) and is_moment(max(known))):
+    stated = [moment for moment in moments if moment is not None]
+    if stated and not (is_moment(min(stated)) and is_moment(max(stated))):
         raise OverflowError("a time is outside the years 1 to 9999")
     return moments
 
@@ -227,11 +227,11 @@ def _column(form: PlainForm, column: ColumnPlan, values: list[Any], found: Found
 def _add(found: FoundByPlace, place: int, findings: Findings) -> None:
     if findings == _NONE:
         return
-    known = found.setdefault(place, Findings())
-    known.unavailable += findings.unavailable
-    known.literal_markers += findings.literal_markers
-    known.null_or_default += findings.null_or_default
-    known.lossy_nulls += findings.lossy_nulls
+    all_found = found.setdefault(place, Findings())
+    all_found.unavailable += findings.unavailable
+    all_found.literal_markers += findings.literal_markers
+    all_found.null_or_default += findings.null_or_default
+    all_found.lossy_nulls += findings.lossy_nulls
 
 
 def _metadata(

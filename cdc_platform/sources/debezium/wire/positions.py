@@ -72,13 +72,13 @@ def change_keys(
     Raises:
         ValueError: one of them states no commit, or an order that is none.
     """
-    known = [order or 0 for order in orders]
-    if min(known) < 0 or max(known) >= 10**_ORDER_DIGITS or None in commits:
+    numbers = [order or 0 for order in orders]
+    if min(numbers) < 0 or max(numbers) >= 10**_ORDER_DIGITS or None in commits:
         raise ValueError(orders)
     stated = cast("Sequence[int]", commits)
     return [
         _KEY % (commit & _UNSIGNED, change & _UNSIGNED, order, _OTHERS, place)
-        for commit, change, order, place in zip(stated, changes, known, places, strict=True)
+        for commit, change, order, place in zip(stated, changes, numbers, places, strict=True)
     ]
 
 
