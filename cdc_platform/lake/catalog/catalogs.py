@@ -3,11 +3,12 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from pyiceberg.catalog import TYPE, Catalog, load_catalog
+from pyiceberg.catalog import TYPE, Catalog
 from pyiceberg.io import PY_IO_IMPL
 
 from cdc_platform.lake.catalog.files import LakeFiles
 from cdc_platform.lake.catalog.lake_settings import CATALOG, LakeSettings
+from cdc_platform.lake.catalog.landed_commits import LandedCommits
 from cdc_platform.lake.catalog.sql_catalog import LakeSqlCatalog
 from cdc_platform.lake.local_writer.metadata import Version3Metadata
 
@@ -21,10 +22,17 @@ def open_catalog(settings: LakeSettings) -> Catalog:
         ModuleNotFoundError: a library that the catalog's type needs is not installed.
     """
     properties = {PY_IO_IMPL: FILES, **settings.pyiceberg_properties()}
-    if properties[TYPE] == "rest":
-        return load_catalog(CATALOG, **properties)
     kind = properties.pop(TYPE)
     return _CLASSES[kind]()(CATALOG, **properties)
+
+
+def _rest() -> type[Catalog]:
+    from pyiceberg.catalog.rest import RestCatalog
+
+    class LakeRestCatalog(LandedCommits, RestCatalog):
+        """The tables of a lake behind a REST catalog, which writes their metadata."""
+
+    return LakeRestCatalog
 
 
 def _hive() -> type[Catalog]:
@@ -39,7 +47,7 @@ def _hive() -> type[Catalog]:
 def _glue() -> type[Catalog]:
     from pyiceberg.catalog.glue import GlueCatalog
 
-    class LakeGlueCatalog(Version3Metadata, GlueCatalog):
+    class LakeGlueCatalog(LandedCommits, Version3Metadata, GlueCatalog):
         """The tables of a lake in AWS Glue."""
 
     return LakeGlueCatalog
@@ -47,6 +55,7 @@ def _glue() -> type[Catalog]:
 
 _CLASSES: Final[Mapping[str, Callable[[], type[Catalog]]]] = {
     "sql": lambda: LakeSqlCatalog,
+    "rest": _rest,
     "hive": _hive,
     "glue": _glue,
 }
