@@ -45,17 +45,12 @@ class TableOptions:
 
     history: Annotated[
         bool,
-        Described(
-            "Whether every version of every row is kept in a table TABLE__history, with `valid_from`, "
-            "`valid_to`, `is_current` and `transaction_id` (SCD type 2)."
-        ),
+        Described("Whether every version of every row is kept in a table TABLE__history (SCD type 2)."),
     ] = False
     soft_delete: Annotated[
         bool,
         Described(
-            "Whether deleted rows stay in the table, with `__deleted` true and the time in "
-            "`__deleted_at`. If you switch it on later, the next cycle rebuilds the table from its "
-            "initial copy and the log."
+            "Whether deleted rows stay in the table, with `__deleted` true and the time in `__deleted_at`."
         ),
     ] = False
     keeps_order: bool = False
