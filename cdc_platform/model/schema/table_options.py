@@ -123,11 +123,11 @@ def keeps_order(stored: TableSchema) -> bool:
 
 def taken_names(table: TableSchema, options: TableOptions) -> list[str]:
     """Return the columns of a source table whose names its options need for their own columns."""
-    needed = {
+    own_names = {
         *(_SOFT_DELETE_TYPES if options.soft_delete else ()),
         *(_ORDER_TYPES if options.keeps_order else ()),
     }
-    return [column.name for column in table.columns if case_key(column.name) in needed]
+    return [column.name for column in table.columns if case_key(column.name) in own_names]
 
 
 def _added(types: dict[str, str], before: int) -> tuple[Column, ...]:
