@@ -66,8 +66,7 @@ class Running:
     schedule: Annotated[
         str | None,
         Described(
-            "Cron expression, in UTC, for runs of one cycle, such as `0 6 * * *`; with `sensor: false` there "
-            "are no other runs. Empty means no schedule."
+            "Cron expression, in UTC, for runs of one cycle, such as `0 6 * * *`; empty means no schedule."
         ),
     ] = None
     poll_s: Annotated[
@@ -76,16 +75,12 @@ class Running:
     follow_s: Annotated[
         float,
         Described(
-            "Seconds for which a run of the sensor continues with further cycles after its first one; 0 "
-            "means one cycle per run. The run ends early if another run is requested."
+            "Seconds for which a run of the sensor continues with further cycles; 0 means one cycle per run."
         ),
     ] = 600.0
     full_checks_every_s: Annotated[
         float,
-        Described(
-            "Seconds between two runs that also compare every table with the log and with the source, which "
-            "reads whole tables."
-        ),
+        Described("Seconds between two runs that also compare whole tables with the log and the source."),
     ] = 600.0
     fresh_warn_s: Annotated[
         float | None,
@@ -93,13 +88,13 @@ class Running:
     ] = 300.0
     fresh_fail_s: Annotated[
         float | None,
-        Described("Lag in seconds above which `fresh` fails. In both, empty means no limit."),
+        Described("The same lag above which `fresh` fails; in both, empty means no limit."),
     ] = 3600.0
     keep_runs_s: Annotated[
         float | None,
         Described(
-            "Seconds for which finished runs of the sensor and the schedule are kept in Dagster, with their "
-            "events, logs and check results; the newest of each asset always stay. Empty means for ever."
+            "Seconds for which Dagster keeps finished runs of the sensor and the schedule; empty means for "
+            "ever."
         ),
     ] = 604_800.0
     owners: Annotated[

@@ -209,8 +209,8 @@ def test_a_killed_run_does_not_stop_the_pipeline(
     instance: dg.DagsterInstance, settings: PipelineSettings
 ) -> None:
     """The look after a run lost its process asks for the next one."""
-    lost = Worker(Worker.current().host, Worker.current().pid, "another start")
-    tags = {PIPELINE_TAG: "bank", "cdc/worker": lost.to_tag()}
+    earlier_worker = Worker(Worker.current().host, Worker.current().pid, "another start")
+    tags = {PIPELINE_TAG: "bank", "cdc/worker": earlier_worker.to_tag()}
     instance.add_run(dg.DagsterRun(job_name="bank_sync", status=dg.DagsterRunStatus.STARTED, tags=tags))
     assert run_request_of(evaluate_pipeline(instance, settings, Running(), WANTED))
 

@@ -37,7 +37,7 @@ REPLACED: Final[dict[str, str]] = {
     r"settl(?:e|es|ed|ing)": "finalise, close, resolve, or complete",
     r"(?:decode|read|followed)_here": "locally, or in process",
     r"said(?: ?:?=|\(\)|: str)": "output, or message",
-    r"(?-i:(?<![_.])(?:known|asked|lacking|untold|wanted|meant)(?: :?=|: \w+(?:,|\)| =|$)))": (
+    r"(?-i:(?<![_.])(?:known|asked|lacking|untold|wanted|meant|needed|lost)(?: :?=|: \w+(?:,|\)| =|$)))": (
         "the noun of what it is"
     ),
 }
@@ -97,6 +97,7 @@ NAMES: Final = (
     "said = 1",
     "asked = 1",
     "wanted: int,",
+    "needed = 1",
 )
 
 

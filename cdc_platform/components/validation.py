@@ -91,8 +91,8 @@ def _judge_document(file: Path, document: Document, declared: dict[str, Document
     errors, repaired = _judge_once(file, document, declared), document
     by_setting = {_setting_of(error): error for error in errors}
     tried: Counter[str] = Counter()
-    while left := [error for error in errors if tried[_setting_of(error)] < MAX_TRIES]:
-        wrong = [_setting_of(error) for error in left]
+    while repairable := [error for error in errors if tried[_setting_of(error)] < MAX_TRIES]:
+        wrong = [_setting_of(error) for error in repairable]
         tried.update(wrong)
         unfit = [setting for setting in wrong if tried[setting] == MAX_TRIES and setting in by_setting]
         partners = {named for setting in unfit for named in _NAMED.findall(by_setting[setting].problem)}

@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 
 from cdc_platform.sources.workers import prepare_worker
 
-_KNOWN: Final = "DATA_SOURCE_ALREADY_EXISTS"
+_IS_REGISTERED: Final = "DATA_SOURCE_ALREADY_EXISTS"
 
 
 class TaskReader(DataSourceReader):
@@ -40,7 +40,7 @@ def register_source(spark: SparkSession, source: type[DataSource]) -> None:
     try:
         spark.dataSource.register(source)
     except AnalysisException as error:
-        if error.getCondition() != _KNOWN:
+        if error.getCondition() != _IS_REGISTERED:
             raise
         # Spark looked for the name in the last used session; this makes the current one the last used.
         spark.createDataFrame([], "nothing int")

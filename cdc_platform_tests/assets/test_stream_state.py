@@ -60,12 +60,12 @@ def test_the_stream_stands_before_what_reads_it(bench: StreamBench) -> None:
 def test_an_observation_shows_state_errors_and_objects(server: DatastreamServer, bench: StreamBench) -> None:
     """The UI shows Datastream's state, objects in trouble first."""
     at = datetime(2026, 1, 31, 8, tzinfo=UTC)
-    lost = Error(
+    stream_error = Error(
         reason="REPLICATION_SLOT_LOST", message="Slot cdc is gone", error_uuid="u1", details={"slot": "cdc"}
     )
     large = Error(reason="EVENT_TOO_LARGE", message="120 MB", error_uuid="u2", error_time=at)
     objects = [table("accounts"), table("cards", "ACTIVE"), table("users", "FAILED", large)]
-    server.hold("FAILED_PERMANENTLY", *objects, errors=[lost])
+    server.hold("FAILED_PERMANENTLY", *objects, errors=[stream_error])
     assert bench.run().success
     shown = bench.observed()
     errors, listed = rows(shown.pop("errors").records), rows(shown.pop("object_table").records)

@@ -70,8 +70,8 @@ def mounted(services: Mapping[str, Any]) -> Iterator[str]:
 def test_the_compose_file_names_what_there_is(compose: dict[str, Any]) -> None:
     """Services, volumes, files and variables that it names exist."""
     services = compose["services"]
-    needed = {name for service in services.values() for name in service.get("depends_on", ())}
-    assert set() == needed - services.keys()
+    dependencies = {name for service in services.values() for name in service.get("depends_on", ())}
+    assert set() == dependencies - services.keys()
     for source in mounted(services):
         assert source in compose["volumes"] or (source.startswith(".") and (FOLDER / source).exists())
     text = (FOLDER / "compose.yaml").read_text(encoding="utf-8")

@@ -308,8 +308,8 @@ def test_a_lost_cut_that_tables_have_moved_to_is_published_again(
     for number in range(1, cuts + 1):
         feed_cycle(bank, number)
         run_steps(bank, spark)
-    expected, lost = balances(bank), list_cuts(bank.lake)[-1]
-    assert lost.cut == cuts
+    expected, lost_cut = balances(bank), list_cuts(bank.lake)[-1]
+    assert lost_cut.cut == cuts
     newest = head(bank.lake.system_table(CUT))
     assert newest is not None
     Path(urlsplit(newest.manifest_list).path).unlink()
@@ -326,7 +326,7 @@ def test_a_lost_cut_that_tables_have_moved_to_is_published_again(
         publish_again()
     again = publish_cut(bank)
     assert again is not None
-    assert replace(lost, published_micros=again.published_micros) == again
+    assert replace(lost_cut, published_micros=again.published_micros) == again
     assert list_cuts(bank.lake)[-1] == again
     assert expected == balances(bank)
 

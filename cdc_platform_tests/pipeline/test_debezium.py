@@ -263,7 +263,7 @@ def test_a_row_whose_key_changes_is_never_gone(
     connector.move(2, 12, n="no decimal", v=None)
     connector.move(3, 13, n=large, v=None)
     connector.move(4, 14, n=five, v=None)
-    lost = connector.lines.pop()
+    lost_line = connector.lines.pop()
     connector.insert(5, five)
     append(tmp_path / "events.jsonl", [f"{line}\n" for line in (*doubtful, *connector.lines)])
     pipeline = sync(pipeline, spark)
@@ -285,7 +285,7 @@ def test_a_row_whose_key_changes_is_never_gone(
     assert warned.keys() == {"values_resolved"}
     assert "rows missing from the lake: 1, whose keys changed" in warned["values_resolved"]
     assert f'`{TABLE}` {{"id":4}} became {{"id":14}}' in warned["values_resolved"]
-    append(tmp_path / "events.jsonl", [f"{lost}\n"])
+    append(tmp_path / "events.jsonl", [f"{lost_line}\n"])
     pipeline = sync(pipeline, spark)
     assert sorted(row["id"] for row in rows_of(pipeline, TABLE)) == [2, 3, 5, 6, 11, 14]
     assert "gave up" not in check_values(pipeline, spark, EVERYTHING).summary

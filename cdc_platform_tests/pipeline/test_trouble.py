@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from cdc_platform.commands.operating.sync import CycleLimit, run_cycles
 from cdc_platform.commands.reading.status import describe_status
 from cdc_platform.errors import RetentionExpired, SourceError
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
@@ -129,6 +130,28 @@ def test_a_partition_that_is_refused_for_good_ends_the_tries(
         sentence = f"Partition `{refused.key}` could not be read further"
         assert sentence in as_text(describe_status(read_status(pipeline)))
         assert sentence in check.run(pipeline, spark, EVERYTHING).summary
+
+
+def test_sync_tries_five_times_before_it_ends(
+    spark: "SparkSession", session_lake: LakeSettings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Five cycles in a row that leave the watermark where it is end a `sync` that is to catch up."""
+    bench = Bench(session_lake, Dialect.GOOGLESQL)
+
+    def wants_more() -> bool:
+        bench.now_micros += SECOND
+        return True
+
+    with bench.open() as (simulator, pipeline):
+        bench.cycle(pipeline, spark, 4)
+        bench.now_micros += SECOND
+        refused = partition_of(pipeline)
+        simulator.inject(Fault.RESOURCE_EXHAUSTED, times=1000, token=refused.token)
+        with pytest.raises(SourceError, match="RESOURCE_EXHAUSTED"):
+            run_cycles(pipeline.settings, wants_more, CycleLimit())
+    first, *stuck = (line for line in capsys.readouterr().out.splitlines() if line.startswith("cycle "))
+    assert first.split()[2:4] == stuck[0].split()[2:4]
+    assert len(stuck) == 5
 
 
 @pytest.mark.parametrize("dialect", list(Dialect))

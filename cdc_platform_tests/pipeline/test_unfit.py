@@ -63,8 +63,8 @@ def test_a_transaction_with_an_unfit_value_is_quarantined(
         "bad/00000001": "another record of its transaction is in quarantine",
     }
     assert read_status(pipeline).quarantined == 2
-    lost = result(pipeline, spark, "nothing_lost")
-    assert (lost.passed, lost.facts["quarantined"]) == (True, 2)
+    check_result = result(pipeline, spark, "nothing_lost")
+    assert (check_result.passed, check_result.facts["quarantined"]) == (True, 2)
     assert result(pipeline, spark, "tables_equal_log").passed
     rows = {"accounts": [{"id": n, "owner": f"owner {n}", "balance": 100 * n} for n in (1, 2, 3)]}
     types = {"accounts": pa.schema([("id", "int64"), ("owner", "string"), ("balance", "int64")])}

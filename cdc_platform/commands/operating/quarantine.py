@@ -209,11 +209,11 @@ def describe_replay(outcome: "ReplayOutcome", defs: Path) -> str:
         )
     lines += [
         f"not replayed: {record.origin} is gone, and nothing of it was kept ({_short(record.reason)})"
-        for record in outcome.lost
+        for record in outcome.unreadable
     ]
     if not lines:
         return "nothing to replay"
-    if len(lines) > len(outcome.lost):
+    if len(lines) > len(outcome.unreadable):
         lines.append(f"Run a cycle now: cdc-platform sync {defs}")
     return join_lines(lines)
 
@@ -224,7 +224,7 @@ def _outcome_as_dict(outcome: "ReplayOutcome") -> dict[str, Any]:
         "files": list(outcome.files),
         "from_records": [record.name for record in outcome.from_records],
         "from_texts": [record.name for record in outcome.from_texts],
-        "lost": [record.name for record in outcome.lost],
+        "lost": [record.name for record in outcome.unreadable],
     }
 
 

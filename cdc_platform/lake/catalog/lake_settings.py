@@ -62,26 +62,21 @@ class LakeSettings:
 
     path: Annotated[
         str,
-        Described(
-            "Folder or object store prefix of the lake. A relative folder is relative to the folder of this "
-            "file.",
-            is_path=True,
-        ),
+        Described("Folder, relative to that of this file, or object store prefix of the lake.", is_path=True),
     ]
     # Without a representation, because it holds credentials and settings may appear in a traceback.
     catalog: Annotated[
         Mapping[str, str],
         Described(
-            "Properties of the Iceberg catalog and the object store as pyiceberg names them (`type`, `uri`, "
-            "`warehouse`, `s3.endpoint`, ...), and `user` and `password` of a sql catalog; Spark gets the "
-            "same. Empty means the SQLite file `catalog.db` in the lake's folder."
+            "Properties of the Iceberg catalog and the object store as pyiceberg names them, and `user` and "
+            "`password` of a sql catalog; empty means the SQLite file `catalog.db` in the lake's folder."
         ),
     ] = field(default_factory=dict, repr=False)
     table_format_version: Annotated[
         int,
         Described(
-            "Iceberg format version of new merged tables: 3, with deletion vectors for fast merges,"
-            " or 2, for engines that cannot read them."
+            "Iceberg format version of new merged tables: 3, with deletion vectors, or 2, for engines that "
+            "cannot read them."
         ),
     ] = 3
 
@@ -190,7 +185,8 @@ def _jdbc_of_sqlalchemy(uri: str, warehouse: str) -> dict[str, str]:
     if parts.scheme not in _POSTGRESQL or not parts.hostname or not _has_port(parts):
         raise SettingError(
             "lake.catalog.uri",
-            "of a sql catalog must be sqlite:////PATH or postgresql+psycopg2://USER:PASSWORD@HOST:PORT/DATABASE;"
+            "of a sql catalog must be sqlite:////PATH or "
+            "postgresql+psycopg2://USER:PASSWORD@HOST:PORT/DATABASE;"
             " write a password with special characters to `lake.catalog.password`",
         )
     properties = _jdbc(f"jdbc:postgresql://{parts.hostname}:{parts.port or 5432}{parts.path}", warehouse)

@@ -10,7 +10,7 @@ from pyiceberg.table import Table
 from cdc_platform.lake.commits.commits import head
 
 _TRUE: Final = b"\x01"
-_FOUND: Final[dict[tuple[UUID, int], dict[str, bool]]] = {}
+_TRUE_BY_MANIFEST: Final[dict[tuple[UUID, int], dict[str, bool]]] = {}
 """What the manifests of each table's newest snapshot say of a column: they never change."""
 
 
@@ -18,14 +18,14 @@ def is_true_throughout(table: Table, column: str) -> bool:
     """Return whether a column without NULLs is true in all rows; not where a file does not state bounds."""
     snapshot, field_id = head(table), table.schema().find_field(column).field_id
     manifests = snapshot.manifests(table.io) if snapshot is not None else []
-    before, is_true = _FOUND.get((table.metadata.table_uuid, field_id), {}), dict[str, bool]()
+    before, is_true = _TRUE_BY_MANIFEST.get((table.metadata.table_uuid, field_id), {}), dict[str, bool]()
     # Only what they say is kept: each of them comes with a client of the storage.
     for manifest in manifests:
         path = manifest.manifest_path
         is_true[path] = before[path] if path in before else _is_true_in(manifest, table.io, field_id)
         if not is_true[path]:
             break
-    _FOUND[table.metadata.table_uuid, field_id] = is_true
+    _TRUE_BY_MANIFEST[table.metadata.table_uuid, field_id] = is_true
     return all(is_true.values())
 
 

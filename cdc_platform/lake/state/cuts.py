@@ -134,16 +134,16 @@ def _newest(table: Table) -> Cut | None:
     return None
 
 
-def cut_before(table: Table, lost: Snapshot) -> Cut | None:
+def cut_before(table: Table, lost_commit: Snapshot) -> Cut | None:
     """Return the newest cut before an unreadable commit to the table of cuts, None without one.
 
     Args:
         table: the table of cuts.
-        lost: the commit.
+        lost_commit: the commit.
     """
-    for snapshot in ancestors_of(table, lost):
+    for snapshot in ancestors_of(table, lost_commit):
         number = number_of(snapshot, NUMBER)
-        if snapshot != lost and number is not None:
+        if snapshot != lost_commit and number is not None:
             return _scan(table, f"cut = {number}", snapshot.snapshot_id)[-1]
     return None
 

@@ -87,8 +87,8 @@ def trace_provenance(
     set_by: dict[str, int] = dict.fromkeys(row or {}, 0)
     for number, change in enumerate(changes, start=1):
         if change.kind in (ChangeKind.DELETE, ChangeKind.TRUNCATE):
-            lost = tuple(ColumnChange(name, value, None) for name, value in (row or {}).items())
-            steps.append(RowStep(number, change, lost))
+            removals = tuple(ColumnChange(name, value, None) for name, value in (row or {}).items())
+            steps.append(RowStep(number, change, removals))
             row, set_by = None, {}
             continue
         before = row if row is not None and change.kind is ChangeKind.UPDATE else {}

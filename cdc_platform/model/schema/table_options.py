@@ -45,17 +45,12 @@ class TableOptions:
 
     history: Annotated[
         bool,
-        Described(
-            "Whether every version of every row is kept in a table TABLE__history, with `valid_from`, "
-            "`valid_to`, `is_current` and `transaction_id` (SCD type 2)."
-        ),
+        Described("Whether every version of every row is kept in a table TABLE__history (SCD type 2)."),
     ] = False
     soft_delete: Annotated[
         bool,
         Described(
-            "Whether deleted rows stay in the table, with `__deleted` true and the time in "
-            "`__deleted_at`. If you switch it on later, the next cycle rebuilds the table from its "
-            "initial copy and the log."
+            "Whether deleted rows stay in the table, with `__deleted` true and the time in `__deleted_at`."
         ),
     ] = False
     keeps_order: bool = False
@@ -128,11 +123,11 @@ def keeps_order(stored: TableSchema) -> bool:
 
 def taken_names(table: TableSchema, options: TableOptions) -> list[str]:
     """Return the columns of a source table whose names its options need for their own columns."""
-    needed = {
+    own_names = {
         *(_SOFT_DELETE_TYPES if options.soft_delete else ()),
         *(_ORDER_TYPES if options.keeps_order else ()),
     }
-    return [column.name for column in table.columns if case_key(column.name) in needed]
+    return [column.name for column in table.columns if case_key(column.name) in own_names]
 
 
 def _added(types: dict[str, str], before: int) -> tuple[Column, ...]:

@@ -195,12 +195,14 @@ def prune(lineage: Lineage, keep_after_micros: int) -> Lineage:
     """
     partitions = lineage.partitions.values()
     continued = {parent for child in partitions for parent in child.parent_tokens}
-    needed = {parent for child in partitions if child.running_cycle is None for parent in child.parent_tokens}
+    awaited_parents = {
+        parent for child in partitions if child.running_cycle is None for parent in child.parent_tokens
+    }
     tokens = {
         partition.token
         for partition in partitions
         if partition.is_finished and partition.position_micros < keep_after_micros
-        if partition.token not in needed
+        if partition.token not in awaited_parents
         if partition.state is PartitionState.ENDED or partition.token in continued
     }
     return replace(lineage, partitions={t: p for t, p in lineage.partitions.items() if t not in tokens})

@@ -57,17 +57,17 @@ def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
             if name != "read"
         }
     comes_mended = pipeline.capabilities.delivers_events
-    total, distinct, in_log, in_quarantine, lost = _count_places(places, comes_mended=comes_mended)
+    total, distinct, in_log, in_quarantine, lost_records = _count_places(places, comes_mended=comes_mended)
     return CheckResult(
-        passed=lost == 0 and distinct == in_log + in_quarantine,
+        passed=lost_records == 0 and distinct == in_log + in_quarantine,
         summary=f"{total} records read = {in_log} in the log + {total - distinct} duplicates "
-        f"+ {in_quarantine} in quarantine, {lost} lost",
+        f"+ {in_quarantine} in quarantine, {lost_records} lost",
         facts={
             "records_read": total,
             "records_in_log": in_log,
             "duplicates": total - distinct,
             "quarantined": in_quarantine,
-            "lost": lost,
+            "lost": lost_records,
         },
     )
 

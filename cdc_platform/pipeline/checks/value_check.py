@@ -88,10 +88,12 @@ def _lone_halves(pipeline: Pipeline, spark: SparkSession) -> tuple[int, list[Row
     deleted = log.where(is_delete).withColumnRenamed("transaction_id", "server_transaction_id")
     writes = log.where(~is_delete).selectExpr("table_name as named", "keys as written_keys", "ordering_key")
     is_back = "named = table_name and written_keys = new_keys and ordering_key > record_order"
-    lost = lone.join(deleted.select(*halves), halves, "left_semi").join(writes, F.expr(is_back), "left_anti")
-    lost = lost.select("table_name", "keys", "new_keys").distinct()
-    shown = lost.limit(SHOWN).collect()
-    return (lost.count() if len(shown) == SHOWN else len(shown)), shown
+    lost_rows = lone.join(deleted.select(*halves), halves, "left_semi").join(
+        writes, F.expr(is_back), "left_anti"
+    )
+    lost_rows = lost_rows.select("table_name", "keys", "new_keys").distinct()
+    shown = lost_rows.limit(SHOWN).collect()
+    return (lost_rows.count() if len(shown) == SHOWN else len(shown)), shown
 
 
 def _findings(pipeline: Pipeline, spark: SparkSession) -> Mapping[str, Counter[str]]:

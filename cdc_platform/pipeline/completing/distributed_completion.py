@@ -95,8 +95,8 @@ class DistributedCompletion:
         completed = pa.Table.from_batches(self._completer(chains)(in_order.to_batches()))
         if not chains.names:
             return completed
-        lost = self._lost(self.lookup.spark.createDataFrame(completed.select(_OF_LOST)), chains)
-        return None if lost else completed
+        lost_rows = self._lost_rows(self.lookup.spark.createDataFrame(completed.select(_OF_LOST)), chains)
+        return None if lost_rows else completed
 
     def _key_chains(self, incomplete: DataFrame | frozenset[RowId]) -> "_KeyChains":
         links = links_in(self.changes)
@@ -115,15 +115,15 @@ class DistributedCompletion:
     def _completed(self, ids: DataFrame, chains: "_KeyChains") -> DataFrame:
         """Return the completed changes of rows that lack values."""
         completed = self._complete_chains(ids, chains)
-        lost = self._lost(completed, chains)
-        if not lost:
+        lost_rows = self._lost_rows(completed, chains)
+        if not lost_rows:
             return completed
-        names = _chains_with(lost, chains.names)
+        names = _chains_with(lost_rows, chains.names)
         lost_ids = ids_frame(self.lookup.spark, names)
         rest = completed.join(lost_ids, list(ROW_ID), "left_anti")
         return rest.unionByName(self._complete_chains(lost_ids, _KeyChains(names, frozenset(names))))
 
-    def _lost(self, completed: DataFrame, chains: "_KeyChains") -> Collection[RowId]:
+    def _lost_rows(self, completed: DataFrame, chains: "_KeyChains") -> Collection[RowId]:
         """Return the rows that the tables do not have under their former keys.
 
         They may have left these keys in an earlier cycle, which only the log shows.

@@ -108,11 +108,11 @@ class EqualRows:
         local = find_local(self.pipeline, stored.schema, stored.version)
         if local is None:
             return None
-        keys, needed = pa.table({stored.row: sorted(row_texts)}), [stored.copy, *stored.deleted]
+        keys, columns = pa.table({stored.row: sorted(row_texts)}), [stored.copy, *stored.deleted]
         within = local.candidate_files(keys)
-        if is_much(local.table, within, keys, needed):
+        if is_much(local.table, within, keys, columns):
             return None
-        rows = local.read(local.find(within, keys), [stored.row, *needed])
+        rows = local.read(local.find(within, keys), [stored.row, *columns])
         for column in stored.deleted:
             rows = rows.filter(pc.invert(rows[column]))
         counted = rows.group_by(stored.row).aggregate([(stored.copy, "max")])

@@ -28,11 +28,11 @@ def late_rows(log: DataFrame, changes: DataFrame) -> frozenset[RowId]:
         changes.selectExpr("table_name", f"{key} as keys", "ordering_key as placed")
         for key in ("keys", "previous_keys")
     )
-    coming = own.union(former).dropna()
+    changed_rows = own.union(former).dropna()
     logged = log.select(*ROW_ID, "ordering_key")
     emptied = log.where(IS_TRUNCATE).groupBy("table_name").agg(F.max("ordering_key").alias("ordering_key"))
-    later = coming.join(logged, list(ROW_ID)).unionByName(
-        coming.join(emptied, "table_name"), allowMissingColumns=True
+    later = changed_rows.join(logged, list(ROW_ID)).unionByName(
+        changed_rows.join(emptied, "table_name"), allowMissingColumns=True
     )
     return ids_in(later.where("placed < ordering_key").distinct())
 

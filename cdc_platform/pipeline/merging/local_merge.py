@@ -99,7 +99,7 @@ def plan_merge(local: LocalTable, net_changes: LocalNetChanges) -> LocalMerge | 
     """
     table, touched = local.table, net_changes.touched
     within = local.candidate_files(touched)
-    if is_much(table, within, touched, net_changes.needed):
+    if is_much(table, within, touched, net_changes.read_columns):
         return None
     key_rows = local.find(within, touched)
     unknown = {field.name for field in table.schema().fields} - {
@@ -108,11 +108,11 @@ def plan_merge(local: LocalTable, net_changes: LocalNetChanges) -> LocalMerge | 
     return LocalMerge(local, net_changes, key_rows) if not (unknown and key_rows) else None
 
 
-def is_much(table: Table, within: Sequence[DataFile], keys: pa.Table, needed: Sequence[str]) -> bool:
+def is_much(table: Table, within: Sequence[DataFile], keys: pa.Table, columns: Sequence[str]) -> bool:
     """Return whether this process would read too much to find keys in files and to read their rows."""
     if sum(file.record_count for file in within) > MAX_ROWS or keys.num_rows * len(within) > MAX_LOOKUPS:
         return True
-    return _read_bytes(table, within, [*keys.column_names, *needed]) > MAX_READ_BYTES
+    return _read_bytes(table, within, [*keys.column_names, *columns]) > MAX_READ_BYTES
 
 
 def _read_bytes(table: Table, files: Sequence[DataFile], columns: Sequence[str]) -> int:
@@ -145,7 +145,7 @@ def commit_merge(table: Table, merge: LocalMerge, properties: Mapping[str, str])
     """
     local, net_changes, key_rows = replace(merge.local, table=table), merge.net_changes, merge.key_rows
     matched = matching(net_changes, key_rows.keys)
-    old = local.read(key_rows, net_changes.needed)
+    old = local.read(key_rows, net_changes.read_columns)
     newer = is_newer(net_changes, matched, old)
     chosen = pa.array(newer)
     # An updated row keeps its identity.

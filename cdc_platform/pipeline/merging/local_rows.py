@@ -49,7 +49,7 @@ class LocalNetChanges:
         return any(self.rows[column.name].null_count for column in self.schema.key_columns)
 
     @property
-    def needed(self) -> Sequence[str]:
+    def read_columns(self) -> Sequence[str]:
         """The columns whose old values matter."""
         if self.has_partial_updates:
             return [column.name for column in self.schema.value_columns]

@@ -39,14 +39,14 @@ class ReplayOutcome:
         files: the files.
         from_texts: records that are decoded again from their texts.
         from_records: records whose transactions are processed again from the lake's raw records.
-        lost: records that stay in quarantine because nothing is left to read them from.
+        unreadable: records that stay in quarantine because nothing is left to read them from.
     """
 
     from_files: tuple[QuarantinedRecord, ...] = ()
     files: tuple[str, ...] = ()
     from_texts: tuple[QuarantinedRecord, ...] = ()
     from_records: tuple[QuarantinedRecord, ...] = ()
-    lost: tuple[QuarantinedRecord, ...] = ()
+    unreadable: tuple[QuarantinedRecord, ...] = ()
 
 
 @as_step("replay")
@@ -82,12 +82,12 @@ def replay_records(pipeline: Pipeline, chosen_by: QuarantineFilter) -> ReplayOut
         pairs_halves=capabilities.comes_in_order,
     )
     from_files = [record for record in chosen if record.origin in readable]
-    texts, lost = _divide(record for record in chosen if record.origin not in readable)
+    texts, unreadable = _divide(record for record in chosen if record.origin not in readable)
     mark_replayed(
         pipeline.lake, dict(_marks([record for record in from_files if record.is_open], texts, cycle))
     )
     files = sorted({record.origin for record in from_files if record.origin is not None})
-    return ReplayOutcome(tuple(from_files), tuple(files), tuple(texts), lost=tuple(lost))
+    return ReplayOutcome(tuple(from_files), tuple(files), tuple(texts), unreadable=tuple(unreadable))
 
 
 def _undone(pipeline: Pipeline) -> list[QuarantinedRecord]:
@@ -108,12 +108,12 @@ def _awaits_file(record: QuarantinedRecord, read_progress: Mapping[str, str]) ->
 def _divide(records: Iterable[QuarantinedRecord]) -> tuple[list[QuarantinedRecord], list[QuarantinedRecord]]:
     """Return the records with their own text, and the others, which represent whole files."""
     texts: list[QuarantinedRecord] = []
-    lost: list[QuarantinedRecord] = []
+    unreadable: list[QuarantinedRecord] = []
     for record in records:
         event = record.event
         stands_for_file = event.get("fault") is not None and event.get("position") is None
-        (lost if stands_for_file else texts).append(record)
-    return texts, lost
+        (unreadable if stands_for_file else texts).append(record)
+    return texts, unreadable
 
 
 def _marks(

@@ -33,7 +33,7 @@ from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.pipeline.opened.source import EventSource, Source, StreamSource
 from cdc_platform.pipeline.opened.sources import open_source
 
-_KNOWN: Final = (
+_CACHED_VALUES: Final = (
     *("watched", "tables", "tables_by_name", "histories", "lake_tables"),
     *("refused", "schema_history"),
 )
@@ -146,19 +146,19 @@ class Pipeline:
         _check_room({name: self.options(name) for name in options if name in names}, watched | whole)
         return tuple(watched[name] for name in names)
 
-    def _wanted(self, names: Collection[str]) -> list[str]:
+    def _chosen_names(self, names: Collection[str]) -> list[str]:
         chosen = self.settings.tables
         return sorted(names if chosen is None else {*chosen} & {*names})
 
     def _refused(self, history: SchemaHistory, names: Collection[str]) -> Refusals:
         """Return the chosen tables among these, and their histories, that the lake cannot have."""
         histories = {name for name, option in self.settings.table_options.items() if option.history}
-        return refused_tables(self.lake, history, self._wanted(names), histories)
+        return refused_tables(self.lake, history, self._chosen_names(names), histories)
 
     def materialised(self, names: Collection[str]) -> list[str]:
         """Return the chosen source tables among these that the lake can have, sorted."""
         refused = self._refused(self.schema_history, names)
-        return [name for name in self._wanted(names) if LakeTable(name) not in refused]
+        return [name for name in self._chosen_names(names) if LakeTable(name) not in refused]
 
     @cached_value
     def refused(self) -> Refusals:
@@ -217,7 +217,7 @@ class Pipeline:
 
     def forget_tables(self) -> None:
         """Clear the cached tables; the next use asks the lake and the source again."""
-        for name in _KNOWN:
+        for name in _CACHED_VALUES:
             self.__dict__.pop(name, None)
 
     @cached_value

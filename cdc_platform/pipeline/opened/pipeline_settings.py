@@ -29,11 +29,7 @@ class MaintenanceSettings:
     small_file_bytes: Annotated[int, Described("Bytes below which a file counts as small.")] = 8 * 1024 * 1024
     keep_every_cut_s: Annotated[
         float,
-        Described(
-            "Seconds for which every cut stays readable. Of older cuts, one per minute stays, and "
-            "after an hour one per quarter of an hour: every kept snapshot slows each commit a "
-            "little."
-        ),
+        Described("Seconds for which every cut stays readable; older ones are thinned out."),
     ] = 600.0
     keep_snapshots_s: Annotated[
         float, Described("Maximum seconds for which a cut stays readable; a pinned cut stays forever.")
@@ -41,17 +37,11 @@ class MaintenanceSettings:
     keep_snapshots: Annotated[int, Described("Number of newest snapshots that stay regardless of age.")] = 50
     keep_metadata_s: Annotated[
         float,
-        Described(
-            "Minimum seconds for which a metadata file of a table stays after a newer one replaces "
-            "it, since an engine may still read it."
-        ),
+        Described("Minimum seconds for which a replaced metadata file of a table stays readable."),
     ] = 3600.0
     keep_orphans_s: Annotated[
         float,
-        Described(
-            "Minimum age in seconds of an orphan file, which no metadata names, before maintenance deletes "
-            "it. It must be more than a day, because a commit names its files last."
-        ),
+        Described("Minimum age in seconds, above a day, at which files that no metadata names are deleted."),
     ] = 3 * DAY_S
     major_deleted_fraction: Annotated[
         float, Described("Fraction of deleted rows above which a table's large files are rewritten.")
@@ -88,8 +78,8 @@ class PipelineSettings:
     name: Annotated[
         str,
         Described(
-            "Name of the pipeline: its tables are in the namespace NAME of the lake, the platform's "
-            "own in NAME__cdc. Lower-case letters, digits and underscores."
+            "Name of the pipeline, and of its namespace in the lake: lower-case letters, digits and "
+            "underscores."
         ),
     ]
     source: Annotated[SourceSettings, Described("Location of the changes, and how to read them.")]
@@ -99,17 +89,13 @@ class PipelineSettings:
     )
     tables: Annotated[
         tuple[str, ...] | None,
-        Described(
-            "Source tables to materialise. By default all tables of the source, which are listed whenever "
-            "the code location is loaded."
-        ),
+        Described("Source tables to materialise; by default all, listed when the code location is loaded."),
     ] = None
     initial_copy: Annotated[
         bool | None,
         Described(
-            "Whether tables that already contain data, now or when they are added later, are copied"
-            " as of one time before the stream takes over. By default they are, unless "
-            "`start_timestamp` is set."
+            "Whether tables that already contain data are copied before the stream takes over; by default "
+            "unless `start_timestamp` is set."
         ),
     ] = None
     copy_chunk_rows: Annotated[
@@ -118,8 +104,7 @@ class PipelineSettings:
     copy_s: Annotated[
         float,
         Described(
-            "Seconds for which a cycle copies tables before it continues with the other tables, which lag "
-            "behind by that time. Chunks that have begun are always copied to their end."
+            "Approximate seconds for which a cycle copies tables before it continues with the other tables."
         ),
     ] = 20.0
     max_window_s: Annotated[
@@ -131,40 +116,31 @@ class PipelineSettings:
     ] = field(default_factory=dict)
     read_tasks: Annotated[
         int,
-        Described(
-            "Maximum number of Spark tasks that share the partitions, files or messages of a read. "
-            "A local Spark uses at most its number of concurrent tasks; for a cluster, set two to "
-            "four times its number of cores."
-        ),
+        Described("Maximum number of Spark tasks that share the partitions, files or messages of a read."),
     ] = 8
     local_read_s: Annotated[
         float,
         Described(
-            "The process that runs a cycle reads up to this many seconds of a change stream itself, or a few "
-            "small files or messages, which is faster than a Spark task; 0 leaves all reading to Spark."
+            "Seconds of a change stream that the process reads itself, as it does a few small files or "
+            "messages; 0 leaves all reading to Spark."
         ),
     ] = 15.0
     local_merge_bytes: Annotated[
         int,
         Described(
-            "The process that runs a cycle merges net changes of up to this many bytes itself, which is "
-            "faster than Spark; 0 leaves all merging to Spark."
+            "Bytes of net changes up to which the process merges them itself; 0 leaves all merging to Spark."
         ),
     ] = 64 * 1024 * 1024
     idle_interval_s: Annotated[float, Described("Seconds to wait after a cycle without new data.")] = 1.0
     check_every_s: Annotated[
         float | None,
         Described(
-            "Seconds between two runs of the checks on new log entries while cycles follow each other; a "
-            "failed check ends the cycles. Empty means no checks."
+            "Seconds between two runs of the checks on new log entries within a run; empty means no checks."
         ),
     ] = 60.0
     fail_on_quarantine: Annotated[
         bool,
-        Described(
-            "Whether records in quarantine fail the check `quarantine_empty`, and so `cdc-platform check`; "
-            "otherwise the check warns. The pipeline continues either way."
-        ),
+        Described("Whether records in quarantine fail the check `quarantine_empty`, which otherwise warns."),
     ] = False
     maintenance: Annotated[MaintenanceSettings, Described("Settings that keep the lake fast.")] = field(
         default_factory=MaintenanceSettings

@@ -23,10 +23,10 @@ _SELECTED: Final = (
     *("kind", "record_timestamp", "record_sequence", "table_name"),
     *("event.fault", "event.metadata"),
 )
-_FOUND: Final = pa.schema(
+_KEYS: Final = pa.schema(
     [("found_event", pa.string()), ("found_keys", pa.string()), ("found_order", pa.string())]
 )
-_ASKED: Final = pa.schema(
+_DELETES: Final = pa.schema(
     [(name, pa.string()) for name in ("event_id", "of_table", "address", "ordering_key")]
 )
 
@@ -62,7 +62,7 @@ def with_keys_by_address(pipeline: Pipeline, records: DataFrame, raw: DataFrame,
         if delete.event_id in keys
     ]
     columns = [list(column) for column in zip(*rows, strict=True)]
-    key_frame = F.broadcast(raw.sparkSession.createDataFrame(pa.table(columns, schema=_FOUND)))
+    key_frame = F.broadcast(raw.sparkSession.createDataFrame(pa.table(columns, schema=_KEYS)))
     is_same = (F.col("record_sequence") == F.col("found_event")) & F.col("event.fault").startswith(
         ADDRESS_ONLY
     )
@@ -153,7 +153,7 @@ def _find_keys(raw: DataFrame, deletes: Sequence[Addressed]) -> dict[str, str]:
         for addressed in deletes
     ]
     columns = [list(column) for column in zip(*rows, strict=True)]
-    asked_frame = F.broadcast(raw.sparkSession.createDataFrame(pa.table(columns, schema=_ASKED)))
+    deletes_frame = F.broadcast(raw.sparkSession.createDataFrame(pa.table(columns, schema=_DELETES)))
     events = raw.where(
         (F.col("kind") == RecordKind.DATA_CHANGE.value)
         & F.col("event.fault").isNull()
@@ -171,7 +171,7 @@ def _find_keys(raw: DataFrame, deletes: Sequence[Addressed]) -> dict[str, str]:
         & (F.col("record_order") < F.col("ordering_key"))
     )
     newest = (
-        events.join(asked_frame, is_before)
+        events.join(deletes_frame, is_before)
         .groupBy("event_id")
         .agg(F.max_by(F.struct("mod_type", "keys"), "record_order").alias("newest"))
     )

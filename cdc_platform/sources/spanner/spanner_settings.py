@@ -67,17 +67,14 @@ class SpannerSettings(SourceSettings):
     start_timestamp: Annotated[
         str | None,
         Described(
-            "First commit timestamp to read, RFC 3339, within the stream's retention. Applies only "
-            "to the first start of the pipeline; empty means now, and then tables that already "
-            "contain data are copied (`initial_copy`)."
+            "First commit timestamp to read, RFC 3339, at the first start of the pipeline; empty means now."
         ),
     ] = None
     dialect: Annotated[Dialect | None, Described("Dialect of the database; empty asks the database.")] = None
     emulator_host: Annotated[
         str | None,
         Described(
-            "HOST:PORT of a Spanner emulator, used without credentials; empty means Spanner itself, "
-            "or the emulator that the environment names in SPANNER_EMULATOR_HOST."
+            "HOST:PORT of a Spanner emulator; empty means SPANNER_EMULATOR_HOST or, if unset, Spanner itself."
         ),
     ] = None
     database_role: Annotated[
@@ -89,17 +86,16 @@ class SpannerSettings(SourceSettings):
     stuck_after_s: Annotated[
         float | None,
         Described(
-            "Seconds without any record or heartbeat after which a partition counts as stuck: it is"
-            " queried once more, and then again in the next cycle; empty means ten heartbeats, but "
-            "at least 20 s."
+            "Seconds without records or heartbeats after which a partition counts as stuck; empty means ten "
+            "heartbeats, but at least 20."
         ),
     ] = None
     priority: Annotated[Priority, Described("Priority of the reads within the instance.")] = Priority.HIGH
     data_boost: Annotated[
         bool,
         Described(
-            "Whether Spanner runs the initial copy on separate compute (Data Boost, billed "
-            "separately, needs `spanner.databases.useDataBoost`), without load on the instance."
+            "Whether the initial copy runs on Data Boost, which is billed separately and needs "
+            "`spanner.databases.useDataBoost`."
         ),
     ] = False
     partition_mode: PartitionMode | None = None
@@ -114,8 +110,8 @@ class SpannerSettings(SourceSettings):
     nanosecond_columns: Annotated[
         tuple[str, ...],
         Described(
-            "Timestamp columns, as `TABLE.COLUMN`, whose digits beyond microseconds count: the lake "
-            "keeps them as text with nine digits of a second. Fixed once the table is created."
+            "Timestamp columns, as `TABLE.COLUMN`, that the lake keeps as text with nanoseconds; fixed once "
+            "the table is created."
         ),
     ] = ()
 

@@ -34,8 +34,8 @@ class SparkSettings:
     remote: Annotated[
         str | None,
         Described(
-            "Address of a Spark Connect server with the lake's catalog, such as `sc://HOST:15002`; "
-            "replaces the platform's own session."
+            "Address of a Spark Connect server, such as `sc://HOST:15002`, instead of the platform's own "
+            "session."
         ),
     ] = field(default=None, repr=False)
     driver_memory: Annotated[
@@ -44,8 +44,7 @@ class SparkSettings:
     packages: Annotated[
         tuple[str, ...],
         Described(
-            "Maven coordinates of Iceberg's jar and of the catalog's driver; the jars for a "
-            "PostgreSQL catalog and an object store are added."
+            "Maven coordinates of Iceberg's jar and of the catalog's driver; others are added as needed."
         ),
     ] = DEFAULT_PACKAGES
     jars_folder: Annotated[
@@ -61,16 +60,13 @@ class SparkSettings:
     ] = field(default_factory=dict, repr=False)
     ship_package: Annotated[
         bool | None,
-        Described(
-            "Whether to send this package to the workers, which need its libraries in any case; "
-            "empty means only if `master` is a cluster."
-        ),
+        Described("Whether to send this package to the workers; empty means only if `master` is a cluster."),
     ] = None
     class_archive: Annotated[
         bool,
         Described(
-            "Whether Java caches Spark's classes in the user's cache folder (200 MB), which halves "
-            "the time of the next start of the platform's own session."
+            "Whether Java caches Spark's classes in the user's cache folder (200 MB), which halves the time "
+            "of the next start."
         ),
     ] = True
 

@@ -23,7 +23,7 @@ from cdc_platform.spark.tables.net_changes import ACTION, APPEND, UPDATE, NetCha
 from cdc_platform.spark.tables.typed import COMMITTED, IS_READ, KIND, ORDINAL, TRANSACTION, flag_of
 
 CLOSED_AT: Final = "__closed_at"
-_GONE: Final = "__gone"
+_IS_DELETED: Final = "__gone"
 _EPOCH: Final = "__epoch"
 _SINCE: Final = "__since"
 _MOMENT: Final = "__moment"
@@ -150,7 +150,7 @@ def make_versions(
         *(F.max(_MOMENT).over(so_far).alias(_SINCE), TRANSACTION, ORDINAL, _EPOCH),
         *_keys(table),
         *((_newest(name, so_far).alias(name) for name in names) if has_partial_updates else map(_col, names)),
-        _is_gone(so_far).alias(_GONE),
+        _is_gone(so_far).alias(_IS_DELETED),
         is_last.alias("__is_last"),
     )
     final = states.where(F.col("__is_last") & (F.col(ORDINAL) != F.lit(str(_BEFORE))))
@@ -159,7 +159,7 @@ def make_versions(
         for number, micros in enumerate(recreated_micros)
     ]
     ended = final.withColumn(VALID_TO, F.coalesce(F.lead(_SINCE).over(of_key), *recreations))
-    return ended.where(~F.col(_GONE)).select(
+    return ended.where(~F.col(_IS_DELETED)).select(
         *(_col(column.name) for column in table.columns),
         F.col(_SINCE).alias(VALID_FROM),
         VALID_TO,
@@ -191,12 +191,12 @@ def find_misdated(history: DataFrame, changes: DataFrame, table: TableSchema) ->
     """
     of_key = Window.partitionBy(*_keys(table)).orderBy(ORDINAL)
     so_far = of_key.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    states = changes.select(*_keys(table), ORDINAL, IS_READ, _is_gone(so_far).alias(_GONE), COMMITTED).where(
-        ~F.col(IS_READ)
-    )
+    states = changes.select(
+        *_keys(table), ORDINAL, IS_READ, _is_gone(so_far).alias(_IS_DELETED), COMMITTED
+    ).where(~F.col(IS_READ))
     moments = states.withColumn(_MOMENT, F.max(COMMITTED).over(so_far))
     is_last = ~F.lead(_MOMENT).over(of_key).eqNullSafe(F.col(_MOMENT))
-    last_moments = moments.withColumn("__is_last", is_last).where(F.col("__is_last") & ~F.col(_GONE))
+    last_moments = moments.withColumn("__is_last", is_last).where(F.col("__is_last") & ~F.col(_IS_DELETED))
     begun = history.select(*(_col(c.name).alias(f"{KEY_PREFIX}{n}") for n, c in _numbered(table)), VALID_FROM)
     same = [_col(column.name).eqNullSafe(F.col(f"{KEY_PREFIX}{n}")) for n, column in _numbered(table)]
     misdated = last_moments.join(begun, [*same, F.col(_MOMENT) == F.col(VALID_FROM)], "left_anti")

@@ -216,11 +216,11 @@ def test_batches_are_completed_as_the_model_says(pipeline: Pipeline, spark: "Spa
     """
     dice = random.Random(20261122)  # noqa: S311  a test's input, not a secret
     # The source has not reported that the row exists again.
-    lost = RowChange(STILL, json.dumps({"id": DELETED}), ModType.UPDATE, {"a": 1}, ("big",))
+    unreported = RowChange(STILL, json.dumps({"id": DELETED}), ModType.UPDATE, {"a": 1}, ("big",))
     # The first half of a key change was in the cycle before.
     parted = RowChange(MOVING, json.dumps({"id": MOVED}), ModType.INSERT, {"a": 2}, ("big",))
     still, moving = (
-        [*played(dice, moves=False, truncates=True), lost],
+        [*played(dice, moves=False, truncates=True), unreported],
         played(dice, moves=True, truncates=False),
     )
     rows = ordered_of({STILL: still, MOVING: moving}, dice)
@@ -228,7 +228,7 @@ def test_batches_are_completed_as_the_model_says(pipeline: Pipeline, spark: "Spa
     assert expected == completed_few(pipeline, spark, rows)
     omitting = with_strategy(pipeline, Strategy.OMIT)
     assert as_omitted(rows, expected) == completed_few(omitting, spark, rows)
-    rows = ordered_of({STILL: still, MOVING: [*moving, replace(parted, previous_key=lost.key)]}, dice)
+    rows = ordered_of({STILL: still, MOVING: [*moving, replace(parted, previous_key=unreported.key)]}, dice)
     expected = as_the_model(rows)
     assert completed_few(pipeline, spark, rows) == []
     assert expected == completed_by_tasks(pipeline, spark, rows, 0)

@@ -112,7 +112,7 @@ def test_a_text_is_enough(spark: "SparkSession", session_lake: LakeSettings, tmp
 
     pipeline = with_source(pipeline, keyless={}, keys={"visits": ("id",)})
     outcome = replay_records(pipeline, QuarantineFilter())
-    assert (len(outcome.from_files), len(outcome.from_texts), len(outcome.lost)) == (0, 3, 1)
+    assert (len(outcome.from_files), len(outcome.from_texts), len(outcome.unreadable)) == (0, 3, 1)
     run_cycle(pipeline, spark)
     assert found_rows(pipeline, "visits") == [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]
     records = load_quarantined(pipeline.lake, with_replayed=True)

@@ -36,7 +36,7 @@ _WORDS: Final = {
     "INTERVAL": FieldType(Kind.INTERVAL),
     "TIME_INTERVAL": FieldType(Kind.TIME_INTERVAL),
 }
-_KNOWN: Final = (
+_TYPE_NAMES: Final = (
     "BOOL, INT64, FLOAT32, FLOAT64, NUMERIC, NUMBER, DECIMAL(p,s), STRING, JSON, BYTES, BYTES(hex), "
     "BYTES(base64), DATE, DATETIME, TIMESTAMP, TIME, INTERVAL, TIME_INTERVAL or ARRAY<one of these>"
 )
@@ -64,7 +64,7 @@ def declared_type(text: str, setting: str = SETTING) -> FieldType:
     """
     word = text.strip().upper()
     if not word:
-        raise SettingError(setting, f"is empty; write the column's type, {_KNOWN}")
+        raise SettingError(setting, f"is empty; write the column's type, {_TYPE_NAMES}")
     if word in _WORDS:
         return _WORDS[word]
     if match := _DECIMAL.fullmatch(word):
@@ -75,7 +75,7 @@ def declared_type(text: str, setting: str = SETTING) -> FieldType:
         element = declared_type(match[1], setting)
         if element.kind is not Kind.ARRAY:
             return FieldType(Kind.ARRAY, element=element)
-    raise SettingError(setting, f"is not a type: {text!r}; a type is {_KNOWN}")
+    raise SettingError(setting, f"is not a type: {text!r}; a type is {_TYPE_NAMES}")
 
 
 def _decimal(precision: int, scale: int, setting: str) -> FieldType:

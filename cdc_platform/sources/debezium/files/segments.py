@@ -73,10 +73,10 @@ def opened_chunks(
 
 
 def _without_first(chunks: Iterator[RawLines], lines: int) -> Iterator[RawLines]:
-    left = lines
+    remaining_lines = lines
     for chunk in chunks:
-        if left < len(chunk.texts):
-            yield chunk.without_first(left)
-        left -= min(left, len(chunk.texts))
-    if left:
-        raise FileDamaged(f"{lines - left} lines instead of {lines}. {GROW_ONLY}")
+        if remaining_lines < len(chunk.texts):
+            yield chunk.without_first(remaining_lines)
+        remaining_lines -= min(remaining_lines, len(chunk.texts))
+    if remaining_lines:
+        raise FileDamaged(f"{lines - remaining_lines} lines instead of {lines}. {GROW_ONLY}")

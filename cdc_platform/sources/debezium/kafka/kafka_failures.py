@@ -59,12 +59,12 @@ def broker_failures(servers: str) -> Iterator[None]:
 
 
 def _meaning(servers: str, text: str) -> SourceError | None:
-    lost = _LOST.search(text)
-    if lost is not None:
+    deleted_range = _LOST.search(text)
+    if deleted_range is not None:
         return OffsetsLost(
             "Messages were deleted before they were read; check the retention of the topic. Nothing was "
             "skipped. Run another cycle: it names the first available offset, and the remedy. "
-            f"Brokers: {servers}: {' '.join(lost[1].split())}"
+            f"Brokers: {servers}: {' '.join(deleted_range[1].split())}"
         )
     for match in _SAID.finditer(text):
         name, reason = match[1], f"{match[1]}Exception{match[2] or ''}"

@@ -226,8 +226,8 @@ class RowDecoder:
         is_full: bool,
     ) -> Iterator[SourceEvent]:
         """Yield the halves of a key change that arrived as one update."""
-        lost = replace(event, op=DELETE, key=old_key, new_key=event.key)
-        yield self._with_key(lost, plan, change._replace(mod_type=ModType.DELETE), is_full=is_full)
+        deletion = replace(event, op=DELETE, key=old_key, new_key=event.key)
+        yield self._with_key(deletion, plan, change._replace(mod_type=ModType.DELETE), is_full=is_full)
         gained = replace(event, op=CREATE, old_key=old_key)
         yield self._with_key(gained, plan, _second(change)._replace(mod_type=ModType.INSERT), is_full=is_full)
 
@@ -269,11 +269,11 @@ class RowDecoder:
                     "The row has no key, and the event does not say what the row was before. Run ALTER TABLE "
                     "... REPLICA IDENTITY FULL, or give the table a primary key."
                 )
-            lost, metadata = values_json(plan, event.before), metadata_of(event, Findings())
+            old_values, metadata = values_json(plan, event.before), metadata_of(event, Findings())
             yield change._replace(
                 mod_type=ModType.DELETE,
-                keys=keyless_keys(json.loads(lost)),
-                old_values=lost,
+                keys=keyless_keys(json.loads(old_values)),
+                old_values=old_values,
                 metadata=metadata,
             )
         if event.op is DELETE:

@@ -117,14 +117,14 @@ class SplitOutcome:
 
     def without_waiting(self, admission: Admission, free: Iterable[FreeRow]) -> tuple[Self, Admission]:
         """Return the outcome without rows that wait one by one, and where to read these again."""
-        left: defaultdict[str, FileCounts] = defaultdict(FileCounts)
+        passed_counts: defaultdict[str, FileCounts] = defaultdict(FileCounts)
         places: list[Mapping[str, int]] = []
         for order, origin, position, is_fault in free:
             if admission.holds_back(order):
                 places.append({origin: position})
             else:
-                left[origin].add(is_fault=is_fault)
-        return replace(self, counts={**self.counts, "": left}), admission.with_resume(places)
+                passed_counts[origin].add(is_fault=is_fault)
+        return replace(self, counts={**self.counts, "": passed_counts}), admission.with_resume(places)
 
 
 def combined_outcome(outcomes: Sequence[SplitOutcome]) -> SplitOutcome:

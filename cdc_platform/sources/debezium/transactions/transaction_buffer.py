@@ -171,10 +171,10 @@ class TransactionBuffer:
                 f"It comes again with a part of its transaction {name}, which has passed before: "
                 f"{transaction.messages} of {announced} events have come"
             )
-        lost = "; its END is missing" if transaction.expected is None else ""
+        missing_end = "; its END is missing" if transaction.expected is None else ""
         return (
             f"Its transaction {name} has {announced} events by the connector's word, of which "
-            f"{transaction.messages} have come{lost}"
+            f"{transaction.messages} have come{missing_end}"
         )
 
     def _is_given_up(self, transaction: Transaction, newest_micros: int) -> bool:

@@ -240,8 +240,8 @@ def test_large_window_comes_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_lost_session_is_replaced() -> None:
     """A session that the server forgot costs one attempt."""
-    lost = Answer((), grpc.StatusCode.NOT_FOUND, "Session not found: projects/p")
-    with fake_server(lost, Answer([data(1, "a")])) as server:
+    lost_session = Answer((), grpc.StatusCode.NOT_FOUND, "Session not found: projects/p")
+    with fake_server(lost_session, Answer([data(1, "a")])) as server:
         table = read(server)
 
     assert (names(table), len(server.sessions)) == (["a"], 2)
