@@ -31,7 +31,6 @@ from cdc_platform.lake.state.read_progress import load_read_progress, save_poll,
 from cdc_platform.model.base.declared_settings import Described
 from cdc_platform.model.stream.lineage import Lineage
 from cdc_platform.model.stream.read_windows import ReadRequest
-from cdc_platform.old_runs import delete_old_runs
 from cdc_platform.partitions import change_stream_partitions, compare_keys
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
@@ -181,6 +180,8 @@ def build_schedule(
     )
     def evaluate(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
         if running.keep_runs_s is not None:
+            from cdc_platform.old_runs import delete_old_runs  # which imports Dagster's storage, and Alembic
+
             delete_old_runs(context.instance, assets, {SCHEDULE_NAME_TAG: name}, running.keep_runs_s)
         return dg.RunRequest(
             asset_selection=assets.all_keys,
@@ -232,6 +233,8 @@ def evaluate_pipeline(
     finally:
         pipeline.source.close()
     if running.keep_runs_s is not None:
+        from cdc_platform.old_runs import delete_old_runs
+
         requested_by = {SENSOR_NAME_TAG: sensor_name(settings.name)}
         delete_old_runs(instance, selection.assets, requested_by, running.keep_runs_s)
     return _request(instance, running, selection, lineage)

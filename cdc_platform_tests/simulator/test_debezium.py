@@ -190,13 +190,14 @@ def test_debezium_reads_the_history(
 
 def test_debezium_fails_on_some_forms(kafka: Broker, tmp_path: Path) -> None:
     """The connector does not know the forms that the simulator sends on demand only."""
+    log = tmp_path / "java.log"
     with ExitStack() as stack:
-        logs = {}
-        for failure, form in FAILURES.items():
-            simulator = opened(stack, settings(Dialect.GOOGLESQL, **form))
-            logs[failure] = tmp_path / f"{failure}.log"
-            stack.enter_context(connectors({tmp_path / failure: simulator}, kafka, logs[failure]))
+        simulators = {
+            tmp_path / failure: opened(stack, settings(Dialect.GOOGLESQL, **form))
+            for failure, form in FAILURES.items()
+        }
+        stack.enter_context(connectors(simulators, kafka, log))
         give_up_at = time.monotonic() + WITHIN_S
-        while any(not log.exists() or failure not in log.read_text() for failure, log in logs.items()):
+        while not log.exists() or not all(failure in log.read_text() for failure in FAILURES):
             assert time.monotonic() < give_up_at, "the connector already knows a form"
             time.sleep(0.2)
