@@ -67,27 +67,19 @@ def with_two_runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dg
         yield dagster, {run(dagster, accounts), run(dagster, accounts)}
 
 
-def run(
-    instance: dg.DagsterInstance,
-    *assets: dg.AssetsDefinition,
-    check: dg.AssetChecksDefinition | None = None,
-    **tags: str,
-) -> str:
+def run(instance: dg.DagsterInstance, *assets: dg.AssetsDefinition, **tags: str) -> str:
     """Materialise assets in a run that a sensor has requested, and return its id."""
-    outcome = job_of(*assets, check=check).execute_in_process(
-        instance=instance, tags={SENSOR_NAME_TAG: SENSOR, **tags}
-    )
+    job = job_of(*assets)
+    outcome = job.execute_in_process(instance=instance, tags={SENSOR_NAME_TAG: SENSOR, **tags})
     assert outcome.success
     return outcome.run_id
 
 
 @cache
-def job_of(*assets: dg.AssetsDefinition, check: dg.AssetChecksDefinition | None) -> dg.JobDefinition:
-    """Return the job that materialises some assets, with a check or without."""
-    definitions = dg.Definitions(
-        assets, asset_checks=[check] if check else [], jobs=[dg.define_asset_job("materialise")]
-    )
-    return definitions.resolve_job_def("materialise")
+def job_of(*assets: dg.AssetsDefinition) -> dg.JobDefinition:
+    """Return the job that materialises some assets, which may be checks."""
+    job = dg.define_asset_job("materialise")
+    return dg.Definitions(assets, jobs=[job]).resolve_job_def("materialise")
 
 
 def kept_runs(instance: dg.DagsterInstance) -> set[str]:
@@ -97,7 +89,7 @@ def kept_runs(instance: dg.DagsterInstance) -> set[str]:
 
 def test_old_runs_are_deleted_with_all_that_belongs_to_them(instance: dg.DagsterInstance, home: Path) -> None:
     """Events, check results, logs and the file of an old run go; the newest run keeps its own."""
-    old, new = (run(instance, accounts, check=keys_unique) for _ in range(2))
+    old, new = (run(instance, accounts, keys_unique) for _ in range(2))
     assert delete_old_runs(instance, ASSETS, BY_SENSOR, keep_s=0) == 1
     assert {new} == kept_runs(instance)
     assert [new] == [path.stem for path in home.rglob("*.db") if path.stem in (old, new)]
