@@ -126,8 +126,7 @@ class Running:
             with _refusing("runs.schedule", problem):
                 dg.ScheduleDefinition(job_name="checked", cron_schedule=self.schedule)
         for number, owner in enumerate(self.owners):
-            problem = f"must be an e-mail address, or `team:NAME`: {owner}"
-            with _refusing(f"runs.owners.{number}", problem):
+            with _refusing(f"runs.owners.{number}", f"must be an e-mail address, or `team:NAME`: {owner}"):
                 dg.AssetSpec("checked", owners=[owner])
 
     @property
