@@ -22,8 +22,7 @@ def open_browser() -> Iterator[Any]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        # As root, which containers often are, Chromium has no sandbox. Without a GPU it would emulate one.
-        options = ["--no-sandbox", "--disable-gpu"]
-        opened = playwright.chromium.launch(executable_path=browser, args=options)
+        # As root, which containers often are, Chromium has no sandbox.
+        opened = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"])
         yield opened
         opened.close()
