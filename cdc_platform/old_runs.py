@@ -68,11 +68,7 @@ def delete_old_runs(
 
 
 def delete_old_results(instance: dg.DagsterInstance, assets: PipelineAssets, keep_s: float) -> int:
-    """Delete results of the freshness check that were reported without a run before the retention.
-
-    Returns:
-        The number of results deleted.
-    """
+    """Delete results of the freshness check without a run from before the retention; return their number."""
     logs, results = SqlEventLogStorageTable, AssetCheckExecutionsTable
     before = datetime.now(UTC).replace(tzinfo=None) - timedelta(seconds=keep_s)
     old = select(results.c.id, results.c.evaluation_event_storage_id, results.c.evaluation_event).where(

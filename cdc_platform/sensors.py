@@ -31,7 +31,6 @@ from cdc_platform.lake.state.read_progress import load_read_progress, save_poll,
 from cdc_platform.model.base.declared_settings import Described
 from cdc_platform.model.stream.lineage import Lineage
 from cdc_platform.model.stream.read_windows import ReadRequest
-from cdc_platform.old_runs import delete_old_runs
 from cdc_platform.partitions import change_stream_partitions, compare_keys
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
@@ -122,8 +121,7 @@ class Running:
             with _refusing("runs.schedule", problem):
                 dg.ScheduleDefinition(job_name="checked", cron_schedule=self.schedule)
         for number, owner in enumerate(self.owners):
-            problem = f"must be an e-mail address, or `team:NAME`: {owner}"
-            with _refusing(f"runs.owners.{number}", problem):
+            with _refusing(f"runs.owners.{number}", f"must be an e-mail address, or `team:NAME`: {owner}"):
                 dg.AssetSpec("checked", owners=[owner])
 
     @property
@@ -176,6 +174,8 @@ def build_schedule(
     )
     def evaluate(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
         if running.keep_runs_s is not None:
+            from cdc_platform.old_runs import delete_old_runs  # which imports Dagster's storage, and Alembic
+
             delete_old_runs(context.instance, assets, {SCHEDULE_NAME_TAG: name}, running.keep_runs_s)
         return dg.RunRequest(
             asset_selection=assets.all_keys,
@@ -227,6 +227,8 @@ def evaluate_pipeline(
     finally:
         pipeline.source.close()
     if running.keep_runs_s is not None:
+        from cdc_platform.old_runs import delete_old_runs
+
         requested_by = {SENSOR_NAME_TAG: sensor_name(settings.name)}
         delete_old_runs(instance, selection.assets, requested_by, running.keep_runs_s)
     return _request(instance, running, selection, lineage)

@@ -71,6 +71,23 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(NEW_OBJECTS)
+    _read_migrations_once()
+
+
+def _read_migrations_once() -> None:
+    """Let Alembic read Dagster's migrations once: it reads all 89 for each instance, and for each run."""
+    scripts = sys.modules.get("alembic.script")
+    if scripts is None:  # no test that was collected imports Dagster's storage
+        return
+    read, directories = scripts.ScriptDirectory.from_config, dict[str | None, Any]()
+
+    def from_config(config: Any) -> Any:
+        place = config.get_main_option("script_location")
+        if place not in directories:
+            directories[place] = read(config)
+        return directories[place]
+
+    scripts.ScriptDirectory.from_config = from_config
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -15,9 +15,13 @@ from pathlib import Path
 from typing import Final
 
 from cdc_platform.demo.processes import end_leftovers
+from cdc_platform_tests.java_options import INTERPRETED, SHORT_LIVED, VARIABLE
 
 ENVIRONMENT: Final = {**os.environ}
 """The environment before the first test, without later changes by tests."""
+
+BRIEF_SPARK: Final = {**ENVIRONMENT, VARIABLE: f"{SHORT_LIVED} {INTERPRETED}"}
+"""The environment of a program that starts a Spark whose settings no test writes."""
 
 PORTS: Final = (20_000, 32_000)
 """Below the ports of which the system takes one for every connection, and so many that two seldom meet."""
@@ -105,13 +109,11 @@ def free_port() -> int:
 
 
 @contextmanager
-def running_demo(
-    folder: Path, *options: str, environment: Mapping[str, str] = ENVIRONMENT
-) -> Iterator[Program]:
+def running_demo(folder: Path, *options: str) -> Iterator[Program]:
     """Yield the demo that runs with its home in a folder; nothing that it has started outlives the test."""
     home, log = folder / "my home", folder / "demo.log"
     try:
-        with start(log, COMMAND_LINE, "demo", "--home", home, *options, environment=environment) as program:
+        with start(log, COMMAND_LINE, "demo", "--home", home, *options, environment=BRIEF_SPARK) as program:
             yield program
     finally:
         end_leftovers(home)

@@ -1,6 +1,7 @@
 """The files of the repository that people read or run."""
 
 import ast
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -18,8 +19,18 @@ def text_files() -> list[Path]:
     return sorted(path for path in paths if path.name != ".git" and "__pycache__" not in path.parts)
 
 
+def statements(path: Path) -> Iterator[ast.stmt]:
+    """Yield all statements of a file, nested ones too; its expressions, most of the tree, stay unvisited."""
+    waiting: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
+    while waiting:
+        node = waiting.pop()
+        for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+            waiting += reversed(getattr(node, name, ()))
+        if isinstance(node, ast.stmt):
+            yield node
+
+
 @cache
 def import_nodes(path: Path) -> list[ast.Import | ast.ImportFrom]:
     """Return the imports of a file, inside functions too; a file is parsed once for all tests."""
-    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-    return [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+    return [node for node in statements(path) if isinstance(node, ast.Import | ast.ImportFrom)]

@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from cdc_platform_tests.repository_files import PACKAGE, ROOT, text_files
+from cdc_platform_tests.repository_files import PACKAGE, ROOT, statements, text_files
 
 CODE: Final = (PACKAGE, f"{PACKAGE}_tests", "benchmarks", "docs")
 MACHINE_PATH: Final = re.compile(r"(?<![\w.$}/:-])/(?:root|home|Users|work|mnt|private)/\w")
@@ -29,9 +29,7 @@ def code_files() -> list[Path]:
 
 def functions_of(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     """Yield every function and method of a file, nested ones too."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node
+    return (node for node in statements(path) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
 def limit_of(path: Path) -> int:

@@ -30,6 +30,7 @@ sys.meta_path.insert(0, Absent())
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.read import open_tables
 
+assert "duckdb" not in sys.modules, "nobody has asked for it yet"
 cut = open_tables(LakeSettings(path={path}), "bank").at()
 print(cut.arrow("accounts").num_rows)
 print(len(cut.polars("accounts")))

@@ -391,10 +391,3 @@ def test_a_missing_library_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setitem(sys.modules, "polars", None)
     with pytest.raises(LibraryMissing, match=r"pip install 'cdc_platform\[polars\]'"):
         optional_library("polars", "polars")
-
-
-def test_reading_imports_neither_spark_nor_dagster() -> None:
-    """Reading with Arrow, Polars or DuckDB needs no JVM."""
-    code = "import sys, cdc_platform.read; print({'pyspark', 'dagster', 'duckdb'} & set(sys.modules))"
-    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert answer.stdout.strip() == "set()"

@@ -10,8 +10,6 @@ from typing import Any, Final
 import pytest
 
 from cdc_platform.demo.next_steps import graph_address
-from cdc_platform_tests import programs
-from cdc_platform_tests.java_options import INTERPRETED, SHORT_LIVED, VARIABLE
 from cdc_platform_tests.programs import Program, free_port, running_demo
 from cdc_platform_tests.spark_fixtures import require_java
 from cdc_platform_tests.support.browser import open_browser
@@ -20,7 +18,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 DEMO_OPTIONS: Final = ("--rate", "10", "--token-life", "60")
 """Little to do: what arrives, and that partitions churn, is shown by the demo without a UI."""
-ENVIRONMENT: Final = {**programs.ENVIRONMENT, VARIABLE: f"{SHORT_LIVED} {INTERPRETED}"}
 WITHIN_S: Final = 600.0
 """A busy machine is slow, not wrong."""
 SHOWN_WITHIN_S: Final = 240.0
@@ -62,7 +59,7 @@ def text_of(page: Any, address: str, expected: tuple[str, ...]) -> str:
         page.goto(address, timeout=SHOWN_WITHIN_S * 1000, wait_until="domcontentloaded")
         load_again_at = time.monotonic() + LOAD_AGAIN_S
         while time.monotonic() < load_again_at:
-            page.wait_for_timeout(1000)
+            page.wait_for_timeout(200)
             text = str(page.inner_text("body"))
             if all(part in text for part in expected):
                 return text
@@ -81,7 +78,7 @@ def test_the_demo_in_the_browser(page: Any, tmp_path: Path) -> None:
     """While the demo runs, UI and status page show both tables, and link each other; Ctrl-C ends it."""
     require_java()
     options = (*DEMO_OPTIONS, "--port", str(free_port()))
-    with running_demo(tmp_path, *options, environment=ENVIRONMENT) as demo:
+    with running_demo(tmp_path, *options) as demo:
         address, status_page = (address_of(demo, what) for what in ("Dagster's UI", "Status page"))
         graph = text_of(page, graph_address(address, "bank"), ASSETS)
         assert [asset for asset in ASSETS if asset not in graph] == [], graph

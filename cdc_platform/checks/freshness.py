@@ -21,7 +21,6 @@ from cdc_platform.lake.state.cuts import Cut, newest_cut
 from cdc_platform.metadata import LAG, WAITING, moment
 from cdc_platform.model.base.names import FRESH
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities
-from cdc_platform.old_runs import delete_old_results
 from cdc_platform.pipeline.opened.pipeline import open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.pipeline.reading.trace import trace_lineage
@@ -92,10 +91,11 @@ def build_freshness_sensor(
         f"changes, else every {report_interval_s(len(assets.all_tables)):.0f} s. It starts no runs.",
     )
     def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        is_running = bool(unfinished_runs(context.instance, settings.name))
-        now_micros = time.time_ns() // 1000
-        outcome = report(assets, settings, running, Evaluation(context.cursor, is_running), now_micros)
+        evaluation = Evaluation(context.cursor, bool(unfinished_runs(context.instance, settings.name)))
+        outcome = report(assets, settings, running, evaluation, time.time_ns() // 1000)
         if outcome.asset_events and running.keep_runs_s is not None:
+            from cdc_platform.old_runs import delete_old_results
+
             delete_old_results(context.instance, assets, running.keep_runs_s)
         return outcome
 

@@ -120,6 +120,8 @@ class Reading:
     log: list[Logged] = field(default_factory=list)
     waiting: dict[tuple[Any, ...], RawRow] = field(default_factory=dict)
     logged_micros: int = ORIGIN - 1
+    truths: dict[str, Logged] = field(default_factory=dict)
+    """What `truth` has returned, by transaction."""
 
     @property
     def watermark_micros(self) -> int:
@@ -194,10 +196,13 @@ class Reading:
     def truth(self) -> list[Logged]:
         """Return the log that is right at the watermark."""
         history, watermark = self.database.history, self.watermark_micros
-        committed = (
+        committed = [
             transaction for transaction in history.serial() if transaction.commit_micros <= watermark
-        )
-        return sorted(_logged(transaction, history) for transaction in committed)
+        ]
+        for transaction in committed:
+            if transaction.id not in self.truths:
+                self.truths[transaction.id] = _logged(transaction, history)
+        return sorted(self.truths[transaction.id] for transaction in committed)
 
 
 def reading(database: Simulated, **settings: Any) -> Reading:

@@ -1,6 +1,7 @@
 """Debezium's Spanner connector, which reads the simulator as it reads Spanner."""
 
 import json
+import re
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
@@ -65,10 +66,14 @@ def settings(dialect: Dialect, **changed: Any) -> SimulatorSettings:
     return SimulatorSettings(dialect=dialect, history_s=HISTORY_S, **{**chosen, **changed})
 
 
+def name_of(simulator: Simulator) -> str:
+    """Return the name of the connector that reads a simulator."""
+    return f"simulated-{simulator.host.partition(':')[2]}"
+
+
 def properties(simulator: Simulator, kafka: Broker, end_micros: int) -> dict[str, str]:
     """Return the settings of a connector that reads all of a simulator's stream up to a moment."""
-    names = simulator.names()
-    name = f"simulated-{simulator.host.partition(':')[2]}"
+    names, name = simulator.names(), name_of(simulator)
     return {
         "name": name,
         "topic.prefix": name,
@@ -190,13 +195,18 @@ def test_debezium_reads_the_history(
 
 def test_debezium_fails_on_some_forms(kafka: Broker, tmp_path: Path) -> None:
     """The connector does not know the forms that the simulator sends on demand only."""
+    log = tmp_path / "java.log"
     with ExitStack() as stack:
-        logs = {}
-        for failure, form in FAILURES.items():
-            simulator = opened(stack, settings(Dialect.GOOGLESQL, **form))
-            logs[failure] = tmp_path / f"{failure}.log"
-            stack.enter_context(connectors({tmp_path / failure: simulator}, kafka, logs[failure]))
+        simulators = {
+            tmp_path / failure: opened(stack, settings(Dialect.GOOGLESQL, **form))
+            for failure, form in FAILURES.items()
+        }
+        stack.enter_context(connectors(simulators, kafka, log))
+        expected = [
+            re.compile(rf"Task failure, taskUid: {name_of(simulator)}_task.*{file.name}")
+            for file, (simulator, _) in simulators.items()
+        ]
         give_up_at = time.monotonic() + WITHIN_S
-        while any(not log.exists() or failure not in log.read_text() for failure, log in logs.items()):
+        while not log.exists() or not all(failure.search(log.read_text()) for failure in expected):
             assert time.monotonic() < give_up_at, "the connector already knows a form"
             time.sleep(0.2)

@@ -33,9 +33,10 @@ def make_table(lake: Lake, properties: dict[str, str]) -> Table:
 
 
 def commit(table: Table, times: int) -> Table:
-    """Return a table after so many more commits."""
+    """Return a table after so many more commits, of which each writes a metadata file and nothing else."""
     for number in range(times):
-        table.append(ROWS.slice(0, 1), snapshot_properties={"number": str(number)})
+        with table.transaction() as transaction:
+            transaction.set_properties(number=str(number))
     return table
 
 

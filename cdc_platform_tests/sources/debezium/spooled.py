@@ -1,12 +1,16 @@
-"""The events of a spool, and the tables that a simple replay gives."""
+"""The events of a spool, and the tables that a simple replay gives; waiting for what an engine writes."""
 
 import json
+import time
 from base64 import b64decode
+from collections.abc import Callable
 from typing import Any, Final
 
+from cdc_platform.sources.debezium.engine.engine_process import EngineProcess
 from cdc_platform.sources.debezium.engine.spool import Spool
 from cdc_platform_tests.sources.debezium.workload import PREFIX, Checkpoint
 
+WITHIN_S: Final = 60.0
 MARKER: Final = "__debezium_unavailable_value"
 KEYS: Final = {"items": ("id",), "lines": ("item", "line"), "accounts": ("id",), "whole": ("id",)}
 COMPARED: Final = {
@@ -41,6 +45,15 @@ def rows_in(spool: Spool) -> list[tuple[str, int | None, int | None]]:
         for event in events_in(spool)
         if event["value"] is not None and event["value"].get("op") in {"r", "c", "u", "d", "t"}
     ]
+
+
+def wait_until(is_so: Callable[[], bool], engine: EngineProcess) -> None:
+    """Wait for something that a running engine brings about."""
+    deadline = time.monotonic() + WITHIN_S
+    while not is_so():
+        assert engine.is_running()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def replayed(events: list[dict[str, Any]]) -> dict[str, Rows]:

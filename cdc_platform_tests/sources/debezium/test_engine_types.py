@@ -11,17 +11,19 @@ import pytest
 
 from cdc_platform.model.stream.events import SourceEvent
 from cdc_platform.model.stream.records import ModType
-from cdc_platform.sources.debezium.engine.engine_process import capture_until_caught_up
+from cdc_platform.sources.debezium.engine.engine_process import EngineProcess
 from cdc_platform.sources.debezium.engine.spool import Spool
 from cdc_platform.sources.debezium.rows.decoder import Decoder
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput
 from cdc_platform.sources.debezium.settings.policies import NullPolicy
 from cdc_platform_tests.servers.postgresql import Cluster
 from cdc_platform_tests.sources.debezium.databases import database, play, settings_for
+from cdc_platform_tests.sources.debezium.spooled import wait_until
 
 pytestmark = pytest.mark.integration
 
-WITHIN_S: Final = 60.0
+CHANGES: Final = 4
+"""Two rows are inserted and updated."""
 SENT: Final[dict[str, tuple[str, str]]] = {
     # column: type, value
     "bits": ("bit(11)", "B'00000000101'"),
@@ -77,15 +79,25 @@ def changes(server: Cluster, name: str, spool: Path, properties: Mapping[str, st
                 f"CREATE TABLE t (id int PRIMARY KEY, n int, {columns})",
                 "ALTER TABLE t ADD filler text DEFAULT repeat('x', 3000)",
                 f"ALTER TABLE t ALTER filler SET STORAGE PLAIN, {external}",
+                "CREATE TABLE there (id int PRIMARY KEY)",
+                "INSERT INTO there VALUES (1)",
             ],
         )
-        capture_until_caught_up(settings, WITHIN_S)
-        play(
-            server,
-            name,
-            [f"INSERT INTO t SELECT 1, 0, {values}", "INSERT INTO t VALUES (2)", "UPDATE t SET n = 1"],
-        )
-        capture_until_caught_up(settings, WITHIN_S)
+        with EngineProcess(settings) as engine:
+            # What comes after the row of `there` is streamed.
+            wait_until(lambda: len(decoded(spool)) == 1, engine)
+            play(
+                server,
+                name,
+                [f"INSERT INTO t SELECT 1, 0, {values}", "INSERT INTO t VALUES (2)", "UPDATE t SET n = 1"],
+            )
+            wait_until(lambda: len(decoded(spool)) == 1 + CHANGES, engine)
+            engine.stop()
+    return decoded(spool)[1:]
+
+
+def decoded(spool: Path) -> list[SourceEvent]:
+    """Return all changes of rows that are in a spool."""
     policies = {"*": NullPolicy.UNAVAILABLE}
     decoder = Decoder(DebeziumSettings(FilesInput("unused"), null_policies=policies))
     lines = (line for file in Spool(spool).files() for line in file.lines())

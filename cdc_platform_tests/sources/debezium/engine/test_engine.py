@@ -4,9 +4,7 @@ import json
 import os
 import signal
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from io import StringIO
@@ -23,22 +21,20 @@ from cdc_platform.sources.debezium.engine.spool import Spool
 from cdc_platform.sources.debezium.settings.engine_settings import Snapshot
 from cdc_platform_tests.servers.postgresql import Cluster
 from cdc_platform_tests.sources.debezium.databases import connect, database, play, settings_for
-from cdc_platform_tests.sources.debezium.spooled import MARKER, events_in, replayed, rows_in, rows_of
+from cdc_platform_tests.sources.debezium.spooled import (
+    MARKER,
+    WITHIN_S,
+    events_in,
+    replayed,
+    rows_in,
+    rows_of,
+    wait_until,
+)
 from cdc_platform_tests.sources.debezium.workload import Options, Workload
 
 pytestmark = pytest.mark.integration
 
-WITHIN_S = 60.0
 COPIED = 3000
-
-
-def wait_until(is_so: Callable[[], bool], engine: EngineProcess) -> None:
-    """Wait for something that a running engine brings about."""
-    deadline = time.monotonic() + WITHIN_S
-    while not is_so():
-        assert engine.is_running()
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_what_happens_before_while_and_after_a_run_is_captured_once(
