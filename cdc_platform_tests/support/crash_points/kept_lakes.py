@@ -14,8 +14,7 @@ CATALOG: Final = "catalog.db"
 class LakeState:
     """Files of a lake and rows of its catalog at one moment; of the file ``torn`` half is there.
 
-    A file is its path within the lake, as text: a run has hundreds of moments, and a path object costs more
-    than all else that is done with it.
+    A file is its path within the lake, as text: a run has hundreds of moments, each with all files.
     """
 
     files: frozenset[str]
