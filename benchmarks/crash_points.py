@@ -71,7 +71,7 @@ def note_series(report: Report, name: str, series: Series) -> None:
         pairs=series.pairs,
         checked=series.checked,
         wrong=len(series.faults),
-        orphans=round(series.orphans / max(1, len(series.recoveries_s)), 1),
+        orphans=round(series.orphans / max(1, series.checked), 1),
         deleted_orphans=series.deleted_orphans,
         median_s=round(series.median_s, 2),
         longest_s=round(series.longest_s, 2),

@@ -45,6 +45,16 @@ WHOLE: Final = "public.whole"
 """The table under REPLICA IDENTITY FULL."""
 
 Row = dict[str, Any]
+_OF_COLUMN: Final = "COMMENT ON COLUMN t.{} IS {}"
+COMMENTED: Final = (
+    *("CREATE TABLE t (id int PRIMARY KEY, a text, b text)", "COMMENT ON TABLE t IS 'Orders.'"),
+    *(_OF_COLUMN.format("id", "'Its number.'"), _OF_COLUMN.format("a", "'primary key of x'")),
+    "INSERT INTO t VALUES (1)",
+)
+RECOMMENTED: Final = (
+    *(_OF_COLUMN.format("a", "NULL"), _OF_COLUMN.format("b", "'New: \u00e9\U0001f514'")),
+    "INSERT INTO t VALUES (2)",
+)
 
 
 def settings_of(server: Cluster, name: str, spool: Path, lake: LakeSettings) -> PipelineSettings:
@@ -156,12 +166,28 @@ def _sorted(rows: Iterable[Row]) -> list[Row]:
     return sorted(rows, key=lambda row: json.dumps(row, sort_keys=True))
 
 
+def docs_of(pipeline: Pipeline) -> dict[str, str | None]:
+    """Return what Iceberg shows of the columns of `t`."""
+    return {field.name: field.doc for field in found_table(pipeline, "public.t").schema().fields}
+
+
+def assert_commented(pipeline: Pipeline) -> None:
+    """Assert that Iceberg and Dagster show the first comments."""
+    assert docs_of(pipeline) == {"id": "primary key: Its number.", "a": "primary key of x", "b": None}
+    assert found_table(pipeline, "public.t").properties["comment"] == "Orders."
+    described = find_stored(pipeline, "public.t")
+    columns = table_schema(described.schema, described.comments).columns
+    shown = {column.name: column.description for column in columns}
+    assert shown == {"id": "Its number.", "a": "primary key of x", "b": None}
+
+
 def test_the_lake_is_the_database(
     spark: "SparkSession", session_lake: LakeSettings, capturing: Cluster, tmp_path: Path
 ) -> None:
     """It is at the end, and its log at each checkpoint, though the engine was stopped and killed.
 
-    A row under REPLICA IDENTITY FULL that gets NULL with another key is among it.
+    A row under REPLICA IDENTITY FULL that gets NULL with another key is among it. Comments of tables and
+    columns are those of the time when the engine starts.
     """
     with database(capturing, "engine_to_lake") as name:
         settings = settings_of(capturing, name, tmp_path / "spool", session_lake)
@@ -170,12 +196,21 @@ def test_the_lake_is_the_database(
             Options(seed=6, transactions=120, checkpoints=3, keys=24),
         )
         work.set_up()
+        play(capturing, name, COMMENTED)
         run = work.run()
         with opened(settings) as pipeline:
             sync(pipeline, spark)
+            assert_commented(pipeline)
             checkpoints = [next(run)]
+        play(capturing, name, RECOMMENTED)
         with opened(settings) as pipeline:
             sync(pipeline, spark)
+            assert docs_of(pipeline) == {
+                "id": "primary key: Its number.",
+                "a": "",
+                "b": "New: \u00e9\U0001f514",
+            }
+            assert not pipeline.refused
             checkpoints.append(next(run))
             kill_engine(pipeline)
             checkpoints += run
@@ -199,34 +234,3 @@ def test_the_lake_is_the_database(
             actual = applied_rows(before, checkpoint, table)
             assert difference(true_rows(checkpoint, table), actual) == [], checkpoint.number
     assert failed_checks(pipeline, spark) == {}
-
-
-def test_comments_of_the_database_follow(
-    spark: "SparkSession", session_lake: LakeSettings, capturing: Cluster, tmp_path: Path
-) -> None:
-    """Iceberg and Dagster show those of tables and columns, as they are when the engine starts."""
-    with database(capturing, "comments") as name:
-        settings = settings_of(capturing, name, tmp_path / "spool", session_lake)
-        begin = "CREATE TABLE t (id int PRIMARY KEY, a text, b text)"
-        comment = "COMMENT ON COLUMN t.{} IS {}"
-        steps = [begin, "COMMENT ON TABLE t IS 'Orders.'", comment.format("id", "'Its number.'")]
-        play(capturing, name, [*steps, comment.format("a", "'primary key of x'"), "INSERT INTO t VALUES (1)"])
-        with opened(settings) as pipeline:
-            sync(pipeline, spark)
-            stored = found_table(pipeline, "public.t")
-            docs = {field.name: field.doc for field in stored.schema().fields}
-            assert docs == {"id": "primary key: Its number.", "a": "primary key of x", "b": None}
-            assert stored.properties["comment"] == "Orders."
-            described = find_stored(pipeline, "public.t")
-            shown = {
-                column.name: column.description
-                for column in table_schema(described.schema, described.comments).columns
-            }
-            assert shown == {"id": "Its number.", "a": "primary key of x", "b": None}
-        changes = [comment.format("a", "NULL"), comment.format("b", "'New: \u00e9\U0001f514'")]
-        play(capturing, name, [*changes, "INSERT INTO t VALUES (2)"])
-        with opened(settings) as pipeline:
-            sync(pipeline, spark)
-            docs = {field.name: field.doc for field in found_table(pipeline, "public.t").schema().fields}
-            assert docs == {"id": "primary key: Its number.", "a": "", "b": "New: \u00e9\U0001f514"}
-            assert not pipeline.refused

@@ -32,7 +32,7 @@ COMMITS: Final = r"^(?!Q).*metadata\.json.*metadata\.json|^Q.{4}COMMIT"
 LOST: Final = frozenset({2, 5, 11, 18, 26, 35, 45})
 """Turns of commits whose answers are lost: ever further apart, so that cycles come to their end."""
 UNKNOWN: Final = (Fault.ANSWER_409, Fault.LOSE_ANSWER, Fault.ANSWER_500, Fault.ANSWER_409, Fault.ANSWER_504)
-CYCLES: Final = 3
+CYCLES: Final = 2
 
 
 def follow(

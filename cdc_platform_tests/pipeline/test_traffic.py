@@ -21,7 +21,6 @@ NEW_VALUES: Final = ValueCaptureType.NEW_VALUES
 @pytest.mark.parametrize(
     ("seed", "options"),
     [
-        (1, {}),
         # A column comes back to the stream in another type, and a table is added and leaves it.
         (2, {"dialect": Dialect.POSTGRESQL, "capture": NEW_VALUES, "schema_change_every_s": 7.0}),
         # Keys move every second between partitions that continue.

@@ -21,11 +21,7 @@ def trace_lineage(pipeline: Pipeline) -> Lineage:
     for cycle in range(lineage.cycle + 1, committed + 1):
         control = read_control(pipeline.lake, cycle)
         lineage = advance(lineage, cycle, control.windows, control.children)
-    if lineage is not stored:
-        return save_lineage(pipeline.lake, _pruned(lineage))
-    return lineage
-
-
-def _pruned(lineage: Lineage) -> Lineage:
+    if lineage is stored:
+        return lineage
     newest = max((partition.position_micros for partition in lineage.partitions.values()), default=0)
-    return prune(lineage, newest - KEEP_FINISHED_S * 1_000_000)
+    return save_lineage(pipeline.lake, prune(lineage, newest - KEEP_FINISHED_S * 1_000_000))

@@ -32,6 +32,8 @@ MAX_BYTES: Final = 400_000
 """Lowered bound; the rows have 1.2 million bytes."""
 UPDATE_BYTES: Final = 10_000
 """More than an update without its large value takes in all that the driver gets of it."""
+BOUNDS: Final = {1: (LETTERS / 2, 2 * LETTERS), ROWS: (0, MAX_BYTES + ROWS * UPDATE_BYTES)}
+"""The least and the most bytes that the driver gets, by the number of rows that a cycle updates."""
 
 
 def large(number: int) -> str:
@@ -48,13 +50,8 @@ def row(number: int, n: int, big: str) -> str:
     return line(envelope("u" if n else "r", after=after, source=source), {"id": number}) + "\n"
 
 
-@pytest.mark.parametrize("updated", [ROWS, 1], ids=["many rows", "one row"])
 def test_large_stored_values_do_not_reach_the_driver(
-    spark: "SparkSession",
-    session_lake: LakeSettings,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    updated: int,
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Spark fails a job that brings more than `spark.driver.maxResultSize`: each cycle would fail again.
 
@@ -62,18 +59,18 @@ def test_large_stored_values_do_not_reach_the_driver(
     """
     monkeypatch.setattr(distributed_completion, "MAX_STORED_BYTES", MAX_BYTES)
     settings = settings_with(input=FilesInput(str(tmp_path)), strategy="enrich", columns=COLUMNS)
-    pipeline = open_pipeline(PipelineSettings(f"large_{updated}", settings, session_lake))
-    (tmp_path / "1.jsonl").write_text("".join(row(key, 0, large(key)) for key in range(ROWS)))
-    sync(pipeline, spark)
-    updates = (row(key, 1, DEFAULT_PLACEHOLDER) for key in range(updated))
-    (tmp_path / "2.jsonl").write_text("".join(updates))
-    read_generations(pipeline, spark)
-    sent = DriverBytes(spark)
-    with sent.count():
-        order_changes(pipeline, spark)
-    lowest, highest = (LETTERS / 2, 2 * LETTERS) if updated == 1 else (0, MAX_BYTES + ROWS * UPDATE_BYTES)
-    assert lowest <= sent.counted <= highest
-    rows = found_rows(sync(pipeline, spark), TABLE)
-    expected = [(key, int(key < updated), large(key)) for key in range(ROWS)]
-    assert expected == [(row["id"], row["n"], row["big"]) for row in rows]
+    pipeline = open_pipeline(PipelineSettings("large", settings, session_lake))
+    (tmp_path / "0.jsonl").write_text("".join(row(key, 0, large(key)) for key in range(ROWS)))
+    pipeline = sync(pipeline, spark)
+    for n, (updated, (lowest, highest)) in enumerate(BOUNDS.items(), start=1):
+        updates = (row(key, n, DEFAULT_PLACEHOLDER) for key in range(updated))
+        (tmp_path / f"{n}.jsonl").write_text("".join(updates))
+        read_generations(pipeline, spark)
+        sent = DriverBytes(spark)
+        with sent.count():
+            order_changes(pipeline, spark)
+        assert lowest <= sent.counted <= highest
+        pipeline = sync(pipeline, spark)
+        expected = [(key, n if key < updated else 0, large(key)) for key in range(ROWS)]
+        assert expected == [(row["id"], row["n"], row["big"]) for row in found_rows(pipeline, TABLE)]
     assert failed_checks(pipeline, spark) == {}

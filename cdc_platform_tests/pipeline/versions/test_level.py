@@ -10,8 +10,10 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.typedef import Identifier
 
+from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.lake.catalog.lake_settings import CATALOG, LakeSettings
-from cdc_platform.lake.state.cuts import list_cuts
+from cdc_platform.lake.commits.commits import read_mark
+from cdc_platform.lake.state.cuts import Cut, list_cuts
 from cdc_platform.model.schema.table_options import DELETED, IS_CURRENT, TableOptions, history_name
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
@@ -57,15 +59,24 @@ def transfer(at_micros: int, key: str) -> RawRow:
     )
 
 
-def level_pipeline(lake: LakeSettings, spark: "SparkSession") -> Pipeline:
-    """Return a pipeline of two tables, of which the last of three cycles has changed one."""
-    pipeline = make_pipeline(lake, (ACCOUNTS, TRANSFERS))
-    feed(pipeline, START, account(START, 1), transfer(START, "x"))
-    run_steps(pipeline, spark)
-    for number in (1, 2):
-        feed(pipeline, START + number, account(START + number, number + 1))
-        run_steps(pipeline, spark)
-    return pipeline
+@pytest.fixture(scope="module")
+def pipeline(spark: "SparkSession", session_lake: LakeSettings) -> Pipeline:
+    """A pipeline of two tables; each test continues from the state of the previous one."""
+    made = make_pipeline(session_lake, (ACCOUNTS, TRANSFERS))
+    feed(made, START, account(START, 0), transfer(START, "x"))
+    run_steps(made, spark)
+    return made
+
+
+def run_next(
+    pipeline: Pipeline, spark: "SparkSession", *, account_key: int = 0, transfer_key: str = ""
+) -> Cut:
+    """Run the steps of a cycle a microsecond later, with a new account or transfer or without any."""
+    at_micros = (read_mark(pipeline.lake.system_table(RAW)).position_micros or START) + 1
+    rows = [account(at_micros, account_key)] if account_key else []
+    rows += [transfer(at_micros, transfer_key)] if transfer_key else []
+    feed(pipeline, at_micros, *rows)
+    return run_steps(pipeline, spark)
 
 
 @contextmanager
@@ -85,16 +96,15 @@ def loaded_tables(pipeline: Pipeline) -> Iterator[list[str]]:
         del catalog.load_table  # that of its class is back
 
 
-def test_a_cycle_loads_no_table_that_nothing_changes(
-    spark: "SparkSession", session_lake: LakeSettings
-) -> None:
+def test_a_cycle_loads_no_table_that_nothing_changes(spark: "SparkSession", pipeline: Pipeline) -> None:
     """Of a thousand tables, those without a change cost a cycle no look at the catalog."""
-    pipeline = level_pipeline(session_lake, spark)
+    for key in (1, 2):
+        run_next(pipeline, spark, account_key=key)
     before = snapshot_id_of(pipeline, "transfers")
-    feed(pipeline, START + 3, account(START + 3, 4))
+    assert {"transfers"} == find_level(pipeline)
 
     with loaded_tables(pipeline) as names:
-        cut = run_steps(pipeline, spark)
+        cut = run_next(pipeline, spark, account_key=3)
 
     assert {"accounts"} == {"accounts", "transfers"} & {*names}
     assert ({"transfers": before, "accounts": snapshot_id_of(pipeline, "accounts")}, 4) == (
@@ -103,43 +113,17 @@ def test_a_cycle_loads_no_table_that_nothing_changes(
     )
 
 
-def test_a_table_is_looked_at_again_once_something_is_new(
-    spark: "SparkSession", session_lake: LakeSettings
-) -> None:
-    """A change, and a column that the source has added without a change, reach a table left alone before."""
-    pipeline = level_pipeline(session_lake, spark)
-    assert {"transfers"} == find_level(pipeline)
-
-    feed(pipeline, START + 3, transfer(START + 3, "y"))
-    run_steps(pipeline, spark)
-    assert {"x", "y"} == {row["tid"] for row in rows_of(pipeline, "transfers")}
-
-    feed(pipeline, START + 4)
-    run_steps(pipeline, spark)
-    assert "transfers" in find_level(pipeline)
-
-    wider = table("transfers", {"tid": "STRING(36)"}, {"amount": "INT64", "note": "STRING(MAX)"})
-    source_of(pipeline).schemas = (ACCOUNTS, wider)
-    feed(pipeline, START + 5)
-    run_steps(pipeline, spark)
-    assert {"tid", "amount", "note"} == rows_of(pipeline, "transfers")[0].keys()
-
-
 def test_what_maintenance_and_a_rebuild_make_of_a_table_is_published(
-    spark: "SparkSession", session_lake: LakeSettings
+    spark: "SparkSession", pipeline: Pipeline
 ) -> None:
     """The next cut names the compacted table, and a rebuilt one at once, though nothing has changed it."""
-    pipeline = level_pipeline(session_lake, spark)
     before = snapshot_id_of(pipeline, "accounts")
-    feed(pipeline, START + 3)
-    run_steps(pipeline, spark)
+    run_next(pipeline, spark)
     assert "accounts" in find_level(pipeline)
     maintain_lake(pipeline, spark, thorough=True)
     compacted = snapshot_id_of(pipeline, "accounts")
     assert compacted != before
-
-    feed(pipeline, START + 4)
-    assert compacted == run_steps(pipeline, spark).tables["accounts"]
+    assert compacted == run_next(pipeline, spark).tables["accounts"]
 
     rebuild_table(pipeline, spark, "transfers")
     cut = publish_cut(pipeline)
@@ -154,36 +138,29 @@ def move_main(pipeline: Pipeline, spark: "SparkSession", name: str, snapshot_id:
 
 
 def test_a_cut_never_names_a_version_before_that_of_the_cut_before(
-    spark: "SparkSession", session_lake: LakeSettings
+    spark: "SparkSession", pipeline: Pipeline
 ) -> None:
     """A delayed process moves `main` back to its own cut, and the next cut still loses nothing."""
-    pipeline = level_pipeline(session_lake, spark)
     older = list_cuts(pipeline.lake)[-1].tables["accounts"]
-    feed(pipeline, START + 3, account(START + 3, 4))
-    newest = run_steps(pipeline, spark).tables["accounts"]
+    newest = run_next(pipeline, spark, account_key=4).tables["accounts"]
 
     move_main(pipeline, spark, "accounts", older)
-    feed(pipeline, START + 4, transfer(START + 4, "y"))
-    assert newest == run_steps(pipeline, spark).tables["accounts"]
-    assert {1, 2, 3, 4} == {row["id"] for row in rows_of(pipeline, "accounts")}
+    assert newest == run_next(pipeline, spark, transfer_key="y").tables["accounts"]
+    assert {0, 1, 2, 3, 4} == {row["id"] for row in rows_of(pipeline, "accounts")}
 
 
 def test_what_another_process_makes_of_a_table_is_found_by_turns(
-    spark: "SparkSession", session_lake: LakeSettings
+    spark: "SparkSession", pipeline: Pipeline
 ) -> None:
     """Maintenance looks at some tables in each cycle, and sees compactions and where `main` was moved."""
-    pipeline = level_pipeline(session_lake, spark)
-    feed(pipeline, START + 3)
-    run_steps(pipeline, spark)
+    run_next(pipeline, spark)
     assert {"accounts", "transfers"} == find_level(pipeline)
     maintain_lake(replace(pipeline), spark, thorough=True)
     compacted = snapshot_id_of(pipeline, "accounts")
 
     maintain_lake(pipeline, spark)
-    feed(pipeline, START + 4)
-    assert compacted == run_steps(pipeline, spark).tables["accounts"]
-    feed(pipeline, START + 5)
-    run_steps(pipeline, spark)
+    assert compacted == run_next(pipeline, spark).tables["accounts"]
+    run_next(pipeline, spark)
     assert "accounts" in find_level(pipeline)
 
     parent = found_table(pipeline, "accounts").metadata.snapshot_by_id(compacted)
@@ -191,9 +168,24 @@ def test_what_another_process_makes_of_a_table_is_found_by_turns(
     assert parent.parent_snapshot_id is not None
     move_main(pipeline, spark, "accounts", parent.parent_snapshot_id)
     maintain_lake(pipeline, spark)
-    feed(pipeline, START + 6)
-    assert compacted == run_steps(pipeline, spark).tables["accounts"]
+    assert compacted == run_next(pipeline, spark).tables["accounts"]
     assert compacted == snapshot_id_of(pipeline, "accounts")
+
+
+def test_a_table_is_looked_at_again_once_something_is_new(spark: "SparkSession", pipeline: Pipeline) -> None:
+    """A change, and a column that the source has added without a change, reach a table left alone before."""
+    run_next(pipeline, spark)
+    assert "transfers" in find_level(pipeline)
+    run_next(pipeline, spark, transfer_key="z")
+    assert {"x", "y", "z"} == {row["tid"] for row in rows_of(pipeline, "transfers")}
+
+    run_next(pipeline, spark)
+    assert "transfers" in find_level(pipeline)
+
+    wider = table("transfers", {"tid": "STRING(36)"}, {"amount": "INT64", "note": "STRING(MAX)"})
+    source_of(pipeline).schemas = (ACCOUNTS, wider)
+    run_next(pipeline, spark)
+    assert {"tid", "amount", "note"} == rows_of(pipeline, "transfers")[0].keys()
 
 
 @pytest.mark.parametrize("is_soft", [False, True])

@@ -12,11 +12,14 @@ CATALOG: Final = "catalog.db"
 
 @dataclass(frozen=True)
 class LakeState:
-    """Files of a lake and rows of its catalog at one moment; of the file ``torn`` half is there."""
+    """Files of a lake and rows of its catalog at one moment; of the file ``torn`` half is there.
 
-    files: frozenset[Path]
+    A file is its path within the lake, as text: a run has hundreds of moments, each with all files.
+    """
+
+    files: frozenset[str]
     catalog: str
-    torn: Path | None = None
+    torn: str | None = None
 
 
 @dataclass(frozen=True)
@@ -25,8 +28,8 @@ class KeptLake:
 
     folder: Path
     pool: Path
-    _known: set[Path] = field(default_factory=set)
-    _torn: set[Path] = field(default_factory=set)
+    _known: set[str] = field(default_factory=set)
+    _torn: set[str] = field(default_factory=set)
     """Files of the present state of which half is there."""
 
     def keep(self, torn: Path | None = None) -> LakeState:
@@ -41,7 +44,7 @@ class KeptLake:
         self._known.update(files)
         with sqlite3.connect(self.folder / CATALOG, timeout=60) as catalog:
             rows = "\n".join(catalog.iterdump())
-        return LakeState(files, rows, torn.relative_to(self.folder) if torn is not None else None)
+        return LakeState(files, rows, str(torn.relative_to(self.folder)) if torn is not None else None)
 
     def restore(self, state: LakeState) -> None:
         """Set the lake back, in place: Java's part of this process has its catalog open."""
@@ -79,8 +82,11 @@ def _link(source: Path, target: Path) -> None:
     os.link(source, target)
 
 
-def _files_below(folder: Path) -> set[Path]:
-    paths = set[Path]()
-    for place, _, names in os.walk(folder):
-        paths.update(Path(place, name).relative_to(folder) for name in names)
-    return {path for path in paths if not path.name.startswith(CATALOG)}
+def _files_below(folder: Path) -> set[str]:
+    begun = len(f"{folder}/")
+    return {
+        f"{place}/{name}"[begun:]
+        for place, _, names in os.walk(folder)
+        for name in names
+        if not name.startswith(CATALOG)
+    }

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Final
 
 from py4j.protocol import Py4JError
@@ -46,7 +47,7 @@ class Recovery:
     """What became of a lake whose run died.
 
     ``seconds`` from the opening of the pipeline until it has caught up. ``orphans`` is the number of files
-    that no metadata names then.
+    that no metadata names then, if all checks were made.
     """
 
     seconds: float
@@ -162,8 +163,11 @@ class Trial:
     def judge(self, seconds: float, *, has_checks: bool) -> Recovery:
         """Return the outcome of a recovery within some seconds."""
         with reopened(self.settings) as pipeline:
-            faults = [*self.faults(pipeline), *(self.failed_checks(pipeline) if has_checks else ())]
-            return Recovery(seconds, len(unreferenced_files(pipeline.lake)), tuple(faults))
+            faults, orphans = [*self.faults(pipeline)], set[Path]()
+            if has_checks:
+                faults += self.failed_checks(pipeline)
+                orphans = unreferenced_files(pipeline.lake)
+            return Recovery(seconds, len(orphans), tuple(faults))
 
     def die(self, act: Act, death: Death) -> None:
         """Run something that dies.

@@ -157,3 +157,25 @@ class KeylessFiles:
         is_there = name in self._tags
         self._tags ^= {name}
         return self._writer.event(TAGS, "DELETE" if is_there else "INSERT", {"name": name}, ())
+
+
+class AllFiles:
+    """The tables of both, with a key and without one, in one stream."""
+
+    def __init__(self, place: Place) -> None:
+        self._parts = KeyedFiles(place), KeylessFiles(place)
+        self.settings = self._parts[1].settings
+
+    def send(self) -> None:
+        """Write a file of each table."""
+        for part in self._parts:
+            part.send()
+
+    def differences(self, pipeline: Pipeline) -> list[str]:
+        """Compare all tables with what was sent."""
+        return [text for part in self._parts for text in part.differences(pipeline)]
+
+    def finish(self) -> None:
+        """Write what is late."""
+        for part in self._parts:
+            part.finish()
