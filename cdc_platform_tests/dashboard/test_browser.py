@@ -150,7 +150,7 @@ def test_what_the_page_shows_of_a_pipeline(dashboard: Dashboard, browser: Any) -
     rows = [row.inner_text().split("\t")[:3] for row in page.query_selector_all("#bank tbody tr")]
     assert rows == [["accounts", "25", "25"], ["transfers", "5", "5"]]
     kinds = [bar.get_attribute("class") for bar in page.query_selector_all("#bank svg.partitions rect")]
-    assert sorted(kinds) == ["finished", "finished", "finished", "live", "live"]
+    assert sorted(kinds) == ["finished", "finished", "finished", "watermark", "watermark"]
     assert page.get_attribute("#bank .branches", "d").count("M") == 2
     shop = section_of(page, "shop")
     assert FINDING in shop, shop
