@@ -10,7 +10,7 @@ from cdc_platform.claims import FULL_CHECKS_TAG
 from cdc_platform.errors import CheckFailed
 from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import read_mark
-from cdc_platform.metadata import visible
+from cdc_platform.metadata import describe_facts
 from cdc_platform.model.base.names import CHECKED_AT, FRESH
 from cdc_platform.model.schema.table_options import history_name
 from cdc_platform.pipeline.checks.check_result import EVERYTHING, Check, CheckResult, checking
@@ -19,7 +19,7 @@ from cdc_platform.pipeline.checks.running_checks import CheckRunner
 from cdc_platform.resources import PipelineRun
 from cdc_platform.visible import visible_text
 
-THROUGH_CYCLE: Final = "checked_through_cycle"
+THROUGH_CYCLE: Final = "Checked through cycle"
 
 
 def check_key(assets: PipelineAssets, check: Check) -> dg.AssetCheckKey:
@@ -63,7 +63,7 @@ def describe_check_result(
         severity=dg.AssetCheckSeverity.WARN if check.is_warning else dg.AssetCheckSeverity.ERROR,
         description=visible_text(result.summary),
         # The UI plots numbers, and this one only grows.
-        metadata=visible({**result.facts, THROUGH_CYCLE: str(cycle)}),
+        metadata={**describe_facts(result.facts), THROUGH_CYCLE: str(cycle)},
         blocking=blocking,
     )
 

@@ -6,6 +6,7 @@ import dagster as dg
 
 from cdc_platform.assets.stream_state import StreamAsset, find_reading
 from cdc_platform.errors import SourceError
+from cdc_platform.metadata import describe_facts
 from cdc_platform.sources.datastream.stream.stream_state import Concern, StreamState, StreamStatus
 from cdc_platform.visible import visible_text
 
@@ -49,15 +50,17 @@ def judge_stream(outcome: StreamStatus | SourceError) -> dg.AssetCheckResult:
             passed=False,
             severity=dg.AssetCheckSeverity.WARN if outcome.retryable else dg.AssetCheckSeverity.ERROR,
             description=f"Whether the stream is running is not known. {outcome}",
-            metadata={"state": StreamState.UNKNOWN.value, "problem": type(outcome).__name__},
+            metadata=describe_facts({"state": StreamState.UNKNOWN.value, "problem": type(outcome).__name__}),
         )
     return dg.AssetCheckResult(
         passed=outcome.concern is Concern.NONE,
         severity=_SEVERITIES[outcome.concern],
         description=visible_text(outcome.summary),
-        metadata={
-            "state": outcome.state.value,
-            "stream_errors": len(outcome.errors),
-            "objects_in_trouble": len(outcome.troubled_objects),
-        },
+        metadata=describe_facts(
+            {
+                "state": outcome.state.value,
+                "stream_errors": len(outcome.errors),
+                "objects_in_trouble": len(outcome.troubled_objects),
+            }
+        ),
     )

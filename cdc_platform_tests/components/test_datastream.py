@@ -50,7 +50,7 @@ def test_a_stream_that_is_named_is_observed_and_checked(tmp_path: Path) -> None:
             part = job.get_subset(asset_selection={STREAM_KEY}, asset_check_selection={CHECK_KEY})
             result = part.execute_in_process(instance=instance)
     (evaluation,) = result.get_asset_check_evaluations()
-    assert (evaluation.passed, evaluation.metadata["state"].value) == (False, "paused")
+    assert (evaluation.passed, evaluation.metadata["State"].value) == (False, "paused")
     assert result.success
 
 

@@ -147,6 +147,8 @@ def _add_case(
     case = ET.SubElement(suite, "testcase", attributes)
     if not result.passed and not invariant.is_warning:
         ET.SubElement(case, "failure", {"message": result.summary}).text = invariant.description
-    facts = "\n".join(f"{name}={fact}" for name, fact in result.facts.items())
+    facts = [f"{name}={fact}" for name, fact in result.facts.items()]
+    for table, of_table in result.tables.items():
+        facts += [f"{table}.{name}={fact}" for name, fact in of_table.facts.items()]
     warnings = [f"warning={result.summary}"] if invariant.is_warning and not result.passed else []
-    ET.SubElement(case, "system-out").text = "\n".join([*warnings, facts])
+    ET.SubElement(case, "system-out").text = "\n".join([*warnings, *facts])

@@ -1,6 +1,7 @@
 """`cdc-platform check`: its lines, its JUnit file, and when it ends."""
 
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 from xml.etree import ElementTree as ET
@@ -86,6 +87,8 @@ def test_junit_names_what_failed() -> None:
     """The JUnit file has a suite for each pipeline, a case for each check, and what those say that failed."""
     passed, failed = a_check("good", passes=True), a_check("bad", passes=False)
     results = [(check, check.run(None, None, None), 0.5) for check in (passed, failed)]  # type: ignore[arg-type]  # they look at nothing
+    of_table = CheckResult(passed=False, summary="", facts={"rows": 2})
+    results[1] = (failed, replace(results[1][1], tables={"accounts": of_table}), 0.5)
     suites = ET.fromstring(as_junit({"bank": results, "shop": results[:1]}))  # noqa: S314  our own text
     assert [(suite.get("tests"), suite.get("failures")) for suite in suites] == [("2", "1"), ("1", "0")]
     suite = suites[0]
@@ -94,7 +97,7 @@ def test_junit_names_what_failed() -> None:
     failure = cases["bad"].find("failure")
     assert failure is not None
     assert failure.get("message") == "bad was looked at"
-    assert cases["bad"].findtext("system-out") == "rows=3"
+    assert cases["bad"].findtext("system-out") == "rows=3\naccounts.rows=2"
 
 
 def test_a_report_is_written_wherever_it_can_be(tmp_path: Path) -> None:
