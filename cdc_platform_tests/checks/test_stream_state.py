@@ -93,7 +93,7 @@ def test_errors_of_a_running_stream_are_a_warning(server: DatastreamServer, benc
     assert "Errors (1): CONNECTION: No route to the host." in (actual.description or "")
     assert "public.cards (backfill unsupported); public.users" in (actual.description or "")
     counts = {name: actual.metadata[name].value for name in ("Stream errors", "Objects in trouble")}
-    assert counts == {"stream_errors": 1, "objects_in_trouble": 2}
+    assert counts == {"Stream errors": 1, "Objects in trouble": 2}
 
 
 @pytest.mark.parametrize(
