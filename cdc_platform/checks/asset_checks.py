@@ -20,7 +20,7 @@ from cdc_platform.lake.commits.commits import (
     read_mark,
 )
 from cdc_platform.lake.state.cuts import cuts_since
-from cdc_platform.pipeline.checks.check_result import EVERYTHING, Check, Scope, checking
+from cdc_platform.pipeline.checks.check_result import EVERYTHING, Check, Scope, checking, store_results
 from cdc_platform.pipeline.checks.invariants import checks_of
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.resources import find_run
@@ -48,7 +48,9 @@ def _build_check(assets: PipelineAssets, check: Check) -> dg.AssetChecksDefiniti
         run = find_run(context, assets.run_key)
         mark = read_mark(run.pipeline.lake.system_table(LOG))
         with checking(run.pipeline, run.spark):
-            result = check.run(run.pipeline, run.spark, _scope(context, run.pipeline, assets, check))
+            scope = _scope(context, run.pipeline, assets, check)
+            result = check.run(run.pipeline, run.spark, scope)
+        store_results(run.pipeline.lake, {check: result}, scope)
         for evaluation in evaluate(assets, check, result, mark.cycle):
             if evaluation.asset_check_key in context.selected_asset_check_keys:
                 yield as_result(evaluation)

@@ -4,9 +4,11 @@ from typing import Final
 
 import dagster as dg
 
+from cdc_platform.assets.check_results import store_evaluations
 from cdc_platform.assets.stream_state import StreamAsset, find_reading
 from cdc_platform.errors import SourceError
 from cdc_platform.metadata import describe_facts
+from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.sources.datastream.stream.stream_state import Concern, StreamState, StreamStatus
 from cdc_platform.visible import visible_text
 
@@ -20,7 +22,7 @@ _SEVERITIES: Final = {
 }
 
 
-def build_stream_check(stream: StreamAsset) -> dg.AssetChecksDefinition:
+def build_stream_check(stream: StreamAsset, settings: PipelineSettings) -> dg.AssetChecksDefinition:
     """Return the check that the stream runs and reports no errors.
 
     It blocks nothing: what the stream has written so far is still read and published.
@@ -35,7 +37,17 @@ def build_stream_check(stream: StreamAsset) -> dg.AssetChecksDefinition:
         required_resource_keys={stream.resource_key},
     )
     def stream_is_running(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
-        return judge_stream(find_reading(context, stream).outcome)
+        result = judge_stream(find_reading(context, stream).outcome)
+        evaluation = dg.AssetCheckEvaluation(
+            stream.key,
+            STREAM_IS_RUNNING,
+            result.passed,
+            result.metadata,
+            severity=result.severity,
+            description=result.description,
+        )
+        store_evaluations(settings, [evaluation], of_all=True)
+        return result
 
     return stream_is_running
 

@@ -32,7 +32,7 @@ class DatastreamPipeline(PipelineComponent):
         stream = StreamAsset(self.name, stream_settings, self.running.owners)
         return Upstream(
             (build_stream(stream),),
-            (build_stream_check(stream),),
+            (build_stream_check(stream, settings),),
             {stream.resource_key: stream_resource(stream)},
             kinds,
         )

@@ -51,11 +51,13 @@ def check(defs: Path, name: str | None, junit: Path | None) -> None:
 
     If the source can return its rows at a cut, as Spanner can, the tables are also compared with it.
 
-    Prints a line for each check. The exit code is 1 if a check fails, or if one of the pipelines has never
-    run. A warning does not change it; with the setting `fail_on_quarantine`, records in quarantine are a
-    failure.
+    Prints a line for each check, and stores the results in the lake for `status` and the status page. The
+    exit code is 1 if a check fails, or if one of the pipelines has never run. A warning does not change it;
+    with the setting `fail_on_quarantine`, records in quarantine are a failure.
     """
     from cdc_platform.components.loading import load_each
+    from cdc_platform.lake.catalog.access import reaching
+    from cdc_platform.pipeline.checks.check_result import store_results
     from cdc_platform.pipeline.checks.invariants import checks_of
     from cdc_platform.resources import SPARK_IS_QUIET
     from cdc_platform.spark.session.running_tasks import watch_tasks
@@ -75,7 +77,10 @@ def check(defs: Path, name: str | None, junit: Path | None) -> None:
             fails = pipeline.settings.fail_on_quarantine
             checks = checks_of(pipeline.capabilities, fail_on_quarantine=fails)
             pipeline.progress.count_tasks = count_tasks
-            results[pipeline.name] = run_checks(checks, pipeline, session, stop.is_not_asked)
+            found = run_checks(checks, pipeline, session, stop.is_not_asked)
+            with reaching(pipeline.settings.lake):
+                store_results(pipeline.lake, {invariant: result for invariant, result, _ in found})
+            results[pipeline.name] = found
     if not stop.is_not_asked():
         sys.exit(stop.exit_code)
     if junit is not None:

@@ -9,7 +9,14 @@ from cdc_platform.errors import CheckFailed
 from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import Mark, read_mark
 from cdc_platform.lake.state.cuts import cuts_since_moment, newest_cut
-from cdc_platform.pipeline.checks.check_result import EVERYTHING, Check, CheckResult, Scope, checking
+from cdc_platform.pipeline.checks.check_result import (
+    EVERYTHING,
+    Check,
+    CheckResult,
+    Scope,
+    checking,
+    store_results,
+)
 from cdc_platform.pipeline.checks.invariants import checks_of
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 
@@ -56,6 +63,7 @@ class CheckRunner:
         with checking(self._pipeline, self._spark, total=len(news)) as step:
             make = step.counting(self._make)
             results = {check: make(check, mark.cycle) for check in news}
+        store_results(self._pipeline.lake, results)
         failed = [check for check, result in results.items() if check.is_blocking and not result.passed]
         if failed:
             raise CheckFailed({check.name: results[check].summary for check in failed})

@@ -9,6 +9,7 @@ from pyiceberg.table import Table
 
 from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.lake.commits.commits import CYCLE, ancestors_of, count_rows, fact, head, read_mark
+from cdc_platform.lake.state.check_results import LastResult, load_results
 from cdc_platform.lake.state.control import load_lineage, load_stuck
 from cdc_platform.lake.state.copies import load_copy_progress, load_plans
 from cdc_platform.lake.state.cuts import Cut, newest_cut
@@ -83,6 +84,8 @@ class Status:
     """Files and folders that could not be read; they block nothing else."""
     polled_micros: int | None = None
     """When a cycle or the sensor last polled an event source; rounded to about a minute."""
+    checks: tuple[LastResult, ...] = ()
+    """Last results of the checks."""
 
     @property
     def has_begun(self) -> bool:
@@ -122,6 +125,7 @@ class Status:
             "cut_position": _moment(self.cut.position_micros if self.cut is not None else None),
             "quarantined": self.quarantined,
             "unread_files": [file.to_dict() for file in self.unread_files],
+            "checks": [_check_as_dict(check) for check in self.checks],
             "findings": list(self.findings),
             "copies": {
                 name: {
@@ -164,6 +168,7 @@ def read_status(pipeline: Pipeline) -> Status:
         copies=_copies(pipeline, cut),
         stuck_partitions=load_stuck(lake),
         unread_files=list_unread(pipeline),
+        checks=load_results(lake),
         polled_micros=max(load_poll(lake), _changed_micros(raw) or 0) or None if is_events else None,
     )
 
@@ -198,6 +203,11 @@ def _changed_micros(table: Table) -> int | None:
     cycles = (other for other in ancestors_of(table, head(table)) if fact(other, CYCLE) is not None)
     changed = next(cycles, None)
     return changed.timestamp_ms * 1000 if changed is not None else None
+
+
+def _check_as_dict(check: LastResult) -> dict[str, Any]:
+    fields = {name: value for name, value in vars(check).items() if name != "at_s"}
+    return {**fields, "ran": _moment(round(check.at_s * 1e6))}
 
 
 def _moment(micros: int | None) -> str | None:
