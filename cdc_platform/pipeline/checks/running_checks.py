@@ -45,7 +45,7 @@ class CheckRunner:
         fails = pipeline.settings.fail_on_quarantine
         applicable = checks_of(pipeline.capabilities, fail_on_quarantine=fails)
         checks = tuple(check for check in applicable if check.every_cycle)
-        before = EVERYTHING if regular_s is None else _passed_before(pipeline, regular_s)
+        before = EVERYTHING if regular_s is None else passed_before(pipeline, regular_s)
         self._passed = dict.fromkeys(checks, before)
         self._due = dict.fromkeys(checks, time.monotonic())
 
@@ -82,7 +82,7 @@ class CheckRunner:
         return result
 
 
-def _passed_before(pipeline: Pipeline, every_s: float) -> Scope:
+def passed_before(pipeline: Pipeline, every_s: float) -> Scope:
     """Return the scope that a round of the previous run has certainly passed.
 
     Of two successive cuts, the earlier one was published before the next round was due; otherwise that round
