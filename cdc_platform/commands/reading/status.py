@@ -212,6 +212,7 @@ def _rows(
         ("cut", cut),
         ("checks", _describe_checks(status)),
         ("quarantine", (f"{status.quarantined} open", "yellow" if status.quarantined else "")),
+        *([("replay", status.replay.describe())] if status.replay is not None else []),
     ]
     notes: list[Row] = [
         *([("unread", f"{len(status.unread_files)} files")] if status.unread_files else []),
