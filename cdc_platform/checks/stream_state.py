@@ -1,14 +1,13 @@
 """The check of a stream's own state: a stream that stands still is not mistaken for a quiet one."""
 
+from collections.abc import Callable
 from typing import Final
 
 import dagster as dg
 
-from cdc_platform.assets.check_results import store_evaluations
 from cdc_platform.assets.stream_state import StreamAsset, find_reading
 from cdc_platform.errors import SourceError
 from cdc_platform.metadata import describe_facts
-from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.sources.datastream.stream.stream_state import Concern, StreamState, StreamStatus
 from cdc_platform.visible import visible_text
 
@@ -22,10 +21,13 @@ _SEVERITIES: Final = {
 }
 
 
-def build_stream_check(stream: StreamAsset, settings: PipelineSettings) -> dg.AssetChecksDefinition:
+def build_stream_check(
+    stream: StreamAsset, store: Callable[[list[dg.AssetCheckEvaluation]], None]
+) -> dg.AssetChecksDefinition:
     """Return the check that the stream runs and reports no errors.
 
-    It blocks nothing: what the stream has written so far is still read and published.
+    It blocks nothing: what the stream has written so far is still read and published. ``store`` gets the
+    result, which is not Dagster's alone.
     """
 
     @dg.asset_check(
@@ -46,7 +48,7 @@ def build_stream_check(stream: StreamAsset, settings: PipelineSettings) -> dg.As
             severity=result.severity,
             description=result.description,
         )
-        store_evaluations(settings, [evaluation], of_all=True)
+        store([evaluation])
         return result
 
     return stream_is_running

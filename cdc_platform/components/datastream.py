@@ -1,7 +1,10 @@
 """The YAML of a pipeline that reads the files of a Datastream stream."""
 
+from functools import partial
+
 import dagster as dg
 
+from cdc_platform.assets.check_results import store_evaluations
 from cdc_platform.assets.stream_state import StreamAsset, build_stream, stream_resource
 from cdc_platform.assets.upstream import NO_UPSTREAM, Upstream, file_kind
 from cdc_platform.checks.stream_state import build_stream_check
@@ -32,7 +35,7 @@ class DatastreamPipeline(PipelineComponent):
         stream = StreamAsset(self.name, stream_settings, self.running.owners)
         return Upstream(
             (build_stream(stream),),
-            (build_stream_check(stream, settings),),
+            (build_stream_check(stream, partial(store_evaluations, settings, of_all=True)),),
             {stream.resource_key: stream_resource(stream)},
             kinds,
         )

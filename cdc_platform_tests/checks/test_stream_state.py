@@ -51,6 +51,8 @@ def evaluation(bench: StreamBench) -> dg.AssetCheckEvaluation:
     result = bench.run(check_alone=True)
     assert result.success
     (evaluation,) = result.get_asset_check_evaluations()
+    (stored,) = bench.stored
+    assert (evaluation.passed, evaluation.description) == (stored.passed, stored.description)
     return evaluation
 
 
