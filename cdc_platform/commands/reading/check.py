@@ -23,7 +23,7 @@ from cdc_platform.commands.common import (
     write_file,
 )
 from cdc_platform.printing.lines import join_lines, print_line
-from cdc_platform.printing.progress_display import show_progress
+from cdc_platform.printing.progress_display import show_progress, shown_step
 from cdc_platform.stopping import stop_signals
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def check(defs: Path, name: str | None, junit: Path | None) -> None:
             checks = checks_of(pipeline.capabilities, fail_on_quarantine=fails)
             pipeline.progress.count_tasks = count_tasks
             found = run_checks(checks, pipeline, session, stop.is_not_asked)
-            with reaching(pipeline.settings.lake):
+            with reaching(pipeline.settings.lake), shown_step("store of the results"):
                 store_results(pipeline.lake, {invariant: result for invariant, result, _ in found})
             results[pipeline.name] = found
     if not stop.is_not_asked():

@@ -120,7 +120,6 @@ SELDOM: Final = (QUARANTINED, SCHEMA, COPIED)
 TRIES: Final = 10
 """Attempts of a commit that is derived again after another run has committed."""
 COMPARE_AND_SET: Final = {"commit.retry.num-retries": "0"}
-COMPARED: Final = (RAW, CUT, LINEAGE, LOG, SCHEMA, COPIED, READ, QUARANTINED, DELETION_MARKERS, CHECKED)
 
 
 @dataclass(frozen=True)
@@ -249,10 +248,7 @@ def _listed(catalog: Catalog) -> str:
 
 
 def _ensure(catalog: Catalog, identifier: str, schema: pa.Schema) -> None:
-    table_properties = {
-        **(COMPARE_AND_SET if identifier.endswith(COMPARED) else {}),
-        **({} if identifier.endswith(SELDOM) else KEPT_BY_TIME),
-    }
+    table_properties = COMPARE_AND_SET | ({} if identifier.endswith(SELDOM) else KEPT_BY_TIME)
     try:
         table = _load(catalog, identifier)
     except NoSuchTableError:
