@@ -8,7 +8,7 @@ from typing import Final
 
 from cdc_platform.model.base.progress import Progress, without_frames
 
-EVERY_S: Final = 4.0
+EVERY_S: Final = 3.5
 """Longest silence of running steps, in seconds."""
 
 
