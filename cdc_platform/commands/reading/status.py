@@ -228,6 +228,8 @@ def _describe_checks(status: "Status") -> Cell:
     if failed:
         more = f" and {len(failed) - SHOWN_FAILURES} more" if len(failed) > SHOWN_FAILURES else ""
         return f"{len(failed)} failed: {', '.join(failed[:SHOWN_FAILURES])}{more}", "red"
+    if not status.checks:
+        return "none run yet"
     passed = sum(check.passed for check in status.checks)
     warnings = len(status.checks) - passed
     return f"{passed} passed" + (f", {as_count(warnings, 'warning')}" if warnings else "")
