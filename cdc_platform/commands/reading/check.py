@@ -23,7 +23,7 @@ from cdc_platform.commands.common import (
     write_file,
 )
 from cdc_platform.printing.lines import join_lines, print_line
-from cdc_platform.printing.progress_display import show_progress, shown_step
+from cdc_platform.printing.progress_display import show_progress
 from cdc_platform.stopping import stop_signals
 
 if TYPE_CHECKING:
@@ -56,8 +56,6 @@ def check(defs: Path, name: str | None, junit: Path | None) -> None:
     with the setting `fail_on_quarantine`, records in quarantine are a failure.
     """
     from cdc_platform.components.loading import load_each
-    from cdc_platform.lake.catalog.access import reaching
-    from cdc_platform.pipeline.checks.check_result import store_results
     from cdc_platform.pipeline.checks.invariants import checks_of
     from cdc_platform.resources import SPARK_IS_QUIET
     from cdc_platform.spark.session.running_tasks import watch_tasks
@@ -77,10 +75,7 @@ def check(defs: Path, name: str | None, junit: Path | None) -> None:
             fails = pipeline.settings.fail_on_quarantine
             checks = checks_of(pipeline.capabilities, fail_on_quarantine=fails)
             pipeline.progress.count_tasks = count_tasks
-            found = run_checks(checks, pipeline, session, stop.is_not_asked)
-            with reaching(pipeline.settings.lake), shown_step("store of the results"):
-                store_results(pipeline.lake, {invariant: result for invariant, result, _ in found})
-            results[pipeline.name] = found
+            results[pipeline.name] = run_checks(checks, pipeline, session, stop.is_not_asked)
     if not stop.is_not_asked():
         sys.exit(stop.exit_code)
     if junit is not None:
@@ -99,8 +94,9 @@ def run_checks(
     spark: "SparkSession",
     wants_more: Callable[[], bool] = lambda: True,
 ) -> "Results":
-    """Run every check while more is wanted, print a line for each, and return results and seconds."""
-    from cdc_platform.pipeline.checks.check_result import EVERYTHING, CheckResult, checking
+    """Run every check while more is wanted, print a line for each, store and return results, with seconds."""
+    from cdc_platform.lake.catalog.access import reaching
+    from cdc_platform.pipeline.checks.check_result import EVERYTHING, CheckResult, checking, store_results
 
     results = []
     with show_progress(pipeline.progress), pipeline.progress.step("checks", "checks", len(checks)) as step:
@@ -118,6 +114,8 @@ def run_checks(
             step.advance()
             _print_result(invariant, result, seconds)
             results.append((invariant, result, seconds))
+        with reaching(pipeline.settings.lake):
+            store_results(pipeline.lake, {invariant: result for invariant, result, _ in results})
     return results
 
 

@@ -12,6 +12,7 @@ from cdc_platform.commands.common import write_file
 from cdc_platform.commands.reading.check import all_passed, as_junit, run_checks
 from cdc_platform.components.loading import load_settings
 from cdc_platform.errors import SettingError, SourceUnreachable
+from cdc_platform.lake.state.check_results import load_results
 from cdc_platform.pipeline.checks.check_result import Check, CheckResult, Severity
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform_tests.yaml_files import write_defs
@@ -44,7 +45,7 @@ def a_check(name: str, *, passes: bool, error: Exception | None = None) -> Check
 
 
 def test_checks_print_a_line_each(pipeline: Pipeline, capsys: pytest.CaptureFixture[str]) -> None:
-    """Every check runs even if others fail; a check that raises an error has failed."""
+    """Every check runs even if others fail; a check that raises an error has failed; all results are stored."""
     checks = (
         a_check("first", passes=True),
         a_check("second", passes=False),
@@ -62,6 +63,14 @@ def test_checks_print_a_line_each(pipeline: Pipeline, capsys: pytest.CaptureFixt
     assert "SourceUnreachable: nobody answers" in lines[2]
     assert "ValueError: a file is gone (" in lines[3]
     assert not all_passed(results)
+    stored = {result.name: (result.asset, result.has_failed) for result in load_results(pipeline.lake)}
+    log = "bank__cdc/change_log"
+    assert stored == {
+        "first": (log, False),
+        "second": (log, True),
+        "third": (log, True),
+        "fourth": (log, True),
+    }
 
 
 def test_checks_end_when_no_more_are_wanted(pipeline: Pipeline) -> None:
