@@ -45,7 +45,7 @@ def a_check(name: str, *, passes: bool, error: Exception | None = None) -> Check
 
 
 def test_checks_print_a_line_each(pipeline: Pipeline, capsys: pytest.CaptureFixture[str]) -> None:
-    """Every check runs even if others fail; a check that raises an error has failed; all results are stored."""
+    """Every check runs even if others fail; a check that raises an error has failed; all are stored."""
     checks = (
         a_check("first", passes=True),
         a_check("second", passes=False),
