@@ -4,7 +4,6 @@ from functools import partial
 
 import dagster as dg
 
-from cdc_platform.assets.check_results import store_evaluations
 from cdc_platform.assets.stream_state import StreamAsset, build_stream, stream_resource
 from cdc_platform.assets.upstream import NO_UPSTREAM, Upstream, file_kind
 from cdc_platform.checks.stream_state import build_stream_check
@@ -31,6 +30,9 @@ class DatastreamPipeline(PipelineComponent):
         if source.stream is None:
             return Upstream(kinds=kinds)
         require_library()
+        # Commands that read settings alone must not load Spark.
+        from cdc_platform.assets.check_results import store_evaluations
+
         stream_settings = StreamSettings(source.stream, source.datastream_host)
         stream = StreamAsset(self.name, stream_settings, self.running.owners)
         return Upstream(

@@ -1,4 +1,4 @@
-"""The last results of checks in the lake: one row a check, whoever made them."""
+"""The last results of checks in the lake: one row a check."""
 
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
