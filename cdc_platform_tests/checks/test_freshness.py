@@ -83,7 +83,7 @@ def test_the_same_results_are_reported_now_and_then(bank: PipelineSettings) -> N
 
 
 def test_the_lake_gets_a_result_when_it_changes(bank: PipelineSettings) -> None:
-    """The status page shows it without Dagster; repeated reports must not fill the lake of a silent source."""
+    """The status page shows it without Dagster; repetitions do not fill the lake of a silent source."""
     lake, cursor = Lake(bank.lake, bank.name), None
     snapshots = []
     for lag_s in (1, REPORT_EVERY_S + 2, 2 * REPORT_EVERY_S + 4):
