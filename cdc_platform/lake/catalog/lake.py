@@ -248,7 +248,7 @@ def _listed(catalog: Catalog) -> str:
 
 
 def _ensure(catalog: Catalog, identifier: str, schema: pa.Schema) -> None:
-    table_properties = COMPARE_AND_SET | ({} if identifier.endswith(SELDOM) else KEPT_BY_TIME)
+    table_properties = {**COMPARE_AND_SET, **({} if identifier.endswith(SELDOM) else KEPT_BY_TIME)}
     try:
         table = _load(catalog, identifier)
     except NoSuchTableError:
