@@ -22,7 +22,6 @@ import yaml
 from benchmarks.measure.harness import Report, arguments, must_equal, timed
 from cdc_platform.components.loading import COMPONENTS, load_settings
 from cdc_platform.dashboard.change_rates import COUNTED_ROWS
-from cdc_platform.dashboard.check_history import CheckHistory
 from cdc_platform.dashboard.facts import PipelineFacts, PipelineHistory, WatchedPipeline
 from cdc_platform.dashboard.page import PageOptions
 from cdc_platform.dashboard.watch import Watch
@@ -146,12 +145,12 @@ def measure(report: Report, name: str, lake: WatchedLake, cycles: int, changes: 
         # A watch that has read nothing yet; the lineage is kept by its snapshot, which a cycle replaces.
         lake.run_cycle(time.time_ns() // 1000 - SECOND, {TABLE: changes})
         watched = WatchedPipeline.of(load_settings(defs), late_after_s=3600)
-        watch = Watch([watched], CheckHistory())
+        watch = Watch([watched])
         before = time.process_time()
         pages.append(timed(partial(watch.page, options)))
         processor.append(time.process_time() - before)
         metrics.append(timed(watch.metrics))
-    facts = watched.read_facts(CheckHistory())
+    facts = watched.read_facts()
     assert isinstance(facts, PipelineFacts)
     history = watched.read_history(facts, HOURS)
     assert isinstance(history, PipelineHistory)

@@ -2,6 +2,8 @@
 
 import signal
 from importlib.metadata import version
+from pathlib import Path
+from sysconfig import get_path
 from typing import Any, Final
 
 import click
@@ -23,6 +25,12 @@ from cdc_platform.commands.servers.simulate import simulate
 from cdc_platform.commands.servers.spark_server import spark_server
 from cdc_platform.printing.lines import print_line, print_text
 from cdc_platform.stopping import SIGNAL_EXIT
+
+ERROR_PAGES: Final = (
+    Path(__file__).parents[1] / "docs" / "errors",
+    Path(get_path("data")) / "share" / "doc" / "cdc_platform" / "errors",
+)
+"""Folders that may have the page of each error: that of a checkout, and that of an installed wheel."""
 
 FIRST_STEPS: Final = """\b
 See the platform work, with a demo bank:
@@ -78,7 +86,9 @@ class Commands(click.Group):
                 raise
             name = type(described).__name__
             print_text(f"{name}: {described}", "red", err=True)
-            print_line(f"See docs/errors/{name}.md", err=True)
+            page = next((page for folder in ERROR_PAGES if (page := folder / f"{name}.md").exists()), None)
+            if page is not None:
+                print_line(f"See {page}", err=True)
             ctx.exit(1)
         except KeyboardInterrupt:
             print_line("Stopped.", err=True)

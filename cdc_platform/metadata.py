@@ -68,6 +68,16 @@ def _visible(value: Any) -> Any:
     return value
 
 
+def describe_facts(facts: Metadata) -> Metadata:
+    """Report the facts of a check under names like those of assets: `longest_s` becomes `Longest (s)`."""
+    return visible({_as_label(name): fact for name, fact in facts.items()})
+
+
+def _as_label(name: str) -> str:
+    words = name.removesuffix("_s").replace("_", " ").capitalize()
+    return f"{words} (s)" if name.endswith("_s") else words
+
+
 def link_status_page(pipeline: str) -> Metadata:
     """Return the link to a pipeline on the status page, if `CDC_PLATFORM_DASHBOARD_URL` is set."""
     address = os.environ.get(DASHBOARD_URL)

@@ -28,6 +28,8 @@ class StreamBench:
     settings: StreamSettings
     instance: dg.DagsterInstance
     stream: StreamAsset = field(init=False)
+    stored: list[dg.AssetCheckEvaluation] = field(default_factory=list)
+    """Results that the check has stored."""
 
     def __post_init__(self) -> None:
         self.stream = StreamAsset("bank", self.settings, ("team:payments",))
@@ -53,7 +55,7 @@ class StreamBench:
         selection = dg.AssetSelection.assets(*keys) | dg.AssetSelection.checks_for_assets(*keys)
         return dg.Definitions(
             assets=[build_stream(self.stream), raw],
-            asset_checks=[build_stream_check(self.stream)],
+            asset_checks=[build_stream_check(self.stream, self.stored.extend)],
             jobs=[dg.define_asset_job(JOB, selection, executor_def=dg.in_process_executor)],
             resources={self.stream.resource_key: stream_resource(self.stream)},
         )

@@ -70,7 +70,7 @@ DOORS: Final[dict[str, frozenset[str]]] = {
 
 FRAMEWORKS: Final[dict[str, frozenset[str]]] = {
     # a library: the only parts of the package that may import it
-    "dagster": DAGSTER_FILES | COMMAND_LINE | {"demo", "dashboard.check_history"},
+    "dagster": DAGSTER_FILES | COMMAND_LINE | {"demo"},
     "dagster_pyspark": DAGSTER_FILES | COMMAND_LINE,
     **dict.fromkeys(("google", "grpc"), frozenset({"sources.spanner", "sources.datastream", "simulator"})),
     "confluent_kafka": frozenset({"sources.debezium"}),

@@ -80,9 +80,9 @@ def test_errors_of_the_platform_exit_with_1(tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setattr("cdc_platform.pipeline.opened.pipeline.open_existing", conflict)
     code, _, errors = run("status", begin(write_defs(tmp_path)))
-    page = "docs/errors/CommitConflict.md"
+    page = ROOT / "docs" / "errors" / "CommitConflict.md"
     assert (code, errors) == (1, f"CommitConflict: another run was first\nSee {page}\n")
-    assert (ROOT / page).exists()
+    assert page.exists()
 
 
 def test_help_imports_no_library_that_takes_long() -> None:

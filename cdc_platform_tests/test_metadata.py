@@ -8,7 +8,7 @@ import pytest
 
 from cdc_platform.components.loading import load_declared
 from cdc_platform.errors import CdcError, RecordUnreadable, SettingError, SourceError
-from cdc_platform.metadata import DASHBOARD_URL, visible
+from cdc_platform.metadata import DASHBOARD_URL, describe_facts, visible
 from cdc_platform_tests.control_characters import NASTY, SHOWN
 from cdc_platform_tests.sources.datastream.datastream_server import STREAM
 from cdc_platform_tests.yaml_files import TYPE, bank_attributes, write_defs
@@ -25,6 +25,12 @@ def test_errors_hold_no_controls(kind: type[CdcError]) -> None:
 def test_errors_of_settings_hold_no_controls() -> None:
     """Neither the name of a setting nor the problem brings them in."""
     assert str(SettingError(NASTY, NASTY)) == f"Setting `{SHOWN}` {SHOWN}"
+
+
+def test_facts_of_checks_are_named_like_those_of_assets() -> None:
+    """A plot's name is words, with the unit; texts are visible."""
+    facts = describe_facts({"differing_rows": 2, "longest_s": 1.5, "cut": NASTY})
+    assert facts == {"Differing rows": 2, "Longest (s)": 1.5, "Cut": SHOWN}
 
 
 def test_metadata_holds_no_controls() -> None:

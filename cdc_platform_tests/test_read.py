@@ -197,6 +197,7 @@ def test_a_large_text_next_to_such_a_number_takes_little_memory(bank: Pipeline, 
     ("sql", "message"),
     [
         ("SELECT balanse FROM accounts", 'Setting `SQL` cannot be run: .*"balanse" not found'),
+        ("FROM nothing", "\nThe cut has the tables accounts"),
         ("FROM account", "Did you mean .*accounts"),
         ("CREATE TABLE t (id INT)", "Setting `SQL` must be a query"),
         ("COPY accounts TO 'accounts.csv'", "Setting `SQL` must be a query"),

@@ -33,6 +33,9 @@ ASSETS: Final = (
     "cut",
     "maintenance",
 )
+LARGE: Final = {"width": 1600, "height": 1000}
+SMALL: Final = {"width": 1280, "height": 800}
+"""The width at which everything after it is looked at, too."""
 STATUS_PAGE: Final = (
     "bank",
     "Lag of the newest cut",
@@ -49,7 +52,7 @@ COLUMNS: Final = ("account_id", "owner", "balance", "opened_on", "labels", "prim
 def page() -> Iterator[Any]:
     """A page of a headless browser."""
     with open_browser() as browser:
-        yield browser.new_page(viewport={"width": 1600, "height": 1000})
+        yield browser.new_page(viewport=LARGE)
 
 
 def text_of(page: Any, address: str, expected: tuple[str, ...]) -> str:
@@ -89,6 +92,12 @@ def test_the_demo_in_the_browser(page: Any, tmp_path: Path) -> None:
         assert [part for part in COLUMNS if part not in table] == [], table
         checks = text_of(page, f"{address}/assets/bank/accounts?view=checks", CHECKS)
         assert [part for part in CHECKS if part not in checks] == [], checks
+        # The page redraws itself for a smaller screen.
+        page.set_viewport_size(SMALL)
+        page.wait_for_timeout(1000)
+        small = str(page.inner_text("body"))
+        assert [part for part in CHECKS if part not in small] == [], small
+        assert page.evaluate("document.documentElement.scrollWidth") == SMALL["width"]
         cut = text_of(page, f"{address}/assets/bank__cdc/cut", (f"{status_page}/#bank",))
         assert f"{status_page}/#bank" in cut, cut
         text = text_of(page, status_page, STATUS_PAGE)

@@ -5,16 +5,19 @@ import sys
 from configparser import ConfigParser
 from pathlib import Path
 from shutil import copytree, ignore_patterns
+from sysconfig import get_path
 from typing import Final
 from zipfile import ZipFile
 
 import pytest
 
+from cdc_platform.cli import ERROR_PAGES
+
 pytestmark = pytest.mark.integration
 
 ROOT: Final = Path(__file__).parents[1]
 PACKAGE: Final = "cdc_platform"
-NO_SOURCES: Final = ignore_patterns(".*", "*.egg-info", "__pycache__", "build", "logs", "docs")
+NO_SOURCES: Final = ignore_patterns(".*", "*.egg-info", "__pycache__", "build", "logs")
 
 
 @pytest.fixture(scope="module")
@@ -31,12 +34,17 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> ZipFile:
 
 
 def test_the_wheel_holds_the_package_and_nothing_else(wheel: ZipFile) -> None:
-    """All files of the package are installed, its data too; tests, benchmarks and examples are not."""
+    """It has all files of the package and the pages of errors, no tests, benchmarks or examples."""
     own = (path for path in (ROOT / PACKAGE).rglob("*") if path.is_file() and "__pycache__" not in path.parts)
-    named = [name for name in wheel.namelist() if ".dist-info/" not in name]
+    named = [name for name in wheel.namelist() if ".dist-info/" not in name and ".data/" not in name]
     assert sorted(path.relative_to(ROOT).as_posix() for path in own) == sorted(named)
+    pages = {name for name in wheel.namelist() if ".data/" in name}
+    installed = ERROR_PAGES[1].relative_to(get_path("data"))
+    assert {f"data/{installed}/{page.name}" for page in ERROR_PAGES[0].iterdir()} == {
+        name.partition(".data/")[2] for name in pages
+    }
     assert {"LICENSE", "METADATA", "RECORD", "WHEEL", "entry_points.txt", "top_level.txt"} == {
-        Path(name).name for name in wheel.namelist() if name not in named
+        Path(name).name for name in wheel.namelist() if name not in named and name not in pages
     }
 
 

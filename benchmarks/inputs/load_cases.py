@@ -13,7 +13,6 @@ from benchmarks.inputs.load_feeds import NUMBER, Row, SpannerFeed
 from benchmarks.measure.harness import must_equal, timed
 from benchmarks.measure.load_bench import Bench, Loaded
 from benchmarks.partitions import LIVING, SECOND, long_lineage
-from cdc_platform.dashboard.check_history import CheckHistory
 from cdc_platform.dashboard.facts import PipelineFacts, WatchedPipeline
 from cdc_platform.lake.state.control import load_lineage, save_lineage
 from cdc_platform.lake.state.lost_commits import take_back_lost
@@ -98,11 +97,9 @@ def _show(bench: Bench, what: str, loaded: Loaded) -> None:
     if lineage is not None:
         bench.report.note(f"{what}: metadata of the lineage", timed(partial(describe_lineage, lineage)), "s")
     watched = WatchedPipeline(pipeline, 60.0)
-    facts = watched.read_facts(CheckHistory(None))
+    facts = watched.read_facts()
     must_equal(True, isinstance(facts, PipelineFacts), f"whether the page can show it: {facts}")
-    bench.report.note(
-        f"{what}: facts of the page", timed(partial(watched.read_facts, CheckHistory(None))), "s"
-    )
+    bench.report.note(f"{what}: facts of the page", timed(watched.read_facts), "s")
     history = timed(partial(watched.read_history, cast("PipelineFacts", facts), 24.0))
     bench.report.note(f"{what}: charts of the page", history, "s")
 

@@ -1,25 +1,37 @@
 """Checks of a pipeline in Dagster: their keys and their evaluations."""
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Final
 
 import dagster as dg
 
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.claims import FULL_CHECKS_TAG
-from cdc_platform.errors import CheckFailed
+from cdc_platform.errors import CdcError, CheckFailed
+from cdc_platform.lake.catalog.access import reaching
 from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import read_mark
-from cdc_platform.metadata import visible
+from cdc_platform.lake.state.check_results import LastResult, save_results
+from cdc_platform.metadata import describe_facts
 from cdc_platform.model.base.names import CHECKED_AT, FRESH
 from cdc_platform.model.schema.table_options import history_name
-from cdc_platform.pipeline.checks.check_result import EVERYTHING, Check, CheckResult, checking
+from cdc_platform.pipeline.checks.check_result import (
+    EVERYTHING,
+    Check,
+    CheckResult,
+    checking,
+    store_results,
+)
 from cdc_platform.pipeline.checks.invariants import checks_of
 from cdc_platform.pipeline.checks.running_checks import CheckRunner
+from cdc_platform.pipeline.opened.pipeline import open_pipeline
+from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.resources import PipelineRun
 from cdc_platform.visible import visible_text
 
-THROUGH_CYCLE: Final = "checked_through_cycle"
+THROUGH_CYCLE: Final = "Checked through cycle"
 
 
 def check_key(assets: PipelineAssets, check: Check) -> dg.AssetCheckKey:
@@ -63,7 +75,7 @@ def describe_check_result(
         severity=dg.AssetCheckSeverity.WARN if check.is_warning else dg.AssetCheckSeverity.ERROR,
         description=visible_text(result.summary),
         # The UI plots numbers, and this one only grows.
-        metadata=visible({**result.facts, THROUGH_CYCLE: str(cycle)}),
+        metadata={**describe_facts(result.facts), THROUGH_CYCLE: str(cycle)},
         blocking=blocking,
     )
 
@@ -78,6 +90,25 @@ def as_result(evaluation: dg.AssetCheckEvaluation) -> dg.AssetCheckResult:
         description=evaluation.description,
         metadata=evaluation.metadata,
     )
+
+
+def store_evaluations(
+    settings: PipelineSettings, evaluations: Iterable[dg.AssetCheckEvaluation], *, of_all: bool
+) -> None:
+    """Store results of a check that needs no lake; a lake that cannot be reached is not its finding."""
+    results = [
+        LastResult(
+            evaluation.check_name,
+            evaluation.asset_key.to_user_string(),
+            evaluation.passed,
+            evaluation.severity is dg.AssetCheckSeverity.WARN,
+            time.time(),
+            evaluation.description or "",
+        )
+        for evaluation in evaluations
+    ]
+    with suppress(CdcError), reaching(settings.lake):
+        save_results(open_pipeline(settings).lake, results, of_all=of_all)
 
 
 def check_log(
@@ -121,17 +152,21 @@ def run_full_checks(
     if context.run.tags.get(FULL_CHECKS_TAG) != "true":
         return
     cycle = read_mark(run.pipeline.lake.system_table(LOG)).cycle
-    failed: dict[str, str] = {}
+    results: dict[Check, CheckResult] = {}
     checks = checks_of(run.pipeline.capabilities)
     due = [check for check in checks if not (check.every_cycle or _is_step(context, assets, check))]
     with checking(run.pipeline, run.spark, total=len(due)) as step:
         for check in due:
             with run.progress.step(f"check {check.name}"):
-                result = check.run(run.pipeline, run.spark, EVERYTHING)
+                results[check] = check.run(run.pipeline, run.spark, EVERYTHING)
             step.advance()
-            yield from evaluate(assets, check, result, cycle)
-            if check.is_blocking and not result.passed:
-                failed[check.name] = result.summary
+            yield from evaluate(assets, check, results[check], cycle)
+    store_results(run.pipeline.lake, results)
+    failed = {
+        check.name: result.summary
+        for check, result in results.items()
+        if check.is_blocking and not result.passed
+    }
     if failed:
         raise CheckFailed(failed)
 

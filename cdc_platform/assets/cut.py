@@ -8,7 +8,7 @@ import dagster as dg
 from pydantic import Field
 
 from cdc_platform import metadata
-from cdc_platform.assets.check_results import check_log, evaluate, run_full_checks
+from cdc_platform.assets.check_results import check_log, evaluate, run_full_checks, store_evaluations
 from cdc_platform.assets.data_versions import DataVersions, cut_version
 from cdc_platform.assets.events import LoggedStates, cycle_events, merge_event
 from cdc_platform.assets.layers import PipelineAssets
@@ -68,7 +68,10 @@ def build_cut(assets: PipelineAssets, running: Running) -> dg.AssetsDefinition:
         published = publish_cut(run.pipeline)
         described = metadata.describe_cut(published, assets.capabilities)
         yield dg.MaterializeResult(metadata=described, data_version=cut_version(published))
-        yield from freshness_results(assets, running, Freshness.after_cycle(published, assets.capabilities))
+        freshness = Freshness.after_cycle(published, assets.capabilities)
+        evaluations = list(freshness_results(assets, running, freshness))
+        store_evaluations(run.settings, evaluations, of_all=True)
+        yield from evaluations
         yield from run_full_checks(context, assets, run)
         if config.follow_s > 0:
             yield from _follow(context, assets, run, running, config.follow_s)

@@ -13,7 +13,7 @@ from typing import Final
 import dagster as dg
 import msgspec
 
-from cdc_platform.assets.check_results import as_result
+from cdc_platform.assets.check_results import as_result, store_evaluations
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.claims import unfinished_runs
 from cdc_platform.errors import CdcError
@@ -71,9 +71,14 @@ def build_freshness_check(
     def fresh(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         # Only the sensor knows how long new data has waited; the newest cut may be old because nothing came.
         freshness = find_freshness(settings, time.time_ns() // 1000, news_since_micros=None)
-        for evaluation in freshness_results(assets, running, freshness):
-            if evaluation.asset_check_key in context.selected_asset_check_keys:
-                yield as_result(evaluation)
+        keys = context.selected_asset_check_keys
+        evaluations = [
+            evaluation
+            for evaluation in freshness_results(assets, running, freshness)
+            if evaluation.asset_check_key in keys
+        ]
+        store_evaluations(settings, evaluations, of_all=False)
+        yield from map(as_result, evaluations)
 
     return fresh
 
@@ -131,6 +136,9 @@ def report(
         reason = visible_text(f"{type(error).__name__}: {error}")
         freshness = Freshness(None, 0.0, memory.news_since_micros, reason)
     evaluations = list(freshness_results(assets, running, freshness))
+    if results_of(evaluations) != memory.results:
+        # The sensor of a silent source must not fill the lake, which nothing maintains then.
+        store_evaluations(settings, evaluations, of_all=True)
     is_due = is_report_due(evaluations, memory.results, now_micros / 1e6 - memory.reported_s)
     is_due &= not (before.is_running and all(evaluation.passed for evaluation in evaluations))
     reported_s = now_micros / 1e6 if is_due else memory.reported_s

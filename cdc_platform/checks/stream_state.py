@@ -1,11 +1,13 @@
 """The check of a stream's own state: a stream that stands still is not mistaken for a quiet one."""
 
+from collections.abc import Callable
 from typing import Final
 
 import dagster as dg
 
 from cdc_platform.assets.stream_state import StreamAsset, find_reading
 from cdc_platform.errors import SourceError
+from cdc_platform.metadata import describe_facts
 from cdc_platform.sources.datastream.stream.stream_state import Concern, StreamState, StreamStatus
 from cdc_platform.visible import visible_text
 
@@ -19,10 +21,13 @@ _SEVERITIES: Final = {
 }
 
 
-def build_stream_check(stream: StreamAsset) -> dg.AssetChecksDefinition:
+def build_stream_check(
+    stream: StreamAsset, store: Callable[[list[dg.AssetCheckEvaluation]], None]
+) -> dg.AssetChecksDefinition:
     """Return the check that the stream runs and reports no errors.
 
-    It blocks nothing: what the stream has written so far is still read and published.
+    It blocks nothing: what the stream has written so far is still read and published. ``store`` gets the
+    result, which is not Dagster's alone.
     """
 
     @dg.asset_check(
@@ -34,7 +39,17 @@ def build_stream_check(stream: StreamAsset) -> dg.AssetChecksDefinition:
         required_resource_keys={stream.resource_key},
     )
     def stream_is_running(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
-        return judge_stream(find_reading(context, stream).outcome)
+        result = judge_stream(find_reading(context, stream).outcome)
+        evaluation = dg.AssetCheckEvaluation(
+            stream.key,
+            STREAM_IS_RUNNING,
+            result.passed,
+            result.metadata,
+            severity=result.severity,
+            description=result.description,
+        )
+        store([evaluation])
+        return result
 
     return stream_is_running
 
@@ -49,15 +64,17 @@ def judge_stream(outcome: StreamStatus | SourceError) -> dg.AssetCheckResult:
             passed=False,
             severity=dg.AssetCheckSeverity.WARN if outcome.retryable else dg.AssetCheckSeverity.ERROR,
             description=f"Whether the stream is running is not known. {outcome}",
-            metadata={"state": StreamState.UNKNOWN.value, "problem": type(outcome).__name__},
+            metadata=describe_facts({"state": StreamState.UNKNOWN.value, "problem": type(outcome).__name__}),
         )
     return dg.AssetCheckResult(
         passed=outcome.concern is Concern.NONE,
         severity=_SEVERITIES[outcome.concern],
         description=visible_text(outcome.summary),
-        metadata={
-            "state": outcome.state.value,
-            "stream_errors": len(outcome.errors),
-            "objects_in_trouble": len(outcome.troubled_objects),
-        },
+        metadata=describe_facts(
+            {
+                "state": outcome.state.value,
+                "stream_errors": len(outcome.errors),
+                "objects_in_trouble": len(outcome.troubled_objects),
+            }
+        ),
     )

@@ -1,5 +1,7 @@
 """The YAML of a pipeline that reads the files of a Datastream stream."""
 
+from functools import partial
+
 import dagster as dg
 
 from cdc_platform.assets.stream_state import StreamAsset, build_stream, stream_resource
@@ -28,11 +30,14 @@ class DatastreamPipeline(PipelineComponent):
         if source.stream is None:
             return Upstream(kinds=kinds)
         require_library()
+        # Commands that read settings alone must not load Spark.
+        from cdc_platform.assets.check_results import store_evaluations
+
         stream_settings = StreamSettings(source.stream, source.datastream_host)
         stream = StreamAsset(self.name, stream_settings, self.running.owners)
         return Upstream(
             (build_stream(stream),),
-            (build_stream_check(stream),),
+            (build_stream_check(stream, partial(store_evaluations, settings, of_all=True)),),
             {stream.resource_key: stream_resource(stream)},
             kinds,
         )

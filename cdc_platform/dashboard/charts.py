@@ -160,6 +160,7 @@ class PartitionChart:
     x_ticks: tuple[Tick, ...]
     shown: int
     total: int
+    is_level: bool
 
 
 def draw_partition_chart(lanes: PartitionLanes) -> PartitionChart:
@@ -176,6 +177,7 @@ def draw_partition_chart(lanes: PartitionLanes) -> PartitionChart:
         x_ticks=time_ticks(lanes.span),
         shown=len(lanes.bars),
         total=lanes.total,
+        is_level=lanes.is_level,
     )
 
 

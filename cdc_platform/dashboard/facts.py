@@ -1,11 +1,9 @@
 """Facts about a pipeline for the page and the metrics, from the lake's own tables: no Spark, no JVM."""
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from cdc_platform.dashboard.change_rates import ChangeRates, RecentChanges, load_change_rates, recent_changes
-from cdc_platform.dashboard.check_history import CheckFact, CheckHistory
 from cdc_platform.dashboard.cut_history import (
     lag_by_column,
     load_cut_history,
@@ -18,6 +16,7 @@ from cdc_platform.dashboard.time_span import TimeSpan, Values
 from cdc_platform.errors import CdcError
 from cdc_platform.lake.catalog.lake import LOG, RAW
 from cdc_platform.lake.commits.commits import CYCLE, ancestors_of, count_rows, head, number_of
+from cdc_platform.lake.state.check_results import LastResult
 from cdc_platform.lake.state.control import load_lineage
 from cdc_platform.pipeline.on_demand.status import Status, read_status
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
@@ -32,7 +31,6 @@ class PipelineFacts:
         status: status as in `cdc-platform status`.
         now_micros: time of the state.
         health: health of the pipeline.
-        checks: last results of its checks; None if no Dagster instance is configured.
         recent: changes of the last minutes.
         changes: changes in the log since the pipeline began; None if the log does not report their number.
         cycle_s: seconds from the commit of the newest cut's records to its publication; None without a cut.
@@ -41,10 +39,14 @@ class PipelineFacts:
     status: Status
     now_micros: int
     health: Health
-    checks: tuple[CheckFact, ...] | None
     recent: RecentChanges
     changes: int | None
     cycle_s: float | None
+
+    @property
+    def checks(self) -> tuple[LastResult, ...]:
+        """Last results of the pipeline's checks."""
+        return self.status.checks
 
     @property
     def watermark_lag_s(self) -> float | None:
@@ -94,14 +96,14 @@ class WatchedPipeline:
         """Name of the pipeline."""
         return self.pipeline.name
 
-    def read_facts(self, checks: CheckHistory) -> PipelineFacts | UnreadablePipeline:
+    def read_facts(self) -> PipelineFacts | UnreadablePipeline:
         """Return the pipeline's current state, or the error of reading it."""
         try:
-            return self._read_facts(checks.latest(self.name))
+            return self._read_facts()
         except Exception as error:  # noqa: BLE001  an error of one lake must not hide the others
             return unreadable(error)
 
-    def _read_facts(self, checks: Sequence[CheckFact] | None) -> PipelineFacts:
+    def _read_facts(self) -> PipelineFacts:
         pipeline = self.pipeline
         # Columns and tables may have been added since the last read.
         pipeline.forget_tables()
@@ -111,8 +113,7 @@ class WatchedPipeline:
         return PipelineFacts(
             status=status,
             now_micros=now_micros,
-            health=assess_health(status, checks, now_micros, self.late_after_s),
-            checks=tuple(checks) if checks is not None else None,
+            health=assess_health(status, now_micros, self.late_after_s),
             recent=recent_changes(log, now_micros),
             changes=count_rows(head(log)),
             cycle_s=_cycle_s(pipeline, status),

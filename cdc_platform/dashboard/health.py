@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from cdc_platform.dashboard.check_history import CheckFact
+from cdc_platform.lake.state.check_results import LastResult
 from cdc_platform.lake.state.read_progress import POLLS_STORED_EVERY_S
 from cdc_platform.model.base.names import FRESH
 from cdc_platform.model.base.quantities import as_count, as_duration
@@ -50,19 +50,16 @@ class Health:
         return self.word is State.HEALTHY
 
 
-def assess_health(
-    status: Status, checks: Sequence[CheckFact] | None, now_micros: int, late_after_s: float
-) -> Health:
+def assess_health(status: Status, now_micros: int, late_after_s: float) -> Health:
     """Return the health of a pipeline.
 
     Args:
         status: status of the pipeline.
-        checks: last results of its checks; None if unknown.
         now_micros: the current time.
         late_after_s: longest lag, or silence of a source with unread data, that is not late.
     """
-    polled_s = _seconds_since_poll(status, checks or (), now_micros)
-    findings = list(_findings(status, checks or (), polled_s, late_after_s))
+    polled_s = _seconds_since_poll(status, now_micros)
+    findings = list(_findings(status, polled_s, late_after_s))
     if not findings:
         return Health(State.HEALTHY, note=_note(status, polled_s, late_after_s))
     order = list(State)
@@ -70,9 +67,9 @@ def assess_health(
     return Health(findings[0][0], tuple(reason for _, reason in findings))
 
 
-def _seconds_since_poll(status: Status, checks: Sequence[CheckFact], now_micros: int) -> float:
+def _seconds_since_poll(status: Status, now_micros: int) -> float:
     """Return the time since an event source was last polled by a cycle, the sensor, or the check."""
-    passed_s = (check.at_s for check in checks if check.name == FRESH and check.passed)
+    passed_s = (check.at_s for check in status.checks if check.name == FRESH and check.passed)
     return now_micros / 1e6 - max([(status.polled_micros or 0) / 1e6, *passed_s])
 
 
@@ -86,12 +83,10 @@ def _note(status: Status, polled_s: float, late_after_s: float) -> str:
     return f"silent for {as_duration(lag_s)}; polled {as_duration(max(0.0, polled_s))} ago"
 
 
-def _findings(
-    status: Status, checks: Sequence[CheckFact], polled_s: float, late_after_s: float
-) -> Iterator[tuple[State, str]]:
-    yield from ((State.FAILING, failure) for failure in _failures(checks))
+def _findings(status: Status, polled_s: float, late_after_s: float) -> Iterator[tuple[State, str]]:
+    yield from ((State.FAILING, failure) for failure in _failures(status.checks))
     if status.lag_s is not None and status.lag_s > late_after_s:
-        yield from ((State.LATE, reason) for reason in _late(status.lag_s, status, checks, late_after_s))
+        yield from ((State.LATE, reason) for reason in _late(status.lag_s, status, late_after_s))
         if status.is_silence and polled_s > max(late_after_s, UNPOLLED_S):
             ago = f"{as_duration(polled_s)} ago"
             yield State.LATE, f"the source was last polled {ago}; start `sync --continuous` or the sensor"
@@ -107,12 +102,12 @@ def _findings(
         yield State.STARTING, "no cut has been published yet"
 
 
-def _failures(checks: Sequence[CheckFact]) -> Iterator[str]:
+def _failures(checks: Sequence[LastResult]) -> Iterator[str]:
     """Yield a sentence for each failed check, with its failed tables.
 
     A check of all tables together is listed with those of single tables, and may share their name.
     """
-    groups: dict[tuple[str, str], list[CheckFact]] = {}
+    groups: dict[tuple[str, str], list[LastResult]] = {}
     for check in checks:
         groups.setdefault((check.name, check.asset.rpartition("/")[0]), []).append(check)
     for (name, _), results in groups.items():
@@ -123,11 +118,11 @@ def _failures(checks: Sequence[CheckFact]) -> Iterator[str]:
             yield f"check {name} failed on {of_all}{', '.join(assets[:NAMED])}{more}"
 
 
-def _late(lag_s: float, status: Status, checks: Sequence[CheckFact], late_after_s: float) -> Iterator[str]:
+def _late(lag_s: float, status: Status, late_after_s: float) -> Iterator[str]:
     if not status.is_silence:
         yield f"the newest cut is {as_duration(lag_s)} behind; late after {as_duration(late_after_s)}"
         return
-    fresh = [check for check in checks if check.name == FRESH]
+    fresh = [check for check in status.checks if check.name == FRESH]
     # A table without a cut fails while others pass. Failures that are not warnings are reported elsewhere.
     if fresh and not any(check.passed or check.has_failed for check in fresh):
         newest = max(fresh, key=lambda check: check.at_s)

@@ -131,13 +131,13 @@ _LABELLED: Final[tuple[tuple[str, str, Sequence[str], _Samples], ...]] = (
         "check_passed",
         "1 if a check passed when it last ran.",
         _CHECK_LABELS,
-        lambda facts: [((check.name, check.asset), float(check.passed)) for check in facts.checks or ()],
+        lambda facts: [((check.name, check.asset), float(check.passed)) for check in facts.checks],
     ),
     (
         "check_timestamp_seconds",
         "When a check last ran, in seconds since the epoch.",
         _CHECK_LABELS,
-        lambda facts: [((check.name, check.asset), check.at_s) for check in facts.checks or ()],
+        lambda facts: [((check.name, check.asset), check.at_s) for check in facts.checks],
     ),
     (
         "copy_chunks",

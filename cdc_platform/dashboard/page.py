@@ -106,8 +106,8 @@ def _describe(view: PipelineView) -> dict[str, Any]:
         "status": view.facts.status,
         "charts": _draw(history, is_silence=view.facts.status.is_silence) if history is not None else None,
         "tables": _tables(view.facts),
-        "failed": [check for check in view.facts.checks or () if check.has_failed],
-        "warned": [check for check in view.facts.checks or () if not check.passed and check.is_warning],
+        "failed": [check for check in view.facts.checks if check.has_failed],
+        "warned": [check for check in view.facts.checks if not check.passed and check.is_warning],
     }
 
 
@@ -136,7 +136,7 @@ def _tables(facts: PipelineFacts) -> list[dict[str, Any]]:
     changes = {lake_table_name(table): count for table, count in facts.recent.by_table.items()}
     cut = facts.status.cut
     named = {lake_table_name(name) for name in cut.tables} if cut is not None else set()
-    fresh = {check.asset: check for check in facts.checks or () if check.name == FRESH}
+    fresh = {check.asset: check for check in facts.checks if check.name == FRESH}
     return [
         {
             "name": name,

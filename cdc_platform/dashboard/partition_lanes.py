@@ -1,6 +1,6 @@
 """Partitions of a change stream as bars over time, in lanes, with lines from parents to children."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -39,13 +39,17 @@ class Branch:
 
 @dataclass(frozen=True)
 class PartitionLanes:
-    """The drawn partitions, their time span, and the number of all partitions."""
+    """The drawn partitions, their time span, and the number of all partitions.
+
+    ``is_level`` says that no partition is further than another, so that all of them hold the watermark.
+    """
 
     bars: tuple[Bar, ...]
     branches: tuple[Branch, ...]
     lanes: int
     span: TimeSpan
     total: int
+    is_level: bool
 
 
 def draw_partitions(lineage: Lineage, max_partitions: int = SHOWN) -> PartitionLanes:
@@ -54,8 +58,7 @@ def draw_partitions(lineage: Lineage, max_partitions: int = SHOWN) -> PartitionL
     # Until the root has children, it is all that is read.
     everything = [part for part in partitions if part.token != ROOT_TOKEN] or partitions
     blocking = holding_watermark(everything)
-    holder = next((part for part in everything if part.token in blocking), None)
-    shown = _newest(everything, holder, max_partitions)
+    shown = _newest(everything, blocking, max_partitions)
     # Time without reads would push all bars to the left.
     last_micros = max((part.position_micros for part in shown), default=0)
     first_micros = min((part.start_micros for part in shown), default=0)
@@ -72,14 +75,18 @@ def draw_partitions(lineage: Lineage, max_partitions: int = SHOWN) -> PartitionL
         for part in shown
     }
     lane_count = max(lanes.values(), default=-1) + 1
-    return PartitionLanes(tuple(bars.values()), tuple(_branches(bars)), lane_count, span, len(everything))
+    is_level = 0 < len(blocking) == sum(not part.is_finished for part in everything)
+    drawn = (tuple(bars.values()), tuple(_branches(bars)))
+    return PartitionLanes(*drawn, lane_count, span, len(everything), is_level)
 
 
 def _newest(
-    partitions: Sequence[Partition], holder: Partition | None, max_partitions: int
+    partitions: Sequence[Partition], blocking: Collection[str], max_partitions: int
 ) -> list[Partition]:
     newest = sorted(partitions, key=lambda part: (part.start_micros, part.token))[-max_partitions:]
-    return newest if holder is None or holder in newest else [holder, *newest[1:]]
+    if not blocking or any(part.token in blocking for part in newest):
+        return newest
+    return [next(part for part in partitions if part.token in blocking), *newest[1:]]
 
 
 def _share(span: TimeSpan, micros: int) -> float:

@@ -10,7 +10,6 @@ from typing import Final, Generic, TypeVar
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import CollectorRegistry
 
-from cdc_platform.dashboard.check_history import CheckHistory
 from cdc_platform.dashboard.facts import PipelineFacts, PipelineHistory, UnreadablePipeline, WatchedPipeline
 from cdc_platform.dashboard.metrics import PipelineCollector
 from cdc_platform.dashboard.page import PageOptions, PipelineView, write_page
@@ -104,7 +103,6 @@ class Watch:
     """Pipelines that are read on request, by one reader at a time."""
 
     pipelines: Sequence[WatchedPipeline]
-    checks: CheckHistory
     patience_s: float = PATIENCE_S
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _kept: dict[object, tuple[float, str]] = field(default_factory=dict)
@@ -140,12 +138,12 @@ class Watch:
         )
 
     def _view(self, watched: WatchedPipeline, hours: float) -> _View:
-        facts = watched.read_facts(self.checks)
+        facts = watched.read_facts()
         return facts, watched.read_history(facts, hours) if isinstance(facts, PipelineFacts) else None
 
     def _write_metrics(self) -> str:
         registry = CollectorRegistry()
-        reads = {watched.name: partial(watched.read_facts, self.checks) for watched in self.pipelines}
+        reads = {watched.name: watched.read_facts for watched in self.pipelines}
         registry.register(PipelineCollector(self._states.ask(reads)))
         return generate_latest(registry).decode()
 

@@ -53,10 +53,10 @@ def test_lines_go_forwards() -> None:
     assert line.get("x1") == line.get("x2")
 
 
-def test_where_all_are_level_none_holds_the_others() -> None:
-    """A stream that is read up to its present has nothing to point at."""
+def test_where_all_are_level_all_hold_the_watermark() -> None:
+    """A stream that is read up to its present has no partition that is further than another."""
     partitions = [partition("a", 0, 20, RUNNING), partition("b", 0, 20, RUNNING)]
-    assert drawn(partitions) == ([COLOURS[RUNNING]] * 2, 0)
+    assert drawn(partitions) == ([HOLDS_WATERMARK] * 2, 0)
 
 
 def test_without_partitions_there_is_no_picture() -> None:
@@ -74,5 +74,6 @@ def test_a_root_without_children_is_drawn() -> None:
 def test_a_partition_is_drawn_in_every_state() -> None:
     """Every state has a colour, those of both partition modes included."""
     partitions = [partition(state.value, 0, 20, state) for state in PartitionState]
+    partitions.append(partition("behind", 0, 10, RUNNING))
     colours, _ = drawn(partitions)
-    assert sorted(COLOURS[state] for state in PartitionState) == sorted(colours)
+    assert sorted([*COLOURS.values(), HOLDS_WATERMARK]) == sorted(colours)

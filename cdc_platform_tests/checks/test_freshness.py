@@ -17,8 +17,9 @@ from cdc_platform.checks.freshness import (
     report,
 )
 from cdc_platform.errors import SettingError
-from cdc_platform.lake.catalog.lake import Lake
+from cdc_platform.lake.catalog.lake import CHECKED, Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.lake.state.check_results import load_results
 from cdc_platform.lake.state.cuts import Cut, append_cut
 from cdc_platform.model.base.names import FRESH
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
@@ -79,6 +80,21 @@ def test_the_same_results_are_reported_now_and_then(bank: PipelineSettings) -> N
     for later_s, is_reported in ((30, False), (90, True), (REPORT_EVERY_S + 2, True)):
         later = report(ASSETS, bank, RUNNING, Evaluation(first.cursor), POSITION + int(later_s * SECOND))
         assert is_reported == bool(results_of(later)), later_s
+
+
+def test_the_lake_gets_a_result_when_it_changes(bank: PipelineSettings) -> None:
+    """The status page shows it without Dagster; repetitions do not fill the lake of a silent source."""
+    lake, cursor = Lake(bank.lake, bank.name), None
+    snapshots = []
+    for lag_s in (1, REPORT_EVERY_S + 2, 2 * REPORT_EVERY_S + 4):
+        outcome = report(ASSETS, bank, RUNNING, Evaluation(cursor), POSITION + int(lag_s * SECOND))
+        assert results_of(outcome)
+        cursor = outcome.cursor
+        stored = {result.asset: (result.passed, result.has_failed) for result in load_results(lake)}
+        assert stored["bank/accounts"] == (lag_s < 60, lag_s > 300)
+        assert stored["bank/transfers"] == (False, lag_s > 300)
+        snapshots.append(lake.system_table(CHECKED).metadata.current_snapshot_id)
+    assert snapshots[0] != snapshots[1] == snapshots[2]
 
 
 @pytest.fixture

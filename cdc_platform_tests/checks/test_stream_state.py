@@ -51,6 +51,8 @@ def evaluation(bench: StreamBench) -> dg.AssetCheckEvaluation:
     result = bench.run(check_alone=True)
     assert result.success
     (evaluation,) = result.get_asset_check_evaluations()
+    (stored,) = bench.stored
+    assert (evaluation.passed, evaluation.description) == (stored.passed, stored.description)
     return evaluation
 
 
@@ -92,8 +94,8 @@ def test_errors_of_a_running_stream_are_a_warning(server: DatastreamServer, benc
     assert (actual.passed, actual.severity) == (False, WARN)
     assert "Errors (1): CONNECTION: No route to the host." in (actual.description or "")
     assert "public.cards (backfill unsupported); public.users" in (actual.description or "")
-    counts = {name: actual.metadata[name].value for name in ("stream_errors", "objects_in_trouble")}
-    assert counts == {"stream_errors": 1, "objects_in_trouble": 2}
+    counts = {name: actual.metadata[name].value for name in ("Stream errors", "Objects in trouble")}
+    assert counts == {"Stream errors": 1, "Objects in trouble": 2}
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,9 @@ from cdc_platform.checks.stream_state import STREAM_IS_RUNNING
 from cdc_platform.components.datastream import DatastreamPipeline
 from cdc_platform.components.loading import load_declared
 from cdc_platform.errors import LibraryMissing, SettingError
+from cdc_platform.lake.catalog.lake import Lake
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.lake.state.check_results import load_results
 from cdc_platform_tests.sources.datastream.datastream_server import STREAM, datastream_server
 from cdc_platform_tests.yaml_files import write_defs
 
@@ -50,7 +53,10 @@ def test_a_stream_that_is_named_is_observed_and_checked(tmp_path: Path) -> None:
             part = job.get_subset(asset_selection={STREAM_KEY}, asset_check_selection={CHECK_KEY})
             result = part.execute_in_process(instance=instance)
     (evaluation,) = result.get_asset_check_evaluations()
-    assert (evaluation.passed, evaluation.metadata["state"].value) == (False, "paused")
+    assert (evaluation.passed, evaluation.metadata["State"].value) == (False, "paused")
+    (stored,) = load_results(Lake(LakeSettings(str(tmp_path / "lake")), "shop", delivers_events=True))
+    assert (stored.name, stored.asset) == (CHECK_KEY.name, STREAM_KEY.to_user_string())
+    assert stored.summary == evaluation.description
     assert result.success
 
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import dagster as dg
 import pytest
-import yaml
 
-from cdc_platform.components.loading import load_declared
+from cdc_platform.components.loading import load_settings
+from cdc_platform.lake.state.check_results import LastResult, save_results
+from cdc_platform.pipeline.opened.pipeline import open_pipeline
 from cdc_platform_tests import programs
 from cdc_platform_tests.commands.invoking import begin, run
 from cdc_platform_tests.support.browser import open_browser
@@ -52,40 +52,27 @@ def write_history(folder: Path, name: str, ended_s_ago: float = 0) -> Path:
     return defs
 
 
-def report_failure(home: Path, defs: Path, pipeline: str) -> None:
-    """Let Dagster's instance have a check that passed, and one that failed."""
-    home.mkdir()
-    (home / "dagster.yaml").write_text(yaml.safe_dump({"telemetry": {"enabled": False}}), encoding="utf-8")
-    keys = load_declared([defs])[pipeline].definitions().resolve_asset_graph().asset_check_keys
-    with dg.DagsterInstance.from_config(str(home)) as instance:
-        for name, passed in (("keys_unique", False), ("exactly_once", True)):
-            # Several assets have a check of this name.
-            key = min((key for key in keys if key.name == name), key=lambda key: str(key.asset_key))
-            evaluation = dg.AssetCheckEvaluation(
-                asset_key=key.asset_key,
-                check_name=name,
-                passed=passed,
-                metadata={},
-                severity=dg.AssetCheckSeverity.ERROR,
-                description="" if passed else FINDING,
-            )
-            instance.report_runless_asset_event(evaluation)
+def report_failure(defs: Path, pipeline: str) -> None:
+    """Store a check that passed, and one that failed, as a cycle or `cdc-platform check` does."""
+    results = [
+        LastResult("keys_unique", f"{pipeline}/accounts", False, False, time.time(), FINDING),
+        LastResult("exactly_once", f"{pipeline}__cdc/change_log", True, False, time.time(), ""),
+    ]
+    save_results(open_pipeline(load_settings(defs)).lake, results, of_all=True)
 
 
 @pytest.fixture(scope="module")
 def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
     """A dashboard of four pipelines: a healthy one, a late one, one with a failed check, and an empty one."""
     folder = tmp_path_factory.mktemp("pipelines")
-    home = tmp_path_factory.mktemp("instance") / "dagster"
     write_history(folder / "bank", "bank")
     write_history(folder / "orders", "orders", ended_s_ago=HOUR_S)
-    report_failure(home, write_history(folder / "shop", "shop"), "shop")
+    report_failure(write_history(folder / "shop", "shop"), "shop")
     (folder / "stock").mkdir()
     begin(write_defs(folder / "stock", bank_attributes(name="stock")))
-    environment = {**programs.ENVIRONMENT, "DAGSTER_HOME": str(home)}
     arguments = ("dashboard", folder, "--port", "0", "--late-after", "1800")
     log = tmp_path_factory.mktemp("log") / "dashboard.log"
-    with programs.start(log, programs.COMMAND_LINE, *arguments, environment=environment) as program:
+    with programs.start(log, programs.COMMAND_LINE, *arguments) as program:
         program.wait_for("Status page: ", WITHIN_S)
         match = re.search(r"Status page: (http://\S+)", program.output())
         assert match is not None
@@ -150,7 +137,7 @@ def test_what_the_page_shows_of_a_pipeline(dashboard: Dashboard, browser: Any) -
     rows = [row.inner_text().split("\t")[:3] for row in page.query_selector_all("#bank tbody tr")]
     assert rows == [["accounts", "25", "25"], ["transfers", "5", "5"]]
     kinds = [bar.get_attribute("class") for bar in page.query_selector_all("#bank svg.partitions rect")]
-    assert sorted(kinds) == ["finished", "finished", "finished", "live", "live"]
+    assert sorted(kinds) == ["finished", "finished", "finished", "watermark", "watermark"]
     assert page.get_attribute("#bank .branches", "d").count("M") == 2
     shop = section_of(page, "shop")
     assert FINDING in shop, shop
@@ -166,6 +153,6 @@ def test_the_file_is_the_same_page(dashboard: Dashboard, browser: Any, tmp_path:
     page = browser.new_page()
     page.goto(file.as_uri())
     assert page.inner_text("h1") == "✓ bank is healthy"
-    assert "Checks\nunknown" in section_of(page, "bank")
+    assert "Checks\nnone run yet" in section_of(page, "bank")
     assert "refresh" not in file.read_text(encoding="utf-8")
     page.close()

@@ -124,14 +124,17 @@ def test_a_child_continues_in_the_lane_of_its_parent() -> None:
     assert (drawn.lanes, drawn.total) == (3, 6)
 
 
-@pytest.mark.parametrize(("ends", "holders"), [((20, 20), []), ((20, 10), ["b"]), ((10, 10, 20), ["a", "b"])])
-def test_where_all_are_level_none_holds_the_watermark(ends: tuple[int, ...], holders: list[str]) -> None:
-    """All that are furthest behind hold it, if others are further, as in the picture of the asset."""
+@pytest.mark.parametrize(
+    ("ends", "holders"), [((20, 20), ["a", "b"]), ((20, 10), ["b"]), ((10, 10, 20), ["a", "b"])]
+)
+def test_all_that_are_furthest_behind_hold_the_watermark(ends: tuple[int, ...], holders: list[str]) -> None:
+    """Where all are level, all hold it, and the chart says so; the picture of the asset shows the same."""
     names = "abc"[: len(ends)]
     parts = [partition(name, ("",), 0, end, ended=False) for name, end in zip(names, ends, strict=True)]
     drawn = draw_partitions(lineage(*parts))
     assert [bar.partition.token for bar in drawn.bars if bar.holds_watermark] == holders
     assert [bar.kind for bar in draw_partition_chart(drawn).bars].count("watermark") == len(holders)
+    assert draw_partition_chart(drawn).is_level == (holders == [*names])
     assert holding_watermark(parts) == set(holders)
 
 

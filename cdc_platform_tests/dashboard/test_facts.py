@@ -13,7 +13,6 @@ import pytest
 
 from cdc_platform.components.loading import load_settings
 from cdc_platform.dashboard import change_rates
-from cdc_platform.dashboard.check_history import CheckFact, CheckHistory
 from cdc_platform.dashboard.cut_history import load_cut_history
 from cdc_platform.dashboard.facts import PipelineFacts, PipelineHistory, UnreadablePipeline, WatchedPipeline
 from cdc_platform.dashboard.health import State, assess_health
@@ -24,6 +23,7 @@ from cdc_platform.dashboard.time_span import TimeSpan
 from cdc_platform.lake.catalog.lake import LOG, READ, Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import head
+from cdc_platform.lake.state.check_results import LastResult
 from cdc_platform.lake.state.copies import COPY, COPY_BRANCH, ChunkBatch, CopyPlan, save_plans
 from cdc_platform.lake.state.cuts import Cut, append_cut, newest_cut
 from cdc_platform.model.base.names import FRESH
@@ -55,7 +55,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> WatchedPipeline:
 
 def facts_of(watched: WatchedPipeline) -> PipelineFacts:
     """Return the facts of a pipeline that can be read."""
-    facts = watched.read_facts(CheckHistory())
+    facts = watched.read_facts()
     assert isinstance(facts, PipelineFacts)
     return facts
 
@@ -107,9 +107,7 @@ def test_compaction_is_no_change(tmp_path: Path) -> None:
 
 def test_reading_makes_nothing(watched: WatchedPipeline, tmp_path: Path) -> None:
     """A pipeline that has never run is reported, and its lake is not made."""
-    facts = WatchedPipeline.of(load_settings(write_defs(tmp_path)), late_after_s=60).read_facts(
-        CheckHistory()
-    )
+    facts = WatchedPipeline.of(load_settings(write_defs(tmp_path)), late_after_s=60).read_facts()
     assert isinstance(facts, UnreadablePipeline)
     assert "There is no lake" in facts.problem
     assert facts.health.word is State.UNKNOWN
@@ -156,9 +154,9 @@ def test_a_copy_shows_its_rate(tmp_path: Path) -> None:
     assert "initial copy of accounts" in facts.health.reasons
 
 
-def failed(name: str, *, is_warning: bool) -> CheckFact:
+def failed(name: str, *, is_warning: bool) -> LastResult:
     """Return a check that has failed."""
-    return CheckFact(name, "bank__cdc/cut", passed=False, is_warning=is_warning, at_s=0, summary="")
+    return LastResult(name, "bank__cdc/cut", passed=False, is_warning=is_warning, at_s=0, summary="")
 
 
 def test_a_check_is_one_series(watched: WatchedPipeline) -> None:
@@ -168,7 +166,11 @@ def test_a_check_is_one_series(watched: WatchedPipeline) -> None:
         tuple(sample.labels.items())
         for is_warning in (True, False)
         for family in PipelineCollector(
-            {"bank": replace(facts, checks=(failed("fresh", is_warning=is_warning),))}
+            {
+                "bank": replace(
+                    facts, status=replace(facts.status, checks=(failed("fresh", is_warning=is_warning),))
+                )
+            }
         ).collect()
         for sample in family.samples
         if sample.name == "cdc_platform_check_passed"
@@ -203,12 +205,14 @@ def test_a_check_is_one_series(watched: WatchedPipeline) -> None:
 def test_the_gravest_reason_is_the_word(
     watched: WatchedPipeline,
     changes: Mapping[str, object],
-    checks: list[CheckFact],
+    checks: list[LastResult],
     word: State,
     reasons: int,
 ) -> None:
     """A failed check comes before lateness, and both before records in quarantine; all reasons are kept."""
-    health = assess_health(status_of(watched, **changes), checks, now_micros=START, late_after_s=60)
+    health = assess_health(
+        status_of(watched, **changes, checks=tuple(checks)), now_micros=START, late_after_s=60
+    )
     assert (word, reasons) == (health.word, len(health.reasons))
 
 
@@ -220,34 +224,27 @@ def status_of(watched: WatchedPipeline, **changes: object) -> Status:
 @pytest.mark.parametrize(
     ("lag_s", "checks", "note"),
     [
-        (30.0, None, "everything that was read is published"),
-        (7200.0, None, "silent for 2 h; polled 4 min ago"),
+        (30.0, [], "everything that was read is published"),
         (7200.0, [], "silent for 2 h; polled 4 min ago"),
         # The check has polled the source, too.
         (7200.0, [1_000, 700], "silent for 2 h; polled 2 min ago"),
     ],
 )
-def test_silence_is_reported(
-    watched: WatchedPipeline, lag_s: float, checks: list[float] | None, note: str
-) -> None:
+def test_silence_is_reported(watched: WatchedPipeline, lag_s: float, checks: list[float], note: str) -> None:
     """If files or topics are silent, the page shows for how long, and when they were last polled."""
-    facts = (
-        [CheckFact("fresh", "bank/t", passed=True, is_warning=True, at_s=at_s, summary="") for at_s in checks]
-        if checks is not None
-        else None
-    )
-    silent = status_of(watched, lag_s=lag_s, is_silence=True, polled_micros=880 * SECOND)
-    assert note == assess_health(silent, facts, now_micros=1_120 * SECOND, late_after_s=300).note
+    results = tuple(LastResult("fresh", "bank/t", True, True, at_s, "") for at_s in checks)
+    silent = status_of(watched, lag_s=lag_s, is_silence=True, polled_micros=880 * SECOND, checks=results)
+    assert note == assess_health(silent, now_micros=1_120 * SECOND, late_after_s=300).note
 
 
 def test_a_failure_names_its_tables(watched: WatchedPipeline) -> None:
     """A check that fails on several tables is one reason, which counts them and names the first ones."""
     checks = [
-        CheckFact("keys_unique", f"shop/t{number}", number >= 5, is_warning=False, at_s=0, summary="")
+        LastResult("keys_unique", f"shop/t{number}", number >= 5, is_warning=False, at_s=0, summary="")
         for number in range(20)
     ]
-    checks = [failed("keys_unique", is_warning=False), *checks]
-    health = assess_health(status_of(watched, lag_s=1.0), checks, now_micros=START, late_after_s=60)
+    status = status_of(watched, lag_s=1.0, checks=(failed("keys_unique", is_warning=False), *checks))
+    health = assess_health(status, now_micros=START, late_after_s=60)
     assert health.reasons == (
         "check keys_unique failed on bank__cdc/cut",
         "check keys_unique failed on 5 of 20 tables: shop/t0, shop/t1, shop/t2 and 2 more",
@@ -270,8 +267,8 @@ def test_a_silent_table_has_the_result_of_its_check(
     facts = facts_of(watched)
     history = watched.read_history(facts, hours=1)
     at_s = facts.now_micros / 1e6 - 60
-    checks = () if passed is None else (CheckFact(FRESH, "bank/accounts", passed, True, at_s, ""),)
-    facts = replace(facts, status=replace(facts.status, is_silence=is_silence), checks=checks)
+    checks = () if passed is None else (LastResult(FRESH, "bank/accounts", passed, True, at_s, ""),)
+    facts = replace(facts, status=replace(facts.status, is_silence=is_silence, checks=checks))
     text = write_page([PipelineView("bank", facts, history)], facts.now_micros, PageOptions(hours=1))
     first, *_ = re.findall('data-label="Fresh">(.*?)</td>', text)
     assert re.fullmatch(shown, first)

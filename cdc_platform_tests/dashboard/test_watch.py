@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Final
 
 from cdc_platform.components.loading import load_settings
-from cdc_platform.dashboard.check_history import CheckHistory
 from cdc_platform.dashboard.facts import WatchedPipeline
 from cdc_platform.dashboard.page import PageOptions
 from cdc_platform.dashboard.watch import Readings, Watch
@@ -53,8 +52,8 @@ def test_a_lake_that_does_not_answer_hides_no_other_one(tmp_path: Path) -> None:
         silent = write_defs(tmp_path / "silent", bank_attributes(name="silent", lake=lake))
         watched = [WatchedPipeline.of(load_settings(path), 60.0) for path in (silent, shop)]
         # The first reading of a process imports what it needs.
-        watched[1].read_facts(CheckHistory())
-        watch = Watch(watched, CheckHistory(), PATIENCE_S)
+        watched[1].read_facts()
+        watch = Watch(watched, PATIENCE_S)
         page, metrics = watch.page(PageOptions(1.0)), watch.metrics()
 
     assert "Its lake has not answered for" in page

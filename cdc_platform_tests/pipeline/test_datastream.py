@@ -237,8 +237,8 @@ def test_a_backfill_moves_no_version_of_a_captured_change(pipeline: Pipeline, sp
     assert damaged is not None
     tables = {**cut.tables, "read__history": damaged.snapshot_id}
     append_cut(pipeline.lake, replace(cut, cut=cut.cut + 1, tables=tables))
-    facts = check_histories(pipeline, spark, EVERYTHING).facts
-    assert facts["read_misdated"] == 2
+    result = check_histories(pipeline, spark, EVERYTHING)
+    assert result.tables["read__history"].facts["misdated"] == 2
 
 
 def versions_in_seconds(pipeline: Pipeline) -> dict[int, list[tuple[str, int, int | None]]]:

@@ -51,9 +51,9 @@ def check(defs: Path, name: str | None, junit: Path | None) -> None:
 
     If the source can return its rows at a cut, as Spanner can, the tables are also compared with it.
 
-    Prints a line for each check. The exit code is 1 if a check fails, or if one of the pipelines has never
-    run. A warning does not change it; with the setting `fail_on_quarantine`, records in quarantine are a
-    failure.
+    Prints a line for each check, and stores the results in the lake for `status` and the status page. The
+    exit code is 1 if a check fails, or if one of the pipelines has never run. A warning does not change it;
+    with the setting `fail_on_quarantine`, records in quarantine are a failure.
     """
     from cdc_platform.components.loading import load_each
     from cdc_platform.pipeline.checks.invariants import checks_of
@@ -94,8 +94,9 @@ def run_checks(
     spark: "SparkSession",
     wants_more: Callable[[], bool] = lambda: True,
 ) -> "Results":
-    """Run every check while more is wanted, print a line for each, and return results and seconds."""
-    from cdc_platform.pipeline.checks.check_result import EVERYTHING, CheckResult, checking
+    """Run every check while more is wanted, print a line for each, store and return results, with seconds."""
+    from cdc_platform.lake.catalog.access import reaching
+    from cdc_platform.pipeline.checks.check_result import EVERYTHING, CheckResult, checking, store_results
 
     results = []
     with show_progress(pipeline.progress), pipeline.progress.step("checks", "checks", len(checks)) as step:
@@ -113,6 +114,8 @@ def run_checks(
             step.advance()
             _print_result(invariant, result, seconds)
             results.append((invariant, result, seconds))
+        with reaching(pipeline.settings.lake):
+            store_results(pipeline.lake, {invariant: result for invariant, result, _ in results})
     return results
 
 
@@ -147,6 +150,8 @@ def _add_case(
     case = ET.SubElement(suite, "testcase", attributes)
     if not result.passed and not invariant.is_warning:
         ET.SubElement(case, "failure", {"message": result.summary}).text = invariant.description
-    facts = "\n".join(f"{name}={fact}" for name, fact in result.facts.items())
+    facts = [f"{name}={fact}" for name, fact in result.facts.items()]
+    for table, of_table in result.tables.items():
+        facts += [f"{table}.{name}={fact}" for name, fact in of_table.facts.items()]
     warnings = [f"warning={result.summary}"] if invariant.is_warning and not result.passed else []
-    ET.SubElement(case, "system-out").text = "\n".join([*warnings, facts])
+    ET.SubElement(case, "system-out").text = "\n".join([*warnings, *facts])

@@ -98,7 +98,12 @@ def _run(connection: "duckdb.DuckDBPyConnection", sql: str, form: str) -> None:
                 else:
                     copyfileobj(copied, sys.stdout.buffer)
     except duckdb.Error as error:
-        raise SettingError("SQL", f"cannot be run: {error}") from error
+        problem = str(error)
+        if problem.startswith("Catalog Error: Table"):
+            # DuckDB proposes tables of its own where none of the cut has a similar name.
+            names = (name for (name,) in connection.execute("SHOW TABLES").fetchall())
+            problem = f"{problem}\nThe cut has the tables {', '.join(names)}"
+        raise SettingError("SQL", f"cannot be run: {problem}") from error
     except RuntimeError as error:
         # DuckDB's error for a query that Ctrl-C interrupted.
         if isinstance(error.__cause__, KeyboardInterrupt):

@@ -24,7 +24,7 @@ from cdc_platform.commands.common import (
     interruption,
     open_existing_of,
 )
-from cdc_platform.model.base.quantities import as_duration, as_number
+from cdc_platform.model.base.quantities import as_count, as_duration, as_number
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.printing.lines import print_text
 from cdc_platform.printing.progress_display import shown_step
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 
 SHOWN_FILES: Final = 20
+SHOWN_FAILURES: Final = 3
 WATCHED_EVERY_S: Final = 2.0
 PRECISE_BELOW_S: Final = 60
 WATCHED_PARTITIONS: Final = 5
@@ -209,7 +210,9 @@ def _rows(
     cut = f"{fields['cut']} at {fields['cut_position']}" if fields["cut"] is not None else "none yet"
     cut_rows: list[Row] = [
         ("cut", cut),
+        ("checks", _describe_checks(status)),
         ("quarantine", (f"{status.quarantined} open", "yellow" if status.quarantined else "")),
+        *([("replay", status.replay.describe())] if status.replay is not None else []),
     ]
     notes: list[Row] = [
         *([("unread", f"{len(status.unread_files)} files")] if status.unread_files else []),
@@ -217,6 +220,19 @@ def _rows(
         *(("notes" if number == 0 else "", finding) for number, finding in enumerate(status.findings)),
     ]
     return position, _partition_rows(status, max_partitions), cut_rows, notes
+
+
+def _describe_checks(status: "Status") -> Cell:
+    """Return how many checks passed when they last ran, and the names of the failed ones."""
+    failed = [f"{check.name} on {check.asset}" for check in status.checks if check.has_failed]
+    if failed:
+        more = f" and {len(failed) - SHOWN_FAILURES} more" if len(failed) > SHOWN_FAILURES else ""
+        return f"{len(failed)} failed: {', '.join(failed[:SHOWN_FAILURES])}{more}", "red"
+    if not status.checks:
+        return "none run yet"
+    passed = sum(check.passed for check in status.checks)
+    warnings = len(status.checks) - passed
+    return f"{passed} passed" + (f", {as_count(warnings, 'warning')}" if warnings else "")
 
 
 def _partition_rows(status: "Status", max_partitions: int | None) -> list[Row]:

@@ -66,8 +66,7 @@ def dashboard(
 
     It shows lag, changes per second, the newest cut, quarantine, the last check results, tables and
     partitions, and refreshes by itself. `/metrics` has the numbers for Prometheus. The page reads everything
-    from the lake, without Spark, and the source may be down. Check results are in Dagster's instance: set
-    DAGSTER_HOME to show them.
+    from the lake, without Spark, and the source may be down.
     """
     from cdc_platform.dashboard.page import PageOptions
     from cdc_platform.dashboard.server import address_of, build_app, is_loopback, listen, serve
@@ -93,13 +92,8 @@ def open_watch(defs: "Sequence[Path]", late_after_s: float) -> "Watch":
             have the same name.
     """
     from cdc_platform.components.loading import load_declared
-    from cdc_platform.dashboard.check_history import CheckHistory, names_instance, open_check_history
     from cdc_platform.dashboard.facts import WatchedPipeline
     from cdc_platform.dashboard.watch import Watch
 
     declared = load_declared(defs)
-    watched = [WatchedPipeline.of(pipeline.settings(), late_after_s) for pipeline in declared.values()]
-    checks = CheckHistory()
-    if names_instance():
-        checks = open_check_history({name: pipeline.definitions() for name, pipeline in declared.items()})
-    return Watch(watched, checks)
+    return Watch([WatchedPipeline.of(pipeline.settings(), late_after_s) for pipeline in declared.values()])

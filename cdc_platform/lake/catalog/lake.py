@@ -23,6 +23,7 @@ from cdc_platform.model.base.cached_values import cached_value
 from cdc_platform.model.base.names import lake_table_name, quote_spark
 from cdc_platform.model.base.schemas import (
     CHANGE_LOG,
+    CHECK_RESULTS,
     COPIES,
     CUTS,
     DELETION_MARKER_ROWS,
@@ -51,6 +52,7 @@ QUARANTINED: Final = QUARANTINE_TABLE
 SCHEMA: Final = "schema_changes"
 COPIED: Final = COPIES_TABLE
 READ: Final = READ_PROGRESS_TABLE
+CHECKED: Final = "check_results"
 DELETION_MARKERS: Final = "deletion_markers"
 
 SYSTEM_TABLES: Final[Mapping[str, pa.Schema]] = {
@@ -61,6 +63,7 @@ SYSTEM_TABLES: Final[Mapping[str, pa.Schema]] = {
     QUARANTINED: QUARANTINE,
     SCHEMA: SCHEMA_CHANGES,
     COPIED: COPIES,
+    CHECKED: CHECK_RESULTS,
 }
 
 EVENT_TABLES: Final[Mapping[str, pa.Schema]] = {
@@ -117,7 +120,6 @@ SELDOM: Final = (QUARANTINED, SCHEMA, COPIED)
 TRIES: Final = 10
 """Attempts of a commit that is derived again after another run has committed."""
 COMPARE_AND_SET: Final = {"commit.retry.num-retries": "0"}
-COMPARED: Final = (RAW, CUT, LINEAGE, LOG, SCHEMA, COPIED, READ, QUARANTINED, DELETION_MARKERS)
 
 
 @dataclass(frozen=True)
@@ -246,10 +248,7 @@ def _listed(catalog: Catalog) -> str:
 
 
 def _ensure(catalog: Catalog, identifier: str, schema: pa.Schema) -> None:
-    table_properties = {
-        **(COMPARE_AND_SET if identifier.endswith(COMPARED) else {}),
-        **({} if identifier.endswith(SELDOM) else KEPT_BY_TIME),
-    }
+    table_properties = {**COMPARE_AND_SET, **({} if identifier.endswith(SELDOM) else KEPT_BY_TIME)}
     try:
         table = _load(catalog, identifier)
     except NoSuchTableError:

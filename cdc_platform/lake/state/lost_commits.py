@@ -23,6 +23,7 @@ from pyiceberg.table.update import (
 
 from cdc_platform.errors import LakeDamaged
 from cdc_platform.lake.catalog.lake import (
+    CHECKED,
     COPIED,
     CUT,
     DELETION_MARKERS,
@@ -41,8 +42,8 @@ from cdc_platform.lake.state.cuts import cut_before, list_cuts, newest_cut
 
 LOGGER: Final = logging.getLogger(__name__)
 
-_DERIVED: Final = (LINEAGE, READ, SCHEMA)
-"""Tables that are derived from raw records, on from where they end."""
+_DERIVED: Final = (LINEAGE, READ, SCHEMA, CHECKED)
+"""Tables that are derived from raw records, on from where they end, or by the next checks."""
 _BEFORE_LOG: Final = (RAW, QUARANTINED, DELETION_MARKERS)
 """Tables to which a cycle commits before it commits to the log."""
 

@@ -13,7 +13,17 @@ from pyiceberg.table import Table
 
 from cdc_platform.errors import CommitConflict, LakeError
 from cdc_platform.lake.catalog.lake import LOG, QUARANTINED, TRIES, Lake
-from cdc_platform.lake.commits.commits import Version, count_rows, head, read_mark
+from cdc_platform.lake.commits.commits import (
+    CYCLE,
+    TAKEN,
+    Version,
+    ancestors_of,
+    count_rows,
+    fact,
+    head,
+    number_of,
+    read_mark,
+)
 from cdc_platform.lake.commits.filters import all_of, at_most, equals, is_any
 from cdc_platform.model.base.schemas import QUARANTINE
 from cdc_platform.model.base.stored_texts import understanding
@@ -203,20 +213,23 @@ def _sequence(row: Mapping[str, Any]) -> str:
     return str(row["record_id"]).removeprefix(f"{row['transaction_id']}/")
 
 
-def untaken_records(lake: Lake, quarantine: Table, taken_id: int | None) -> tuple[QuarantinedRecord, ...]:
+def untaken_records(lake: Lake, quarantine: Table, log: Table) -> tuple[QuarantinedRecord, ...]:
     """Return the records whose replay from raw records was requested, and that the log has not taken yet.
 
     Args:
         lake: the pipeline's part of the lake.
         quarantine: the version of quarantine to read.
-        taken_id: snapshot of quarantine whose replays the log has taken.
+        log: the version of the log, which names the snapshot of quarantine whose replays it has taken.
 
     Raises:
-        LakeError: the snapshot is gone, so nothing shows which replays have been taken.
+        LakeError: that snapshot is gone, so nothing shows which replays have been taken.
     """
     version = Version.newest(quarantine)
     if version is None:
         return ()
+    cycles = (entry for entry in ancestors_of(log, head(log)) if fact(entry, CYCLE) is not None)
+    newest = next(cycles, None)
+    taken_id = number_of(newest, TAKEN) if newest is not None else None
     if taken_id is not None and quarantine.metadata.snapshot_by_id(taken_id) is None:
         raise LakeError(
             f"Snapshot {taken_id} of `{lake.system_namespace}.{QUARANTINED}`, which records the replays so "

@@ -5,6 +5,7 @@ counts as unread until a later cycle has read it. A file that could not be read 
 its own, `unread_path`, until it has been read.
 """
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,10 +18,11 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 
 from cdc_platform.errors import CommitConflict
-from cdc_platform.lake.catalog.lake import RAW, READ, TRIES, Lake
+from cdc_platform.lake.catalog.lake import LOG, QUARANTINED, RAW, READ, TRIES, Lake
 from cdc_platform.lake.commits.commits import CYCLE, Version, head, read_mark
 from cdc_platform.lake.commits.metadata_files import delete_old_metadata
-from cdc_platform.lake.state.quarantine import load_replays
+from cdc_platform.lake.state.quarantine import load_replays, untaken_records
+from cdc_platform.model.base.quantities import as_count, as_duration, as_number
 from cdc_platform.model.base.schemas import FILES
 from cdc_platform.model.base.stored_texts import read_stored, understanding
 from cdc_platform.model.stream.file_reports import FileReport
@@ -29,6 +31,8 @@ from cdc_platform.model.stream.quarantined_records import QuarantinedRecord
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.model.stream.unread import UNREAD, FailedRead, failed_reads, unread_path
 
+PARTS_WITHIN_MICROS: Final = 100_000
+"""Several cycles take the texts of a large replay: its parts are one microsecond apart."""
 REPLAY: Final = "quarantine@"
 """Prefix of the path under which the read progress stores a replay of texts that a cycle has taken."""
 POLLED: Final = "cdc.polled"
@@ -79,6 +83,52 @@ def waiting_texts(lake: Lake) -> tuple[int, Sequence[QuarantinedRecord]] | None:
     return (waiting[0], replays[waiting[0]]) if waiting else None
 
 
+@dataclass(frozen=True)
+class ReplayProgress:
+    """Progress of a replay: its records so far and in total, the files to read again, and its time so far."""
+
+    done: int
+    total: int
+    files: int
+    elapsed_s: float
+
+    @property
+    def records_per_s(self) -> float | None:
+        """Records per second since the request; None before a cycle has taken the first ones."""
+        return self.done / self.elapsed_s if self.done and self.elapsed_s > 0 else None
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds until the last record, at that rate."""
+        return (self.total - self.done) / self.records_per_s if self.records_per_s else None
+
+    def describe(self) -> str:
+        """Return the numbers as a line."""
+        parts = [f"{self.done:,} of {self.total:,} records"] if self.total else []
+        if self.records_per_s is not None and self.left_s is not None:
+            rate = f"{as_number(self.records_per_s)} records/s"
+            parts.append(f"{rate}, about {as_duration(self.left_s)} left")
+        return ", ".join([*parts, *([f"{as_count(self.files, 'file')} to read again"] if self.files else [])])
+
+
+def load_replay_progress(lake: Lake) -> ReplayProgress | None:
+    """Return how far the oldest replay is that is not over, None if there is none; stores nothing."""
+    if not lake.delivers_events:
+        untaken = len(untaken_records(lake, lake.system_table(QUARANTINED), lake.system_table(LOG)))
+        return ReplayProgress(0, untaken, 0, 0.0) if untaken else None
+    replays = load_replays(lake)
+    read = _derive_read_progress(lake) if replays.files or replays.texts else _ReadProgress({}, {})
+    waiting = [micros for micros in replays.texts if replay_path(micros) not in read.versions]
+    files = sum(read.cycles.get(path, cycle + 1) <= cycle for path, cycle in replays.files.items())
+    if not (waiting or files):
+        return None
+    begun = min(waiting, default=0) - PARTS_WITHIN_MICROS
+    sizes = {micros: len(records) for micros, records in replays.texts.items() if waiting and micros > begun}
+    done = sum(size for micros, size in sizes.items() if micros not in waiting)
+    elapsed_s = time.time() - min(sizes) / 1e6 if sizes else 0.0
+    return ReplayProgress(done, sum(sizes.values()), files, elapsed_s)
+
+
 def replay_path(micros: int) -> str:
     """Return the path of a replay that was requested at a moment."""
     return f"{REPLAY}{micros}"
@@ -116,10 +166,15 @@ def _poll_of(table: Table) -> int:
 
 def list_failed(lake: Lake) -> Mapping[str, FailedRead]:
     """Return the files whose newest read failed, by path; needs no Spark, and stores nothing."""
+    return failed_reads(_derive_read_progress(lake).versions)
+
+
+def _derive_read_progress(lake: Lake) -> "_ReadProgress":
+    """Return the read progress without storing it."""
     stored, committed = lake.system_table(READ), read_mark(lake.system_table(RAW)).cycle
     rows = [stored.scan().to_arrow().cast(FILES)] if head(stored) is not None else []
     new = _reported_after(lake, read_mark(stored).cycle, committed)
-    return failed_reads(_derive(pa.concat_tables([*rows, new])).versions)
+    return _derive(pa.concat_tables([*rows, new]))
 
 
 @dataclass(frozen=True)

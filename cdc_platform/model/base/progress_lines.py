@@ -8,8 +8,8 @@ from typing import Final
 
 from cdc_platform.model.base.progress import Progress, without_frames
 
-EVERY_S: Final = 4.0
-"""Longest silence of a step, in seconds."""
+EVERY_S: Final = 3.5
+"""Longest silence of running steps, in seconds."""
 
 
 @contextmanager
@@ -19,7 +19,9 @@ def report_lines(
     last_line_s: Callable[[], float] = lambda: 0.0,
     every_s: float = EVERY_S,
 ) -> Iterator[None]:
-    """Write a line on the running steps every few seconds while the outermost one runs.
+    """Write a line on the running steps when nothing has been written for some seconds.
+
+    Steps in a row are one silence; only a pause without steps, such as a wait for news, begins another.
 
     Args:
         progress: the steps.
@@ -29,14 +31,15 @@ def report_lines(
     """
 
     def run(is_over: Event) -> None:
-        written_s = 0.0
+        since_s, was_idle = time.monotonic(), True
         while not is_over.wait(every_s / 8):
-            reports = progress.reports()
-            if not reports:
-                continue
-            now_s = time.monotonic()
-            if now_s - max(written_s, last_line_s()) >= every_s <= reports[0].elapsed_s:
-                written_s = now_s
+            reports, now_s = progress.reports(), time.monotonic()
+            if not reports and was_idle:
+                # A single look without a step may fall between two steps.
+                since_s = now_s
+            was_idle = not reports
+            if reports and now_s - max(since_s, last_line_s()) >= every_s:
+                since_s = now_s
                 write("; ".join(report.describe() for report in without_frames(reports)))
 
     with in_background(run):

@@ -164,6 +164,19 @@ COPIES: Final = pa.schema(
     ],
 )
 
+CHECK_RESULTS: Final = pa.schema(
+    [
+        ("name", pa.string()),
+        # key of the asset that the check is on, such as `bank/accounts`
+        ("asset", pa.string()),
+        ("passed", pa.bool_()),
+        # whether a failure only warns
+        ("is_warning", pa.bool_()),
+        ("ran_at", TIMESTAMP),
+        ("summary", pa.string()),
+    ],
+)
+
 QUARANTINE: Final = pa.schema(
     [
         ("cycle", pa.int64()),

@@ -1,4 +1,4 @@
-"""Partitions that hold the watermark, because they are behind the others or cannot be read further."""
+"""Partitions that hold the watermark: those furthest behind, and those that cannot be read further."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -12,10 +12,8 @@ _MICROS_PER_S: Final = 1_000_000
 
 
 def holding_watermark(partitions: Collection[Partition]) -> set[str]:
-    """Return the tokens of the unfinished partitions that are furthest behind, if others are further."""
+    """Return the tokens of the unfinished partitions that are furthest behind, all of them if level."""
     position = min((part.position_micros for part in partitions if not part.is_finished), default=0)
-    if position == max((part.position_micros for part in partitions), default=0):
-        return set()
     return {part.token for part in partitions if not part.is_finished and part.position_micros == position}
 
 

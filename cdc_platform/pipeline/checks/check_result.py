@@ -1,5 +1,6 @@
 """Checks, their scope, and their results."""
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,7 +12,9 @@ from pyspark.sql import SparkSession
 from cdc_platform.errors import LakeDamaged
 from cdc_platform.lake.catalog.lake import LOG, RAW, Lake
 from cdc_platform.lake.commits.commits import has_at_most, head
+from cdc_platform.lake.state.check_results import LastResult, save_results
 from cdc_platform.lake.state.cuts import newest_cut
+from cdc_platform.model.base.names import lake_table_name
 from cdc_platform.model.base.progress import Step
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities
 from cdc_platform.pipeline.opened.pipeline import Pipeline
@@ -113,6 +116,20 @@ class Check:
     def is_blocking(self) -> bool:
         """Whether a failure stops publication."""
         return self.severity is Severity.STOP
+
+
+def store_results(lake: Lake, results: Mapping[Check, CheckResult], scope: Scope = EVERYTHING) -> None:
+    """Store the results of checks in the lake, in total and of each table; of a few tables, theirs alone."""
+    at_s, is_total, stored = time.time(), scope.tables is None, []
+    for check, result in results.items():
+        places = {(check.name, f"{lake.system_namespace}/{check.asset}"): result} if is_total else {}
+        for table, of_table in result.tables.items():
+            places[check.table_name, f"{lake.pipeline}/{lake_table_name(table)}"] = of_table
+        stored += [
+            LastResult(*place, found.passed, check.is_warning, at_s, found.summary)
+            for place, found in places.items()
+        ]
+    save_results(lake, stored, of_all=is_total)
 
 
 @contextmanager

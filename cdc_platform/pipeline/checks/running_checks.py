@@ -9,7 +9,14 @@ from cdc_platform.errors import CheckFailed
 from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import Mark, read_mark
 from cdc_platform.lake.state.cuts import cuts_since_moment, newest_cut
-from cdc_platform.pipeline.checks.check_result import EVERYTHING, Check, CheckResult, Scope, checking
+from cdc_platform.pipeline.checks.check_result import (
+    EVERYTHING,
+    Check,
+    CheckResult,
+    Scope,
+    checking,
+    store_results,
+)
 from cdc_platform.pipeline.checks.invariants import checks_of
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 
@@ -38,7 +45,7 @@ class CheckRunner:
         fails = pipeline.settings.fail_on_quarantine
         applicable = checks_of(pipeline.capabilities, fail_on_quarantine=fails)
         checks = tuple(check for check in applicable if check.every_cycle)
-        before = EVERYTHING if regular_s is None else _passed_before(pipeline, regular_s)
+        before = EVERYTHING if regular_s is None else passed_before(pipeline, regular_s)
         self._passed = dict.fromkeys(checks, before)
         self._due = dict.fromkeys(checks, time.monotonic())
 
@@ -56,6 +63,7 @@ class CheckRunner:
         with checking(self._pipeline, self._spark, total=len(news)) as step:
             make = step.counting(self._make)
             results = {check: make(check, mark.cycle) for check in news}
+        store_results(self._pipeline.lake, results)
         failed = [check for check, result in results.items() if check.is_blocking and not result.passed]
         if failed:
             raise CheckFailed({check.name: results[check].summary for check in failed})
@@ -74,7 +82,7 @@ class CheckRunner:
         return result
 
 
-def _passed_before(pipeline: Pipeline, every_s: float) -> Scope:
+def passed_before(pipeline: Pipeline, every_s: float) -> Scope:
     """Return the scope that a round of the previous run has certainly passed.
 
     Of two successive cuts, the earlier one was published before the next round was due; otherwise that round

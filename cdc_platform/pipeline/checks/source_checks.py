@@ -22,12 +22,14 @@ def check_source(pipeline: Pipeline, _spark: SparkSession, scope: Scope) -> Chec
     if cut is None:
         return without_cut(pipeline)
     reconciliations, unwatched = reconcile_tables(pipeline, cut, scope.covers)
-    facts: dict[str, Fact] = {"cut": str(cut.cut)}
-    for reconciliation in reconciliations:
-        facts[f"{reconciliation.table}_source_rows"] = reconciliation.source.rows
-        facts[f"{reconciliation.table}_lake_rows"] = reconciliation.lake.rows
-    facts["quarantined"] = count_quarantined(pipeline.lake)
-    facts["columns_of_unknown_type"] = sum(len(table.unknown_columns) for table in pipeline.tables)
+    quarantined = count_quarantined(pipeline.lake)
+    facts: dict[str, Fact] = {
+        "cut": str(cut.cut),
+        "source_rows": sum(reconciliation.source.rows for reconciliation in reconciliations),
+        "lake_rows": sum(reconciliation.lake.rows for reconciliation in reconciliations),
+        "quarantined": quarantined,
+        "columns_of_unknown_type": sum(len(table.unknown_columns) for table in pipeline.tables),
+    }
     equal = [reconciliation for reconciliation in reconciliations if reconciliation.is_equal]
     sentences = [
         describe_reconciliation(reconciliation)
@@ -42,8 +44,8 @@ def check_source(pipeline: Pipeline, _spark: SparkSession, scope: Scope) -> Chec
         if reconciliation.uncompared
     ]
     sentences += [f"`{name}` is not watched there, so its last state was not compared" for name in unwatched]
-    if facts["quarantined"] and len(equal) < len(reconciliations):
-        sentences.append(f"{facts['quarantined']} records in quarantine are missing from the tables")
+    if quarantined and len(equal) < len(reconciliations):
+        sentences.append(f"{quarantined} records in quarantine are missing from the tables")
     tables = {reconciliation.table: _judge(reconciliation, cut) for reconciliation in reconciliations}
     return CheckResult(
         all(reconciliation.holds for reconciliation in reconciliations), "; ".join(sentences), facts, tables

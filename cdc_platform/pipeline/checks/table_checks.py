@@ -17,7 +17,7 @@ from cdc_platform.model.schema.table_options import (
     stored_schema,
 )
 from cdc_platform.model.schema.table_schema import TableSchema
-from cdc_platform.pipeline.checks.check_result import CheckResult, Fact, Scope
+from cdc_platform.pipeline.checks.check_result import CheckResult, Scope
 from cdc_platform.pipeline.checks.history_check import HistoryFaults, find_faults
 from cdc_platform.pipeline.checks.source_checks import without_cut
 from cdc_platform.pipeline.merging.soft_delete import drops_unseen, stored_at
@@ -69,7 +69,7 @@ def _sum_up(counts: Mapping[str, int], text: str) -> CheckResult:
         for name, count in counts.items()
     }
     total = sum(counts.values())
-    return CheckResult(total == 0, text.format(total), dict(counts), tables)
+    return CheckResult(total == 0, text.format(total), {"differing_rows": total}, tables)
 
 
 def _count_differences(
@@ -120,7 +120,7 @@ def check_keys(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> CheckRe
     }
     tables = {name: _judge_keys(name, count, first, cut) for name, (count, first) in repeated.items()}
     summary = "; ".join(result.summary for result in tables.values() if not result.passed)
-    facts = {name: count for name, (count, _) in repeated.items()}
+    facts = {"repeated_keys": sum(count for count, _ in repeated.values())}
     alright = f"cut {cut.cut}: no key occurs twice in {len(repeated)} tables"
     return CheckResult(not summary, summary or alright, facts, tables)
 
@@ -159,12 +159,10 @@ def check_histories(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> Ch
             table.name: find_faults(pipeline, spark, table, columns_by_table.get(table.name), cut, log)
             for table in schemas
         }
-    facts: dict[str, Fact] = {"histories": len(schemas)}
-    for name, history_faults in faults.items():
-        facts |= {f"{name}_{fact}": number for fact, number in asdict(history_faults).items()}
     tables = {history_name(name): _judge_history(of_table, cut) for name, of_table in faults.items()}
     total = sum(history_faults.total for history_faults in faults.values())
     versions = sum(history_faults.versions for history_faults in faults.values())
+    facts = {"histories": len(schemas), "wrong_versions": total}
     summary = f"cut {cut.cut}: {total} wrong versions of {versions} in {len(schemas)} histories"
     return CheckResult(total == 0, summary, facts, tables)
 

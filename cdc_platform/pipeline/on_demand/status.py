@@ -9,11 +9,12 @@ from pyiceberg.table import Table
 
 from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.lake.commits.commits import CYCLE, ancestors_of, count_rows, fact, head, read_mark
+from cdc_platform.lake.state.check_results import LastResult, load_results
 from cdc_platform.lake.state.control import load_lineage, load_stuck
 from cdc_platform.lake.state.copies import load_copy_progress, load_plans
 from cdc_platform.lake.state.cuts import Cut, newest_cut
 from cdc_platform.lake.state.quarantine import count_quarantined
-from cdc_platform.lake.state.read_progress import load_poll
+from cdc_platform.lake.state.read_progress import ReplayProgress, load_poll, load_replay_progress
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.model.stream.lineage import watermark_micros
 from cdc_platform.model.stream.watermark_holders import StuckPartition
@@ -83,6 +84,10 @@ class Status:
     """Files and folders that could not be read; they block nothing else."""
     polled_micros: int | None = None
     """When a cycle or the sensor last polled an event source; rounded to about a minute."""
+    replay: ReplayProgress | None = None
+    """A replay from quarantine that is not over."""
+    checks: tuple[LastResult, ...] = ()
+    """Last results of the checks."""
 
     @property
     def has_begun(self) -> bool:
@@ -121,7 +126,11 @@ class Status:
             "cut": self.cut.cut if self.cut is not None else None,
             "cut_position": _moment(self.cut.position_micros if self.cut is not None else None),
             "quarantined": self.quarantined,
+            "replay": {**vars(self.replay), "left_s": self.replay.left_s}
+            if self.replay is not None
+            else None,
             "unread_files": [file.to_dict() for file in self.unread_files],
+            "checks": [_check_as_dict(check) for check in self.checks],
             "findings": list(self.findings),
             "copies": {
                 name: {
@@ -164,6 +173,8 @@ def read_status(pipeline: Pipeline) -> Status:
         copies=_copies(pipeline, cut),
         stuck_partitions=load_stuck(lake),
         unread_files=list_unread(pipeline),
+        replay=load_replay_progress(lake),
+        checks=load_results(lake),
         polled_micros=max(load_poll(lake), _changed_micros(raw) or 0) or None if is_events else None,
     )
 
@@ -198,6 +209,11 @@ def _changed_micros(table: Table) -> int | None:
     cycles = (other for other in ancestors_of(table, head(table)) if fact(other, CYCLE) is not None)
     changed = next(cycles, None)
     return changed.timestamp_ms * 1000 if changed is not None else None
+
+
+def _check_as_dict(check: LastResult) -> dict[str, Any]:
+    fields = {name: value for name, value in vars(check).items() if name != "at_s"}
+    return {**fields, "ran": _moment(round(check.at_s * 1e6))}
 
 
 def _moment(micros: int | None) -> str | None:

@@ -9,7 +9,6 @@ from pyiceberg.table import Table
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
-from cdc_platform.lake.commits.commits import CYCLE, TAKEN, ancestors_of, fact, head, number_of
 from cdc_platform.lake.state.quarantine import untaken_records
 from cdc_platform.model.base.schemas import TIMESTAMP
 from cdc_platform.model.base.timestamps import to_datetime
@@ -32,7 +31,7 @@ class ChangeStreams:
 
     def late_records(self, quarantine: Table, log: Table) -> tuple[QuarantinedRecord, ...]:
         """Return the replayed records that the log has not taken."""
-        return untaken_records(self.pipeline.lake, quarantine, _taken(log))
+        return untaken_records(self.pipeline.lake, quarantine, log)
 
     @contextmanager
     def ordered(self, raw: DataFrame, window: Window, expected: int) -> Iterator[OrderedChanges]:
@@ -75,14 +74,6 @@ class ChangeStreams:
 
     def finish(self) -> None:
         """Do nothing: a change stream needs no work after the log."""
-
-
-def _taken(log: Table) -> int | None:
-    """Return the snapshot of quarantine whose replays the log has taken."""
-    for snapshot in ancestors_of(log, head(log)):
-        if fact(snapshot, CYCLE) is not None:
-            return number_of(snapshot, TAKEN)
-    return None
 
 
 def _judged_again(raw: DataFrame, late: Sequence[QuarantinedRecord]) -> DataFrame:

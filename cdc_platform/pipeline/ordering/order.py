@@ -63,9 +63,10 @@ def _extend_log(strategy: OrderingStrategy, spark: SparkSession) -> OrderOutcome
     if expected == 0:
         stats = commit_nothing(window)
     else:
+        replayed = f", {len(late):,} of them replayed" if late else ""
         is_small = expected <= SINGLE_TASK_RECORDS
         with (
-            pipeline.progress.step(f"order {expected:,} records"),
+            pipeline.progress.step(f"order {expected:,} records{replayed}"),
             interpreted(spark, when=is_small, in_one_task=not strategy.reads_log),
         ):
             stats = _commit_records(strategy, spark, window, expected)

@@ -6,7 +6,7 @@ from typing import Final
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
-from cdc_platform.lake.catalog.lake import CUT, DELETION_MARKERS, LINEAGE
+from cdc_platform.lake.catalog.lake import CHECKED, CUT, DELETION_MARKERS, LINEAGE
 from cdc_platform.lake.commits.maintenance import expire_snapshots, find_expendable
 from cdc_platform.lake.state.cuts import Cut, cycle_published_by, find_cuts, publications_since
 from cdc_platform.model.base.retention import kept_moments, max_kept
@@ -16,7 +16,7 @@ from cdc_platform.pipeline.versions.branch import load_table
 
 READING_S: Final = 600
 """Time for which every snapshot of the platform's own tables stays: a reader may still need it."""
-GLANCED_TABLES: Final = (CUT, LINEAGE)
+GLANCED_TABLES: Final = (CUT, LINEAGE, CHECKED)
 """Small system tables that are read at a glance."""
 GLANCE_S: Final = 60
 """The same time for these tables."""

@@ -9,7 +9,8 @@ import pyarrow as pa
 from cdc_platform.errors import LakeError
 from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.lake.commits.filters import all_of, equals, is_any
-from cdc_platform.lake.state.read_progress import replay_path
+from cdc_platform.lake.state.read_progress import load_replay_progress, replay_path
+from cdc_platform.model.base.progress import Step
 from cdc_platform.model.base.schemas import RAW_EVENT_RECORDS
 from cdc_platform.model.base.timestamps import to_datetime
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
@@ -28,14 +29,17 @@ def replayed_records(
 
     The cycle's commit contains them and their note in the read progress, so they are taken once.
     """
-    return _Replay(pipeline, cycle, plan).records(micros, quarantined)
+    replay = load_replay_progress(pipeline.lake)
+    total, done = (replay.total, replay.done) if replay is not None else (len(quarantined), 0)
+    with pipeline.progress.step("replay", "records", total, done) as step:
+        return _Replay(pipeline, cycle, plan, step).records(micros, quarantined)
 
 
 class _Replay:
     """Converts records in quarantine into raw records of one cycle."""
 
-    def __init__(self, pipeline: Pipeline, cycle: int, plan: ReadPlan) -> None:
-        self._pipeline, self._cycle, self._plan = pipeline, cycle, plan
+    def __init__(self, pipeline: Pipeline, cycle: int, plan: ReadPlan, step: Step) -> None:
+        self._pipeline, self._cycle, self._plan, self._step = pipeline, cycle, plan, step
         self._batches, self._counts = EventBatches(cycle), FileCounts()
 
     def records(self, micros: int, quarantined: Sequence[QuarantinedRecord]) -> pa.Table:
@@ -52,6 +56,7 @@ class _Replay:
                 judged_by_log.append(self._again(raw))
             else:
                 self._decode(record, raw)
+            self._step.advance()
         window = self._plan.windows[0]
         report = SourceFile(replay_path(micros), window.token, 0, micros)
         window = replace(window, end_inclusive_micros=self._plan.end_micros)

@@ -1,6 +1,7 @@
 """`cdc-platform check`: its lines, its JUnit file, and when it ends."""
 
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 from xml.etree import ElementTree as ET
@@ -11,6 +12,7 @@ from cdc_platform.commands.common import write_file
 from cdc_platform.commands.reading.check import all_passed, as_junit, run_checks
 from cdc_platform.components.loading import load_settings
 from cdc_platform.errors import SettingError, SourceUnreachable
+from cdc_platform.lake.state.check_results import load_results
 from cdc_platform.pipeline.checks.check_result import Check, CheckResult, Severity
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform_tests.yaml_files import write_defs
@@ -43,7 +45,7 @@ def a_check(name: str, *, passes: bool, error: Exception | None = None) -> Check
 
 
 def test_checks_print_a_line_each(pipeline: Pipeline, capsys: pytest.CaptureFixture[str]) -> None:
-    """Every check runs even if others fail; a check that raises an error has failed."""
+    """Every check runs even if others fail; a check that raises an error has failed; all are stored."""
     checks = (
         a_check("first", passes=True),
         a_check("second", passes=False),
@@ -61,6 +63,14 @@ def test_checks_print_a_line_each(pipeline: Pipeline, capsys: pytest.CaptureFixt
     assert "SourceUnreachable: nobody answers" in lines[2]
     assert "ValueError: a file is gone (" in lines[3]
     assert not all_passed(results)
+    stored = {result.name: (result.asset, result.has_failed) for result in load_results(pipeline.lake)}
+    log = "bank__cdc/change_log"
+    assert stored == {
+        "first": (log, False),
+        "second": (log, True),
+        "third": (log, True),
+        "fourth": (log, True),
+    }
 
 
 def test_checks_end_when_no_more_are_wanted(pipeline: Pipeline) -> None:
@@ -86,6 +96,8 @@ def test_junit_names_what_failed() -> None:
     """The JUnit file has a suite for each pipeline, a case for each check, and what those say that failed."""
     passed, failed = a_check("good", passes=True), a_check("bad", passes=False)
     results = [(check, check.run(None, None, None), 0.5) for check in (passed, failed)]  # type: ignore[arg-type]  # they look at nothing
+    of_table = CheckResult(passed=False, summary="", facts={"rows": 2})
+    results[1] = (failed, replace(results[1][1], tables={"accounts": of_table}), 0.5)
     suites = ET.fromstring(as_junit({"bank": results, "shop": results[:1]}))  # noqa: S314  our own text
     assert [(suite.get("tests"), suite.get("failures")) for suite in suites] == [("2", "1"), ("1", "0")]
     suite = suites[0]
@@ -94,7 +106,7 @@ def test_junit_names_what_failed() -> None:
     failure = cases["bad"].find("failure")
     assert failure is not None
     assert failure.get("message") == "bad was looked at"
-    assert cases["bad"].findtext("system-out") == "rows=3"
+    assert cases["bad"].findtext("system-out") == "rows=3\naccounts.rows=2"
 
 
 def test_a_report_is_written_wherever_it_can_be(tmp_path: Path) -> None:

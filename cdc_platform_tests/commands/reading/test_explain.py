@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from cdc_platform.cli import ERROR_PAGES
 from cdc_platform.errors import RowNotFound
 from cdc_platform_tests.commands.invoking import begin, run
 from cdc_platform_tests.yaml_files import write_defs
@@ -30,7 +31,7 @@ def test_a_negative_number_is_a_key(
 
     monkeypatch.setattr("cdc_platform.pipeline.on_demand.explain.explain_row", look_up)
     actual = run("explain", begin(write_defs(tmp_path)), "accounts", *arguments)
-    assert actual == (1, "", f"RowNotFound: {key}\nSee docs/errors/RowNotFound.md\n")
+    assert actual == (1, "", f"RowNotFound: {key}\nSee {ERROR_PAGES[0]}/RowNotFound.md\n")
 
 
 @pytest.mark.parametrize("option", ["--jsn", "-j"])

@@ -110,7 +110,7 @@ def test_a_low_terminal_shows_what_matters_first() -> None:
     status = replace(STATUS, live_partitions=keys)
     lines = [line.strip() for line in as_text(describe_statuses([status], max_partitions=5)).splitlines()]
     names = [line.split()[0] if line else "" for line in lines]
-    assert names[:8] == ["pipeline", "watermark", "lag", "cut", "quarantine", "", "table", "accounts"]
+    assert names[:8] == ["pipeline", "watermark", "lag", "cut", "checks", "quarantine", "", "table"]
     assert lines[-6:] == [*keys[:5], "and 7 more"]
     assert set(keys) <= set(as_text(describe_statuses([status])).split())
 

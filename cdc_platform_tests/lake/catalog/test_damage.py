@@ -10,6 +10,7 @@ import pytest
 
 from cdc_platform.errors import LakeDamaged
 from cdc_platform.lake.catalog.lake import (
+    CHECKED,
     COPIED,
     CUT,
     LINEAGE,
@@ -22,6 +23,7 @@ from cdc_platform.lake.catalog.lake import (
 )
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import read_mark
+from cdc_platform.lake.state.check_results import load_results
 from cdc_platform.lake.state.control import load_lineage, read_control
 from cdc_platform.lake.state.copies import load_plans
 from cdc_platform.lake.state.cuts import list_cuts, newest_cut
@@ -121,6 +123,7 @@ def damaged(folders: dict[bool, Path], table: str, row: dict[str, Any], facts: d
         (CUT, {"cut": 1, "tables": [("t", 1)]}, list_cuts),
         (CUT, {"cut": 1}, newest_cut),
         (COPIED, {"table_name": "t", "number": 1}, load_plans),
+        (CHECKED, {"name": "fresh", "asset": "bank/t"}, load_results),
         (SCHEMA, {"cycle": 1, "number": 1, "change": "odd"}, list_schema_events),
         (SCHEMA, {"change": None}, list_schema_events),
         (QUARANTINED, {"cycle": 1}, load_quarantined),

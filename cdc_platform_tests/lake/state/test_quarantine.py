@@ -1,5 +1,7 @@
 """Quarantine and the read progress: what is open, asked for, and done; without Spark."""
 
+import re
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,7 +18,12 @@ from cdc_platform.lake.state.quarantine import (
     mark_replayed,
     may_lack_changes,
 )
-from cdc_platform.lake.state.read_progress import load_read_progress, replay_path, waiting_texts
+from cdc_platform.lake.state.read_progress import (
+    load_read_progress,
+    load_replay_progress,
+    replay_path,
+    waiting_texts,
+)
 from cdc_platform.model.base.schemas import FILES, QUARANTINE
 from cdc_platform.model.stream.files import READ_AGAIN
 from cdc_platform.model.stream.quarantined_records import ReplaySource
@@ -65,6 +72,32 @@ def test_texts_wait_until_a_cycle_notes_them(lake: Lake) -> None:
         note_read(lake, micros, replay_path(micros))
     assert waiting_texts(lake) is None
     assert count_quarantined(lake) == 0
+
+
+def test_a_replay_shows_how_far_it_is(lake: Lake) -> None:
+    """The texts of one request count together, whichever cycle takes them; an earlier request does not."""
+    assert load_replay_progress(lake) is None
+    quarantine(lake, 1, quarantine_entry("c", "h"))
+    begun = time.time_ns() // 1000 - 10 * 1_000_000
+    moments = {"a": begun - 60 * 1_000_000, "b": begun, "c": begun + 1}
+    texts = {(1, f"{name}/{name}"): ReplayMark(at, 1, ReplaySource.TEXT) for name, at in moments.items()}
+    mark_replayed(lake, texts)
+    for cycle, name in ((2, "a"), (3, "b")):
+        quarantine(lake, cycle)
+        note_read(lake, cycle, replay_path(moments[name]))
+    replay = load_replay_progress(lake)
+    assert replay is not None
+    assert (replay.done, replay.total, replay.files) == (1, 2, 0)
+    assert replay.records_per_s == pytest.approx(0.1, rel=0.5)
+    assert replay.left_s == pytest.approx(10, rel=0.5)
+    assert re.fullmatch(r"1 of 2 records, 0\.\d+ records/s, about \d+ s left", replay.describe())
+    quarantine(lake, 4)
+    note_read(lake, 4, replay_path(moments["c"]))
+    assert load_replay_progress(lake) is None
+    mark_replayed(lake, {(1, "a/a"): ReplayMark(5, 4, ReplaySource.FILE)})
+    replay = load_replay_progress(lake)
+    assert replay is not None
+    assert replay.describe() == "1 file to read again"
 
 
 def test_a_replay_ends_the_pause_of_its_file(lake: Lake) -> None:

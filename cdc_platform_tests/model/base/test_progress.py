@@ -1,6 +1,7 @@
 """Steps under way: what is counted, the rate, the time left, and the lines that say so."""
 
 import re
+import time
 from dataclasses import dataclass, field
 from threading import Event
 
@@ -114,3 +115,23 @@ def test_long_steps_say_where_they_are() -> None:
     with report_lines(progress, write, lambda: float("inf"), 0.05), progress.step("read"):
         assert not has_line.wait(0.2)
     assert count == len(lines)
+
+
+def test_short_steps_in_a_row_are_one_silence() -> None:
+    """A line comes although each step ends before one is due; a pause without steps begins a new silence."""
+    progress, has_line = Progress(), Event()
+
+    def write(_line: str) -> None:
+        has_line.set()
+
+    with report_lines(progress, write, every_s=1.0):
+        end = time.monotonic() + 20
+        while not has_line.is_set() and time.monotonic() < end:
+            with progress.step("read"):
+                has_line.wait(0.2)
+        assert has_line.is_set()
+    has_line.clear()
+    with report_lines(progress, write, every_s=1.0):
+        assert not has_line.wait(1.2)
+        with progress.step("read"):
+            assert not has_line.wait(0.3)

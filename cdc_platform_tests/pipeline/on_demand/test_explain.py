@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
-from cdc_platform.cli import main
+from cdc_platform.cli import ERROR_PAGES, main
 from cdc_platform.commands.reading.explain import describe_explanation
 from cdc_platform.errors import RowNotFound, TableNotFound
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
@@ -251,4 +251,4 @@ print("pyspark" in sys.modules)"""
     ]
     missing = CliRunner().invoke(main, ["cuts", defs, "--pin", "9"])
     text = "CutNotFound: No cut has this number: 9. `cdc-platform cuts DEFS` lists them."
-    assert (missing.exit_code, missing.stderr) == (1, f"{text}\nSee docs/errors/CutNotFound.md\n")
+    assert (missing.exit_code, missing.stderr) == (1, f"{text}\nSee {ERROR_PAGES[0]}/CutNotFound.md\n")

@@ -11,8 +11,10 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
-from cdc_platform.errors import SourceError, as_source_error
+from cdc_platform.errors import SourceError, SpoolUnusable, as_source_error
 from cdc_platform.model.base.cached_values import cached_value
+from cdc_platform.model.base.malformed import MALFORMED
+from cdc_platform.model.base.stored_texts import parse_stored
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.model.stream.files import SourceFile, files_to_json
@@ -86,17 +88,30 @@ def _comments_by_table(
     """Return the comments of a spool by table of the lake and column; every table asks in every cycle.
 
     Only tables whose SCHEMA.TABLE matches the expression ``captured`` count, because others may have the same
-    name in the lake. Where Python does not support an expression of Java, all tables count.
+    name in the lake. Where Python does not support an expression of Java, all tables count. Of several tables
+    that count and have one name, the first one gives all comments.
+
+    Raises:
+        SpoolUnusable: the file is damaged.
     """
     is_captured: Callable[[str], object] = bool
     with suppress(re.error):
         is_captured = re.compile(captured, re.IGNORECASE).fullmatch
-    tables: dict[str, dict[str, str]] = {}
-    for schema, table, column, comment in json.loads(path.read_text(encoding="utf-8")):
+    try:
+        comments = parse_stored(path.read_text(encoding="utf-8"), list[tuple[str, str, str, str]])
+    except MALFORMED as error:
+        raise SpoolUnusable(
+            f"The comments of the source's tables are damaged ({error}). Delete the file, which the engine "
+            f"writes again when it starts: {path}"
+        ) from error
+    tables: dict[str, tuple[str, dict[str, str]]] = {}
+    for schema, table, column, comment in sorted(comments):
         if is_captured(f"{schema}.{table}"):
             name = table_name.format(database=database, schema=schema, table=table)
-            tables.setdefault(name, {})[column] = comment
-    return tables
+            owner, of_table = tables.setdefault(name, (f"{schema}.{table}", {}))
+            if owner == f"{schema}.{table}":
+                of_table[column] = comment
+    return {name: of_table for name, (_, of_table) in tables.items()}
 
 
 class DebeziumSource(ArrivalTimeSource):

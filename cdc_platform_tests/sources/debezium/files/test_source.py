@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cdc_platform.errors import SourceNotFound
+from cdc_platform.errors import SourceNotFound, SpoolUnusable
 from cdc_platform.sources.debezium.engine.spool import Spool
 from cdc_platform.sources.debezium.files.source import DebeziumSource
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput
@@ -46,3 +46,23 @@ def test_a_table_has_the_comments_of_captured_tables(
     place = EngineInput("host", "database", "user", str(tmp_path), tables=tables)
     settings = DebeziumSettings(place, table_name="{table}", partitions={"a[.]t_.*": "b.p"})
     assert DebeziumSource(settings).comments(table) == expected
+
+
+def test_of_tables_with_one_name_one_gives_the_comments(tmp_path: Path) -> None:
+    """Comments of several captured tables are not mixed: those of the first schema count."""
+    comments = [("b", "t", "", "Of b."), ("b", "t", "id", "Of b."), ("a", "t", "name", "Of a.")]
+    Spool(tmp_path).comments.write_text(json.dumps(comments))
+    place = EngineInput("host", "database", "user", str(tmp_path))
+    assert DebeziumSource(DebeziumSettings(place, table_name="{table}")).comments("t") == {
+        "": "",
+        "name": "Of a.",
+    }
+
+
+@pytest.mark.parametrize("content", [b"[", b"{}", b'[["a", "t", ""]]', b'[["a", "t", "", 1]]', b"\xff", b"7"])
+def test_damaged_comments_are_named(tmp_path: Path, content: bytes) -> None:
+    """The error says which file is damaged, and what to do with it."""
+    Spool(tmp_path).comments.write_bytes(content)
+    place = EngineInput("host", "database", "user", str(tmp_path))
+    with pytest.raises(SpoolUnusable, match=r"Delete the file.*comments\.json"):
+        DebeziumSource(DebeziumSettings(place)).comments("t")
