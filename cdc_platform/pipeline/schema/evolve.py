@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.table import Table
 
-from cdc_platform.lake.catalog.lake import LOG, QUARANTINED, RAW
+from cdc_platform.lake.catalog.lake import LOG, QUARANTINED, RAW, SCHEMA
 from cdc_platform.lake.commits.commits import STATS, Mark, cycles_between, fact, read_mark
 from cdc_platform.lake.state.copies import load_plans_between
 from cdc_platform.lake.state.repeated import read_repeated
@@ -69,13 +69,13 @@ def evolve_tables(pipeline: Pipeline) -> tuple[SchemaEvent, ...]:
     if history.cycle and not has_news and not _has_changed_unseen(pipeline, history, mark):
         pipeline.know(at_mark(history, mark))
         return ()
-    stored = load_history(pipeline.lake)
+    stored = read_mark(pipeline.lake.system_table(SCHEMA))
     if stored.cycle > history.cycle:
-        pipeline.know(stored)
+        pipeline.know(load_history(pipeline.lake))
         return evolve_tables(pipeline)
     events = _find(pipeline, history, mark, copies)
     if events or history.cycle == 0 or mark.cycle - stored.cycle >= SAVE_EVERY_CYCLES:
-        append_events(pipeline.lake, stored, mark, events)
+        append_events(pipeline.lake, at_mark(history, stored), mark, events)
     for event in events:
         history = history.after(event)
     pipeline.know(at_mark(history, mark))
