@@ -15,7 +15,7 @@ else:
 class LandedCommits(_Catalog):
     """Looks for a commit in its table before a conflict is believed.
 
-    A gateway or client that asks a catalog again, since it has lost the answer, is told of a conflict: the
+    A gateway or client that asks a catalog again, since it has lost the answer, gets a conflict: the
     second request finds the commit of the first one. After a conflict pyiceberg deletes the files of the
     commit, which would damage the table.
     """
