@@ -61,7 +61,7 @@ def _key_of_keyless(envelope: Envelope, facts: OrderingFacts, layout: Layout, mo
 def _is_half(envelope: Envelope, kind: SourceKind) -> bool:
     """Return whether another event removes the row that the event replaces.
 
-    Oracle's plain changes have the type UPDATE; MySQL's have the type of a half but come alone.
+    Oracle's plain updates have the type UPDATE; MySQL's have the type of a half but come alone.
     """
     return kind is SourceKind.ORACLE and envelope.source_metadata.get("change_type") == "UPDATE-INSERT"
 

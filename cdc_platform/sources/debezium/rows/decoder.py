@@ -122,7 +122,7 @@ class Decoder:
     def _decode_data(self, event: DataEvent) -> list[Decoded]:
         if event.source.name == self.settings.signal_table:
             return [self._signal(event)]
-        self.plain.ask_again()
+        self.plain.recheck_forms()
         self.state.use.see(event.source)
         if event.is_flat:
             is_delete = event.op is DELETE and event.key is not None

@@ -49,16 +49,16 @@ class PlainChanges:
 
     Attributes:
         runs: changes that were decoded by column.
-        others: the events of changes that were not, such as faults.
+        single_events: the events of changes that were not, such as faults.
     """
 
     def __init__(self, rows: RowDecoder) -> None:
         self.runs: list[PlainRun] = []
-        self.others: list[tuple[SourceEvent | FaultyEvent, Arrived]] = []
+        self.single_events: list[tuple[SourceEvent | FaultyEvent, Arrived]] = []
         self._rows = rows
         self._forms: dict[Hashable, PlainForm] = {}
         self._waiting: dict[Hashable, tuple[PlainForm, list[Change]]] = {}
-        self._open: set[Hashable] = set()
+        self._at_rest: set[Hashable] = set()
         self._count = 0
         self._bytes = 0
 
@@ -76,9 +76,9 @@ class PlainChanges:
             parts = source.server, source.name, source.schema, source.table
             self._forms[form] = PlainForm(event.op, True, is_full, table, plan, *parts)
 
-    def ask_again(self) -> None:
+    def recheck_forms(self) -> None:
         """Take note that the state of tables and servers may have changed."""
-        self._open.clear()
+        self._at_rest.clear()
 
     def take(self, arrived: Arrived) -> bool:
         """Take a message if it is a plain change of a known form; return whether it is one."""
@@ -88,10 +88,10 @@ class PlainChanges:
         form = None if key is None else self._forms.get(key)
         if plain is None or form is None or not self._shows_nothing(plain, form):
             return False
-        if key not in self._open:
+        if key not in self._at_rest:
             if not self._is_at_rest(form):
                 return False
-            self._open.add(key)
+            self._at_rest.add(key)
         if not pairer.remember_plain(plain) and form.op is CREATE:
             if self._may_be_full(form):
                 return False
@@ -147,7 +147,7 @@ class PlainChanges:
         except MALFORMED:
             if len(changes) == 1:
                 _, arrived = changes[0]
-                self.others.append((self._decode_one(form, arrived), arrived))
+                self.single_events.append((self._decode_one(form, arrived), arrived))
                 return
             middle = len(changes) // 2
             self._decode(form, changes[:middle])

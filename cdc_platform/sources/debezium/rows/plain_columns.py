@@ -1,8 +1,9 @@
-"""plain changes of one form, decoded by column, as `RowDecoder.decode_plain` decodes each."""
+"""Plain changes of one form, decoded by column, as `RowDecoder.decode_plain` decodes each."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from msgspec import UNSET
 
@@ -21,11 +22,8 @@ from cdc_platform.sources.debezium.wire.plain_lines import PlainChange, PlainSou
 from cdc_platform.sources.debezium.wire.positions import SNAPSHOT, change_ids, change_keys
 from cdc_platform.sources.json_codec import write_lines
 
-FoundByPlace = dict[int, Findings]
-"""Findings about the events that have any, by place."""
-_NONE: Final = Findings()
-
-
+FindingsByPlace = defaultdict[int, Findings]
+"""Findings about the changes that may have any, by place."""
 Arrived = tuple[bytes | RawMessage, str, int, int, int, str]
 """A line or message that has arrived, with its place: the other fields of `Arrival`, in their order."""
 Change = tuple[PlainChange, Arrived]
@@ -51,7 +49,7 @@ class PlainForm(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PlainRun:
-    """plain changes of one form, by column as in `SourceEvent`, with their places as in `Arrival`."""
+    """Plain changes of one form, by column as in `SourceEvent`, with their places as in `Arrival`."""
 
     form: PlainForm
     ordering_keys: Sequence[str]
@@ -103,10 +101,10 @@ def plain_run(form: PlainForm, changes: Sequence[Change], *, keeps_null: bool) -
     ]
     sequences = sequences_of([source.sequence for source in sources])
     transactions, log_positions = [source.txId for source in sources], [source.lsn for source in sources]
-    found: FoundByPlace = {}
-    values = _values(form, [envelope.after for envelope in envelopes], found, keeps_null=keeps_null)
-    none, source_table = (), (form.server, form.schema, form.source_table)
-    kind = SNAPSHOT if form.op is READ else none
+    findings: FindingsByPlace = defaultdict(Findings)
+    values = _values(form, [envelope.after for envelope in envelopes], findings, keeps_null=keeps_null)
+    source_table = form.server, form.schema, form.source_table
+    kind = SNAPSHOT if form.op is READ else ()
     return PlainRun(
         form,
         _ordering_keys(form.op, plain, positions, sequences, orders),
@@ -116,8 +114,8 @@ def plain_run(form: PlainForm, changes: Sequence[Change], *, keeps_null: bool) -
         _keys(form.plan, keys),
         values,
         _old_values(form, [envelope.before for envelope in envelopes]),
-        [tuple(found[place].unavailable) if place in found else none for place in range(len(changes))],
-        _metadata(form, plain, sequences, orders, found),
+        [tuple(findings[place].unavailable) if place in findings else () for place in range(len(changes))],
+        _metadata(form, plain, sequences, orders, findings),
         positions,
         origins,
         numbers,
@@ -176,15 +174,15 @@ def _keys(plan: TablePlan, keys: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _values(
-    form: PlainForm, rows: Sequence[Mapping[str, Any]], found: FoundByPlace, *, keeps_null: bool
+    form: PlainForm, rows: Sequence[Mapping[str, Any]], findings: FindingsByPlace, *, keeps_null: bool
 ) -> list[str]:
-    others = form.plan.others
-    names = [name for name in rows[0] if name in others]
-    columns = [_column(form, others[name], [row[name] for row in rows], found) for name in names]
+    plans = form.plan.value_columns
+    names = [name for name in rows[0] if name in plans]
+    columns = [_column(form, plans[name], [row[name] for row in rows], findings) for name in names]
     objects = _objects(names, columns, len(rows))
     if not keeps_null:
-        for place, findings in found.items():
-            for name in findings.unavailable:
+        for place, of_row in findings.items():
+            for name in of_row.unavailable:
                 del objects[place][name]
     return write_lines(objects)
 
@@ -192,9 +190,9 @@ def _values(
 def _old_values(form: PlainForm, befores: Sequence[Mapping[str, Any] | None]) -> Sequence[str | None]:
     if not form.is_full:
         return [None] * len(befores)
-    rows, others = cast("Sequence[Mapping[str, Any]]", befores), form.plan.others
-    names = [name for name in rows[0] if name in others]
-    columns = [read_values(others[name], [row[name] for row in rows]) for name in names]
+    rows, plans = cast("Sequence[Mapping[str, Any]]", befores), form.plan.value_columns
+    names = [name for name in rows[0] if name in plans]
+    columns = [read_values(plans[name], [row[name] for row in rows]) for name in names]
     return write_lines(_objects(names, columns, len(rows)))
 
 
@@ -204,34 +202,25 @@ def _objects(names: Sequence[str], columns: Sequence[Sequence[Any]], count: int)
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
-def _column(form: PlainForm, column: ColumnPlan, values: list[Any], found: FoundByPlace) -> Sequence[Any]:
+def _column(
+    form: PlainForm, column: ColumnPlan, values: list[Any], findings: FindingsByPlace
+) -> Sequence[Any]:
     """Return the values of a column in the form of the log, null where they were not sent."""
     if not column.is_always_sent:
-        for place in column.detector.doubtful(values):
+        for place in column.detector.doubtful_places(values):
             if not form.is_new and column.detector.judge(values[place]) is not VALUE:
                 raise ValueError(column.name)  # a later message may show what it is
             if form.is_full and column.detector.is_marker(values[place]):
                 raise ValueError(column.name)  # the row before may show what it is
-            findings = Findings()
-            if not form.is_full and is_left_out(form.op, form.is_new, column, values[place], findings):
-                findings.unavailable.append(column.name)
+            of_row = findings[place]
+            if not form.is_full and is_left_out(form.op, form.is_new, column, values[place], of_row):
+                of_row.unavailable.append(column.name)
                 values[place] = None
-            _add(found, place, findings)
     if column.has_default:
         for place, value in enumerate(values):
             if column.may_be_null(value):
-                _add(found, place, Findings(null_or_default=[column.name]))
+                findings[place].null_or_default.append(column.name)
     return read_values(column, values)
-
-
-def _add(found: FoundByPlace, place: int, findings: Findings) -> None:
-    if findings == _NONE:
-        return
-    all_found = found.setdefault(place, Findings())
-    all_found.unavailable += findings.unavailable
-    all_found.literal_markers += findings.literal_markers
-    all_found.null_or_default += findings.null_or_default
-    all_found.lossy_nulls += findings.lossy_nulls
 
 
 def _metadata(
@@ -239,7 +228,7 @@ def _metadata(
     changes: Sequence[PlainChange],
     sequences: Sequence[tuple[int | None, int]],
     orders: Sequence[int | None],
-    found: FoundByPlace,
+    findings: FindingsByPlace,
 ) -> list[str]:
     op, schema, table = form.op.value, form.schema, form.source_table
     snapshot = "true" if form.op is READ else ""
@@ -247,8 +236,8 @@ def _metadata(
         Metadata(op, schema, table, change.envelope.source.lsn, sequence, order or 0, snapshot, change.run_id)
         for change, sequence, order in zip(changes, sequences, orders, strict=True)
     ]
-    for place, findings in found.items():
-        facts[place].literal_markers = findings.literal_markers
-        facts[place].null_or_default = findings.null_or_default
-        facts[place].lossy_nulls = findings.lossy_nulls
+    for place, of_row in findings.items():
+        facts[place].literal_markers = of_row.literal_markers
+        facts[place].null_or_default = of_row.null_or_default
+        facts[place].lossy_nulls = of_row.lossy_nulls
     return write_lines(facts)

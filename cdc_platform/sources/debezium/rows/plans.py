@@ -67,7 +67,7 @@ class TablePlan:
     column_types: str
 
     @cached_property
-    def others(self) -> Mapping[str, ColumnPlan]:
+    def value_columns(self) -> Mapping[str, ColumnPlan]:
         """Plans of the columns outside the key, by name."""
         return {name: column for name, column in self.columns.items() if name not in self.keys}
 

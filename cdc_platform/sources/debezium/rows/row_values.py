@@ -58,7 +58,7 @@ def sent_values_json(
     Raises:
         MessageUnusable: a value does not match its type, or the lake cannot store it.
     """
-    columns, values = plan.others, dict[str, Any]()
+    columns, values = plan.value_columns, dict[str, Any]()
     for name, value in row.items():
         column = columns.get(name)
         if column is None:

@@ -188,7 +188,7 @@ class RowDecoder:
             self._take_note(event, plan, keyed, is_full=is_full)
         return keyed
 
-    def take_notes(self, run: PlainRun) -> None:
+    def note_unpaired(self, run: PlainRun) -> None:
         """Take note of the inserted rows of a run that may have had another key."""
         for change, identity in zip(run.events(), run.identities, strict=False):
             self.unpaired[change.event_id] = Unpaired(change, run.form.plan, identity, None, False)
@@ -256,10 +256,10 @@ class RowDecoder:
         return self._values(event.after, plan, findings, is_missing)
 
     def _values(
-        self, row: Mapping[str, Any], plan: TablePlan, findings: Findings, is_left_out: IsUnsent
+        self, row: Mapping[str, Any], plan: TablePlan, findings: Findings, is_unsent: IsUnsent
     ) -> str:
         keeps_null = self.settings.strategy == Strategy.VETO
-        return sent_values_json(plan, row, findings, is_left_out, keeps_null=keeps_null)
+        return sent_values_json(plan, row, findings, is_unsent, keeps_null=keeps_null)
 
     def _without_key(self, event: DataEvent, plan: TablePlan, change: SourceEvent) -> Iterator[SourceEvent]:
         """Yield the removal of a row equal to the one before, and the addition of the one after."""

@@ -45,7 +45,7 @@ def run_batch(
     """Return the raw records of plain changes.
 
     Args:
-        run: the updates.
+        run: the changes.
         paths: file or partition of each.
         records: number of events of the transaction of each.
         window: their window.

@@ -103,26 +103,26 @@ class SplitReader:
         """
         number, within = self.collector.arrive(micros), self.collector.current
         if self.decoder.plain.take((sent, origin, position, micros, number, within)):
-            self.collector.pass_plain()
+            self.collector.note_plain()
             return
         message = parse_line(sent, position) if isinstance(sent, bytes) else parse_raw(sent)
         for event in self.decoder.decode(message):
             self.collector.take(Arrival(event, origin, position, micros, number, within))
 
-    def _take_plain(self) -> None:
+    def _take_plain_changes(self) -> None:
         """Take the plain changes that have waited for each other."""
         plain = self.decoder.plain
         plain.finish()
         for run in plain.runs:
             self.collector.take_run(run)
-        for event, arrived in plain.others:
+        for event, arrived in plain.single_events:
             self.collector.take(Arrival(event, *arrived[1:]))
         plain.runs.clear()
-        plain.others.clear()
+        plain.single_events.clear()
 
     def blocks(self, split: int = 0) -> Iterator[pa.RecordBatch]:
         """Yield the rows of all messages, as `SPLIT_BLOCKS`; the last block has the outcome."""
-        self._take_plain()
+        self._take_plain_changes()
         batches, marks = EventBatches(self._context.cycle), list[tuple[str, str | None]]()
         for placed in self._final_events():
             batches.add_whole(placed, self._context.window, self._files[placed.origin])
@@ -146,7 +146,7 @@ class SplitReader:
     def _final_events(self) -> Iterator[_Placed]:
         """Yield the events that become rows, with changes completed by later messages of the split."""
         if self._needs_events():
-            self._break_runs()
+            self._expand_runs()
         placed = list(
             self._by_transaction() if self.settings.has_transaction_metadata else self._one_by_one()
         )
@@ -172,7 +172,7 @@ class SplitReader:
             nameless = [taken for taken in members if not taken.event.event_id]
             whole = [*distinct.values(), *nameless]
             has_metadata = self.collector.transactions[name].has_metadata
-            count = len(whole) + self.collector.in_runs.get(name, 0)
+            count = len(whole) + self.collector.plain_counts.get(name, 0)
             transaction_id, records = (name, count) if has_metadata else ("", 1)
             for event, origin, *_ in whole:
                 yield _Placed(event, transaction_id, records, None, origin, name)
@@ -187,20 +187,20 @@ class SplitReader:
         if not collector.runs:
             return False
         is_seen_again = collector.has_repetitions() or self._shows_former_keys()
-        return is_seen_again or shares_keys(self._singles(), collector.runs)
+        return is_seen_again or shares_keys(self._single_events(), collector.runs)
 
     def _shows_former_keys(self) -> bool:
         """Return whether a row of a run was deleted under another key by the same record of the log."""
         deleted_at = self.decoder.state.pairer.deleted_at
         return any(deleted_at(identity) for run in self.collector.runs for identity in run.identities)
 
-    def _break_runs(self) -> None:
+    def _expand_runs(self) -> None:
         """Turn the plain changes into events like all others."""
         for run in self.collector.runs:
-            self.decoder.rows.take_notes(run)
-        self.collector.break_runs()
+            self.decoder.rows.note_unpaired(run)
+        self.collector.expand_runs()
 
-    def _singles(self) -> list[Event]:
+    def _single_events(self) -> list[Event]:
         """Return the events that are in no run."""
         collector = self.collector
         members = (event for some in collector.members.values() for event, *_ in some)
@@ -216,8 +216,8 @@ class SplitReader:
         elif self.settings.has_transaction_metadata:
             names = list(run.transaction_ids)
             records = list(map(self._records_of, names))
-        for (name, origin), updates in Counter(zip(names, run.origins, strict=True)).items():
-            self._counts[name][origin].events += updates
+        for (name, origin), changes in Counter(zip(names, run.origins, strict=True)).items():
+            self._counts[name][origin].events += changes
         paths = [self._files[origin].path for origin in run.origins]
         batch = run_batch(run, paths, records, self._context.window, self._context.cycle)
         return with_marks(batch, names, orders)
@@ -227,7 +227,7 @@ class SplitReader:
         collector = self.collector
         if not collector.transactions[transaction].has_metadata:
             return 1
-        return collector.in_runs[transaction] + len(collector.members.get(transaction, ()))
+        return collector.plain_counts[transaction] + len(collector.members.get(transaction, ()))
 
     def _count(self, placed: _Placed) -> None:
         is_fault = isinstance(placed.event, FaultyEvent)

@@ -36,7 +36,7 @@ class Collector:
         notes: logical messages of each transaction with their origins and positions; "" has all others.
         free: all other events.
         runs: plain changes, which are in neither.
-        in_runs: the number of these in each transaction, with transaction metadata.
+        plain_counts: the number of these in each transaction, with transaction metadata.
         messages: number of messages that have arrived.
         newest_micros: time at which the newest message was sent.
         current: the transaction that has begun and not ended; empty for none.
@@ -57,8 +57,8 @@ class Collector:
         self._is_one_stream = is_one_stream
         self._has_transaction_metadata = has_transaction_metadata
         self.runs: list[PlainRun] = []
-        self.in_runs: defaultdict[str, int] = defaultdict(int)
-        self._others: defaultdict[str, int] = defaultdict(int)
+        self.plain_counts: defaultdict[str, int] = defaultdict(int)
+        self._rowless_messages: defaultdict[str, int] = defaultdict(int)
         self._message_ids: defaultdict[str, set[str]] = defaultdict(set)
         self.current = ""
         self._newest: Taken | None = None
@@ -78,7 +78,7 @@ class Collector:
         self.newest_micros = max(self.newest_micros, micros)
         return self.messages
 
-    def pass_plain(self) -> None:
+    def note_plain(self) -> None:
         """Take note that a plain change has arrived, which is taken later, and is no half of a key change."""
         self._newest = None
 
@@ -115,16 +115,16 @@ class Collector:
     def _take_signal(self, signal: Signal, arrival: Arrival) -> None:
         if signal.transaction_id:
             self._count(signal.transaction_id, arrival, signal.ordering_key, signal.event_id)
-            self._others[signal.transaction_id] += 1
+            self._rowless_messages[signal.transaction_id] += 1
         elif self._is_one_stream:
             self._count(arrival.within, arrival)
-            self._others[arrival.within] += 1
+            self._rowless_messages[arrival.within] += 1
 
     def _take_note(self, checkpoint: Checkpoint, arrival: Arrival) -> None:
         self._newest = None
         note = checkpoint.as_message()
         self._count(note.transaction_id, arrival, note.ordering_key, note.event_id)
-        self._others[note.transaction_id] += 1
+        self._rowless_messages[note.transaction_id] += 1
         self.notes[note.transaction_id].append((note, arrival.origin, arrival.position))
 
     def _take_event(self, event: Event, arrival: Arrival) -> None:
@@ -178,25 +178,26 @@ class Collector:
         message_ids = self._message_ids[transaction]
         message_ids.update(run.event_ids[part])
         counted.messages = len(message_ids)
-        self.in_runs[transaction] += len(orders)
+        self.plain_counts[transaction] += len(orders)
 
     def has_repetitions(self) -> bool:
         """Return whether an event of a transaction with plain changes may have arrived more than once."""
         return any(
-            self.transactions[name].messages - self._others[name] < count + len(self.members.get(name, ()))
-            for name, count in self.in_runs.items()
+            self.transactions[name].messages - self._rowless_messages[name]
+            < count + len(self.members.get(name, ()))
+            for name, count in self.plain_counts.items()
         )
 
-    def break_runs(self) -> None:
+    def expand_runs(self) -> None:
         """Turn the plain changes into events like all others."""
         for run in self.runs:
             for taken in map(Taken, run.events(), run.origins, run.positions, run.numbers):
                 name = taken.event.transaction_id
                 (self.members[name] if name and self._has_transaction_metadata else self.free).append(taken)
-        for some in (self.free, *(self.members[name] for name in self.in_runs)):
+        for some in (self.free, *(self.members[name] for name in self.plain_counts)):
             some.sort(key=attrgetter("number"))
         self.runs.clear()
-        self.in_runs.clear()
+        self.plain_counts.clear()
 
     def _count(
         self, transaction: str, arrival: Arrival, ordering_key: str | None = None, event_id: str | None = None

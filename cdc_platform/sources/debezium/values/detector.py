@@ -52,8 +52,8 @@ class Detector:
             return UNAVAILABLE
         return MASKED if self._is_suspicious(value) else VALUE
 
-    def doubtful(self, values: Sequence[Any]) -> list[int]:
-        """Return the places of all values of updates that may be something else, most of which are not."""
+    def doubtful_places(self, values: Sequence[Any]) -> list[int]:
+        """Return the places of values that may be no values; any other value certainly is one."""
         texts = [marker for marker in (*self.markers, self.placeholder) if isinstance(marker, str)]
         longest = max(_MAX_DIGEST_CHARACTERS if self.is_masked else 0, *map(len, texts))
         return [

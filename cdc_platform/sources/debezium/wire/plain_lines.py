@@ -14,7 +14,7 @@ from cdc_platform.sources.debezium.wire.envelope import NEW_KEY, OLD_KEY
 from cdc_platform.sources.debezium.wire.messages import RawMessage, embedded, has_block_in, is_utf8
 from cdc_platform.sources.debezium.wire.schema_blocks import SchemaBlock, has_block, parsed_block
 from cdc_platform.sources.debezium.wire.typed_envelope import (
-    OTHER_FORMS,
+    DECODE_ERRORS,
     Key,
     Long,
     TypedBlock,
@@ -107,14 +107,14 @@ def plain_change(sent: bytes | RawMessage) -> PlainChange | None:
         if isinstance(sent, bytes):
             return _of_line(sent)
         return _of_raw(sent)
-    except (*OTHER_FORMS, ValueError):
+    except (*DECODE_ERRORS, ValueError):
         return None
 
 
 def _of_line(text: bytes) -> PlainChange | None:
     if not (_OF_UPDATE in text or _OF_INSERT in text or _OF_SNAPSHOT in text):
         return None
-    if not (text.isascii() or is_utf8(text)):
+    if not is_utf8(text):
         return None
     if has_block_in(text):
         parts = _LINES_WITH_BLOCKS.decode(text)

@@ -61,11 +61,11 @@ def ordering_key(event: DataEvent | LogicalMessage, floor: int) -> str:
 def change_keys(
     commits: Sequence[int | None], changes: Sequence[int], orders: Sequence[int | None], places: Sequence[int]
 ) -> list[str]:
-    """Return the ordering keys of updates that state the commit before their own, or their own.
+    """Return the ordering keys of changes that state the commit before their own, or their own.
 
     Args:
         commits: the positions of these commits.
-        changes: the positions of the updates.
+        changes: the positions of the changes in the log.
         orders: their orders in their transactions, None where they state none.
         places: the places of their messages.
 

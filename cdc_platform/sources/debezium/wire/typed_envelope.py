@@ -80,14 +80,14 @@ _LINES_WITH_BLOCKS: Final = msgspec.json.Decoder(
 )
 _ENVELOPES: Final = msgspec.json.Decoder(TypedEnvelope, float_hook=Decimal)
 _ENVELOPES_WITH_BLOCKS: Final = msgspec.json.Decoder(TypedBlock[TypedEnvelope], float_hook=Decimal)
-OTHER_FORMS: Final = (msgspec.DecodeError, UnicodeError, RecursionError, ArithmeticError)
+DECODE_ERRORS: Final = (msgspec.DecodeError, UnicodeError, RecursionError, ArithmeticError)
 
 
 def typed_envelope(text: str | bytes, *, has_block: bool) -> TypedEnvelope | TypedBlock[TypedEnvelope] | None:
     """Return the envelope in a JSON text, with its block if it has one; None if the text has another form."""
     try:
         return (_ENVELOPES_WITH_BLOCKS if has_block else _ENVELOPES).decode(text)
-    except OTHER_FORMS:
+    except DECODE_ERRORS:
         return None
 
 
@@ -95,5 +95,5 @@ def typed_line(text: bytes, *, has_blocks: bool) -> TypedLine[Any, Any] | None:
     """Return the same of a line; if it has blocks, key and value have one each."""
     try:
         return (_LINES_WITH_BLOCKS if has_blocks else _LINES).decode(text)
-    except OTHER_FORMS:
+    except DECODE_ERRORS:
         return None

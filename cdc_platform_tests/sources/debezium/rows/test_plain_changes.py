@@ -1,4 +1,4 @@
-"""plain changes are decoded as all events are, with fewer questions."""
+"""Plain changes are decoded as all events are, with fewer questions."""
 
 import gzip
 import json
