@@ -14,13 +14,7 @@ from typing import Final
 from cdc_platform.model.base.malformed import MALFORMED
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.sources.debezium.rows.identity import update_shows_index
-from cdc_platform.sources.debezium.rows.plain_columns import (
-    Arrived,
-    Change,
-    PlainForm,
-    PlainRun,
-    plain_run,
-)
+from cdc_platform.sources.debezium.rows.plain_columns import Change, PlainForm, PlainRun, plain_run
 from cdc_platform.sources.debezium.rows.rows import RowDecoder
 from cdc_platform.sources.debezium.settings.policies import Strategy
 from cdc_platform.sources.debezium.wire.contents import read_content
@@ -32,7 +26,7 @@ from cdc_platform.sources.debezium.wire.message_contents import (
     DataEvent,
     MessageUnusable,
 )
-from cdc_platform.sources.debezium.wire.messages import Message, RawMessage, parse_line, parse_raw
+from cdc_platform.sources.debezium.wire.messages import Arrival, Message, Sent, parse_line, parse_raw
 from cdc_platform.sources.debezium.wire.plain_lines import PlainChange, PlainSource, plain_change
 from cdc_platform.sources.debezium.wire.positions import ordering_key
 
@@ -54,7 +48,7 @@ class PlainChanges:
 
     def __init__(self, rows: RowDecoder) -> None:
         self.runs: list[PlainRun] = []
-        self.single_events: list[tuple[SourceEvent | FaultyEvent, Arrived]] = []
+        self.single_events: list[Arrival[SourceEvent | FaultyEvent]] = []
         self._rows = rows
         self._forms: dict[Hashable, PlainForm] = {}
         self._waiting: dict[Hashable, tuple[PlainForm, list[Change]]] = {}
@@ -80,9 +74,9 @@ class PlainChanges:
         """Take note that the state of tables and servers may have changed."""
         self._at_rest.clear()
 
-    def take(self, arrived: Arrived) -> bool:
+    def take(self, arrival: Arrival[Sent]) -> bool:
         """Take a message if it is a plain change of a known form; return whether it is one."""
-        sent, pairer = arrived[0], self._rows.state.pairer
+        sent, pairer = arrival.content, self._rows.state.pairer
         plain = plain_change(sent)
         key = None if plain is None else _form_of(plain)
         form = None if key is None else self._forms.get(key)
@@ -96,7 +90,7 @@ class PlainChanges:
             if self._may_be_full(form):
                 return False
             key, form = (key, _UNPAIRED), form._replace(is_new=False)
-        self._waiting.setdefault(key, (form, []))[1].append((plain, arrived))
+        self._waiting.setdefault(key, (form, []))[1].append((plain, arrival))
         self._count += 1
         self._bytes += len(sent if isinstance(sent, bytes) else sent.value or "")
         if self._count >= _MAX_WAITING or self._bytes >= _MAX_WAITING_BYTES:
@@ -146,8 +140,8 @@ class PlainChanges:
             run = plain_run(form, changes, keeps_null=self._rows.settings.strategy == Strategy.VETO)
         except MALFORMED:
             if len(changes) == 1:
-                _, arrived = changes[0]
-                self.single_events.append((self._decode_one(form, arrived), arrived))
+                _, arrival = changes[0]
+                self.single_events.append(Arrival(self._decode_one(form, arrival), *arrival[1:]))
                 return
             middle = len(changes) // 2
             self._decode(form, changes[:middle])
@@ -160,8 +154,8 @@ class PlainChanges:
         if form.op is not READ:
             self._rows.state.snapshots.seen[form.server].change(form.table, moments)
 
-    def _decode_one(self, form: PlainForm, arrived: Arrived) -> SourceEvent | FaultyEvent:
-        event = _event_of(arrived[0], arrived[2])
+    def _decode_one(self, form: PlainForm, arrival: Arrival[Sent]) -> SourceEvent | FaultyEvent:
+        event = _event_of(arrival.content, arrival.position)
         try:
             change = self._rows.decode_plain(event, form)
         except MALFORMED as error:
@@ -201,7 +195,7 @@ def _form_of(change: PlainChange) -> Hashable:
     )
 
 
-def _event_of(sent: bytes | RawMessage, position: int) -> DataEvent:
+def _event_of(sent: Sent, position: int) -> DataEvent:
     message = parse_line(sent, position) if isinstance(sent, bytes) else parse_raw(sent)
     event = read_content(message) if isinstance(message, Message) else None
     if not isinstance(event, DataEvent):

@@ -17,16 +17,14 @@ from cdc_platform.sources.debezium.rows.row_values import read_values
 from cdc_platform.sources.debezium.values.detector import VALUE
 from cdc_platform.sources.debezium.wire.envelope import sequences_of
 from cdc_platform.sources.debezium.wire.message_contents import MOD_TYPES, READ, Op
-from cdc_platform.sources.debezium.wire.messages import RawMessage
+from cdc_platform.sources.debezium.wire.messages import Arrival, Sent
 from cdc_platform.sources.debezium.wire.plain_lines import PlainChange, PlainSource
 from cdc_platform.sources.debezium.wire.positions import SNAPSHOT, change_ids, change_keys
 from cdc_platform.sources.json_codec import write_lines
 
 FindingsByPlace = defaultdict[int, Findings]
 """Findings about the changes that may have any, by place."""
-Arrived = tuple[bytes | RawMessage, str, int, int, int, str]
-"""A line or message that has arrived, with its place: the other fields of `Arrival`, in their order."""
-Change = tuple[PlainChange, Arrived]
+Change = tuple[PlainChange, Arrival[Sent]]
 
 
 class PlainForm(NamedTuple):
@@ -92,8 +90,8 @@ def plain_run(form: PlainForm, changes: Sequence[Change], *, keeps_null: bool) -
     Raises:
         MALFORMED: one of them, or more, cannot be decoded.
     """
-    plain, arrived = zip(*changes, strict=True)
-    _, origins, positions, sent_micros, numbers, _ = zip(*arrived, strict=True)
+    plain, arrivals = zip(*changes, strict=True)
+    _, origins, positions, sent_micros, numbers, _ = zip(*arrivals, strict=True)
     envelopes, keys = [change.envelope for change in plain], [change.key for change in plain]
     sources = [envelope.source for envelope in envelopes]
     orders = [

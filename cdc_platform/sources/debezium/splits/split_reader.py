@@ -31,16 +31,13 @@ from cdc_platform.sources.debezium.splits.outcome import (
     LinesTaken,
     SplitOutcome,
 )
-from cdc_platform.sources.debezium.transactions.collector import Collector
+from cdc_platform.sources.debezium.transactions.collector import Collector, Event
 from cdc_platform.sources.debezium.transactions.finalise import altered_events
 from cdc_platform.sources.debezium.transactions.key_order import shares_keys
-from cdc_platform.sources.debezium.transactions.transactions import Arrival
 from cdc_platform.sources.debezium.wire.message_contents import READ
-from cdc_platform.sources.debezium.wire.messages import RawMessage, parse_line, parse_raw
+from cdc_platform.sources.debezium.wire.messages import Arrival, Sent, parse_line, parse_raw
 from cdc_platform.sources.event_batches import EventBatches, FileCounts, TransactionEvent
 from cdc_platform.sources.sound_rows import escaped
-
-Event = SourceEvent | FaultyEvent
 
 
 @dataclass(frozen=True)
@@ -92,7 +89,7 @@ class SplitReader:
         )
         self._free: list[FreeRow] = []
 
-    def take(self, sent: bytes | RawMessage, origin: str, position: int, micros: int = 0) -> None:
+    def take(self, sent: Sent, origin: str, position: int, micros: int = 0) -> None:
         """Take a line or message that has arrived.
 
         Args:
@@ -102,7 +99,7 @@ class SplitReader:
             micros: when it was sent, as in `Arrival`.
         """
         number, within = self.collector.arrive(micros), self.collector.current
-        if self.decoder.plain.take((sent, origin, position, micros, number, within)):
+        if self.decoder.plain.take(Arrival(sent, origin, position, micros, number, within)):
             self.collector.note_plain()
             return
         message = parse_line(sent, position) if isinstance(sent, bytes) else parse_raw(sent)
@@ -115,8 +112,8 @@ class SplitReader:
         plain.finish()
         for run in plain.runs:
             self.collector.take_run(run)
-        for event, arrived in plain.single_events:
-            self.collector.take(Arrival(event, *arrived[1:]))
+        for arrival in plain.single_events:
+            self.collector.take(arrival)
         plain.runs.clear()
         plain.single_events.clear()
 
@@ -163,20 +160,20 @@ class SplitReader:
         """Yield each event by itself: it is unknown which transactions are complete."""
         half = self.collector.first_half
         for event, origin, *_ in self.collector.free:
-            if half is None or event is not half.event:
+            if half is None or event is not half.content:
                 yield _Placed(event, "", 1, None, origin)
 
     def _by_transaction(self) -> Iterator[_Placed]:
         for name, members in self.collector.members.items():
-            distinct = {taken.event.event_id: taken for taken in members if taken.event.event_id}
-            nameless = [taken for taken in members if not taken.event.event_id]
+            distinct = {member.content.event_id: member for member in members if member.content.event_id}
+            nameless = [member for member in members if not member.content.event_id]
             whole = [*distinct.values(), *nameless]
             has_metadata = self.collector.transactions[name].has_metadata
             count = len(whole) + self.collector.plain_counts.get(name, 0)
             transaction_id, records = (name, count) if has_metadata else ("", 1)
             for event, origin, *_ in whole:
                 yield _Placed(event, transaction_id, records, None, origin, name)
-        for event, origin, position, _ in self.collector.free:
+        for event, origin, position, *_ in self.collector.free:
             order = event.ordering_key if isinstance(event, SourceEvent) else None
             self._free.append((order, origin, position, order is None))
             yield _Placed(event, "", 1, None, origin, "", order)

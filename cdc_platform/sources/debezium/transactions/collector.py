@@ -4,26 +4,17 @@ from collections import defaultdict
 from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter
-from typing import NamedTuple
 
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent, SourceMessage
-from cdc_platform.sources.debezium.rows.checkpoints import Checkpoint
+from cdc_platform.sources.debezium.rows.checkpoints import Checkpoint, Decoded
 from cdc_platform.sources.debezium.rows.findings import gives_key_up
 from cdc_platform.sources.debezium.rows.plain_columns import PlainRun
 from cdc_platform.sources.debezium.rows.snapshots import is_buffered_snapshot
-from cdc_platform.sources.debezium.transactions.transactions import Arrival, Transaction
+from cdc_platform.sources.debezium.transactions.transactions import Transaction
 from cdc_platform.sources.debezium.wire.message_contents import READ, Signal, TransactionBegin, TransactionEnd
+from cdc_platform.sources.debezium.wire.messages import Arrival
 
 Event = SourceEvent | FaultyEvent
-
-
-class Taken(NamedTuple):
-    """An event with its place, as in `Arrival`."""
-
-    event: Event
-    origin: str
-    position: int
-    number: int
 
 
 class Collector:
@@ -49,9 +40,9 @@ class Collector:
     def __init__(self, *, is_one_stream: bool, has_transaction_metadata: bool) -> None:
         self.names: set[str] = set()
         self.transactions: dict[str, Transaction] = {}
-        self.members: defaultdict[str, list[Taken]] = defaultdict(list)
+        self.members: defaultdict[str, list[Arrival[Event]]] = defaultdict(list)
         self.notes: defaultdict[str, list[tuple[SourceMessage, str, int]]] = defaultdict(list)
-        self.free: list[Taken] = []
+        self.free: list[Arrival[Event]] = []
         self.messages = 0
         self.newest_micros = 0
         self._is_one_stream = is_one_stream
@@ -61,15 +52,15 @@ class Collector:
         self._rowless_messages: defaultdict[str, int] = defaultdict(int)
         self._message_ids: defaultdict[str, set[str]] = defaultdict(set)
         self.current = ""
-        self._newest: Taken | None = None
+        self._newest: Arrival[Event] | None = None
 
     @property
-    def first_half(self) -> Taken | None:
+    def first_half(self) -> Arrival[Event] | None:
         """The newest event, if it is the first half of a key change.
 
         In one stream the halves of a key change are consecutive.
         """
-        is_half = self._is_one_stream and self._newest is not None and gives_key_up(self._newest.event)
+        is_half = self._is_one_stream and self._newest is not None and gives_key_up(self._newest.content)
         return self._newest if is_half else None
 
     def arrive(self, micros: int) -> int:
@@ -82,10 +73,10 @@ class Collector:
         """Take note that a plain change has arrived, which is taken later, and is no half of a key change."""
         self._newest = None
 
-    def take(self, arrival: Arrival) -> None:
+    def take(self, arrival: Arrival[Decoded]) -> None:
         """Add an event of a message that has arrived."""
-        event = arrival.event
-        if isinstance(event, SourceEvent):
+        event = arrival.content
+        if isinstance(event, SourceEvent | FaultyEvent):
             self._take_event(event, arrival)
         elif isinstance(event, TransactionBegin | TransactionEnd):
             self._take_boundary(event, arrival)
@@ -93,10 +84,8 @@ class Collector:
             self._take_note(event, arrival)
         elif isinstance(event, Signal):
             self._take_signal(event, arrival)
-        elif isinstance(event, FaultyEvent):
-            self._take_event(event, arrival)
 
-    def _take_boundary(self, boundary: TransactionBegin | TransactionEnd, arrival: Arrival) -> None:
+    def _take_boundary(self, boundary: TransactionBegin | TransactionEnd, arrival: Arrival[Decoded]) -> None:
         bounded = self._of(boundary.transaction_id)
         bounded.has_metadata = True
         bounded.take_place(arrival.origin, arrival.position, arrival.number, arrival.micros)
@@ -112,7 +101,7 @@ class Collector:
         if self.current == boundary.transaction_id:
             self.current = ""
 
-    def _take_signal(self, signal: Signal, arrival: Arrival) -> None:
+    def _take_signal(self, signal: Signal, arrival: Arrival[Decoded]) -> None:
         if signal.transaction_id:
             self._count(signal.transaction_id, arrival, signal.ordering_key, signal.event_id)
             self._rowless_messages[signal.transaction_id] += 1
@@ -120,25 +109,25 @@ class Collector:
             self._count(arrival.within, arrival)
             self._rowless_messages[arrival.within] += 1
 
-    def _take_note(self, checkpoint: Checkpoint, arrival: Arrival) -> None:
+    def _take_note(self, checkpoint: Checkpoint, arrival: Arrival[Decoded]) -> None:
         self._newest = None
         note = checkpoint.as_message()
         self._count(note.transaction_id, arrival, note.ordering_key, note.event_id)
         self._rowless_messages[note.transaction_id] += 1
         self.notes[note.transaction_id].append((note, arrival.origin, arrival.position))
 
-    def _take_event(self, event: Event, arrival: Arrival) -> None:
+    def _take_event(self, event: Event, arrival: Arrival[Decoded]) -> None:
         if isinstance(event, SourceEvent):
             transaction, ordering_key, message_id = event.transaction_id, event.ordering_key, None
         else:
-            before = self._newest.event if self._is_one_stream and self._newest is not None else None
+            before = self._newest.content if self._is_one_stream and self._newest is not None else None
             if not event.ordering_key and gives_key_up(before):
                 # The other half directly follows the first one, so an unreadable message is that half.
                 event = replace(event, ordering_key=before.ordering_key)
             # In a single ordered stream, all messages between its boundaries belong to it.
             transaction = event.transaction_id or (arrival.within if self._is_one_stream else "")
             ordering_key, message_id = None, event.message_id
-        taken = Taken(event, arrival.origin, arrival.position, arrival.number)
+        taken: Arrival[Event] = Arrival(event, *arrival[1:])
         if self._newest is None or self._newest.number <= arrival.number:
             self._newest = taken
         if not (transaction and self._has_transaction_metadata):
@@ -191,8 +180,9 @@ class Collector:
     def expand_runs(self) -> None:
         """Turn the plain changes into events like all others."""
         for run in self.runs:
-            for taken in map(Taken, run.events(), run.origins, run.positions, run.numbers):
-                name = taken.event.transaction_id
+            places = zip(run.origins, run.positions, run.sent_micros, run.numbers, strict=True)
+            for event, place in zip(run.events(), places, strict=True):
+                taken, name = Arrival(event, *place), event.transaction_id
                 (self.members[name] if name and self._has_transaction_metadata else self.free).append(taken)
         for some in (self.free, *(self.members[name] for name in self.plain_counts)):
             some.sort(key=attrgetter("number"))
@@ -200,13 +190,17 @@ class Collector:
         self.plain_counts.clear()
 
     def _count(
-        self, transaction: str, arrival: Arrival, ordering_key: str | None = None, event_id: str | None = None
+        self,
+        transaction: str,
+        arrival: Arrival[Decoded],
+        ordering_key: str | None = None,
+        event_id: str | None = None,
     ) -> None:
         if not transaction:
             return
         counted = self._of(transaction)
         counted.take_place(arrival.origin, arrival.position, arrival.number, arrival.micros)
-        event = arrival.event
+        event = arrival.content
         if counted.since_micros is None and isinstance(event, SourceEvent):
             counted.since_micros = event.source_micros
         counted.has_metadata = (

@@ -5,27 +5,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-import msgspec
-
 from cdc_platform.model.stream.ordering_key import SEPARATOR
-from cdc_platform.sources.debezium.rows.checkpoints import Decoded
 from cdc_platform.sources.debezium.wire.positions import commit_of, has_total_order
-
-
-class Arrival(msgspec.Struct, frozen=True):
-    """Content of one message, and its place: its file or partition, and its position there.
-
-    ``micros`` is its send time, if messages of several partitions come in one stream; ``number`` is that of
-    the messages that have arrived, with this one. ``within`` is the transaction that had begun and not ended,
-    empty for none.
-    """
-
-    event: Decoded
-    origin: str
-    position: int
-    micros: int = 0
-    number: int = 0
-    within: str = ""
 
 
 @dataclass(slots=True)

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -43,6 +43,27 @@ class RawMessage(NamedTuple):
     offset: int | None = None
     timestamp_micros: int | None = None
     position: int = 0
+
+
+Sent = bytes | RawMessage
+"""A line of a file, or a message."""
+Content_co = TypeVar("Content_co", covariant=True)
+
+
+class Arrival(NamedTuple, Generic[Content_co]):
+    """A line or message, or what was decoded from it, and its place: a position in a file or partition.
+
+    ``micros`` is its send time, if messages of several partitions come in one stream; ``number`` is that of
+    the messages that have arrived, with this one. ``within`` is the transaction that had begun and not ended,
+    empty for none.
+    """
+
+    content: Content_co
+    origin: str
+    position: int
+    micros: int
+    number: int
+    within: str = ""
 
 
 class Message(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, Literal
 import msgspec
 
 from cdc_platform.sources.debezium.wire.envelope import NEW_KEY, OLD_KEY
-from cdc_platform.sources.debezium.wire.messages import RawMessage, embedded, has_block_in, is_utf8
+from cdc_platform.sources.debezium.wire.messages import RawMessage, Sent, embedded, has_block_in, is_utf8
 from cdc_platform.sources.debezium.wire.schema_blocks import SchemaBlock, has_block, parsed_block
 from cdc_platform.sources.debezium.wire.typed_envelope import (
     DECODE_ERRORS,
@@ -101,7 +101,7 @@ _KEYS: Final = msgspec.json.Decoder(dict[str, Any], float_hook=Decimal)
 _KEYS_WITH_BLOCKS: Final = msgspec.json.Decoder(TypedBlock[dict[str, Any]], float_hook=Decimal)
 
 
-def plain_change(sent: bytes | RawMessage) -> PlainChange | None:
+def plain_change(sent: Sent) -> PlainChange | None:
     """Return the plain change of a line or message; None if it is something else."""
     try:
         if isinstance(sent, bytes):
