@@ -69,7 +69,7 @@ def _visible(value: Any) -> Any:
 
 
 def describe_facts(facts: Metadata) -> Metadata:
-    """Report the facts of a check under names like those of assets: `longest_s` becomes `Longest (s)`."""
+    """Return the facts of a check under labels like those of assets: `longest_s` becomes `Longest (s)`."""
     return visible({_as_label(name): fact for name, fact in facts.items()})
 
 

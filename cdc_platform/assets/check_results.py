@@ -22,6 +22,7 @@ from cdc_platform.pipeline.checks.check_result import (
     Check,
     CheckResult,
     checking,
+    raise_failures,
     store_results,
 )
 from cdc_platform.pipeline.checks.invariants import checks_of
@@ -95,7 +96,7 @@ def as_result(evaluation: dg.AssetCheckEvaluation) -> dg.AssetCheckResult:
 def store_evaluations(
     settings: PipelineSettings, evaluations: Iterable[dg.AssetCheckEvaluation], *, of_all: bool
 ) -> None:
-    """Store results of a check that needs no lake; a lake that cannot be reached is not its finding."""
+    """Store the results of a check that needs no lake; one that cannot be reached does not fail the check."""
     results = [
         LastResult(
             evaluation.check_name,
@@ -162,13 +163,7 @@ def run_full_checks(
             step.advance()
             yield from evaluate(assets, check, results[check], cycle)
     store_results(run.pipeline.lake, results)
-    failed = {
-        check.name: result.summary
-        for check, result in results.items()
-        if check.is_blocking and not result.passed
-    }
-    if failed:
-        raise CheckFailed(failed)
+    raise_failures(results)
 
 
 def carry_over(

@@ -26,8 +26,8 @@ def build_stream_check(
 ) -> dg.AssetChecksDefinition:
     """Return the check that the stream runs and reports no errors.
 
-    It blocks nothing: what the stream has written so far is still read and published. ``store`` gets the
-    result, which is not Dagster's alone.
+    It blocks nothing: what the stream has written so far is still read and published. ``store``
+    receives the result, for readers outside Dagster.
     """
 
     @dg.asset_check(

@@ -76,8 +76,9 @@ def draw_partitions(lineage: Lineage, max_partitions: int = SHOWN) -> PartitionL
     }
     lane_count = max(lanes.values(), default=-1) + 1
     is_level = 0 < len(blocking) == sum(not part.is_finished for part in everything)
-    drawn = (tuple(bars.values()), tuple(_branches(bars)))
-    return PartitionLanes(*drawn, lane_count, span, len(everything), is_level)
+    return PartitionLanes(
+        tuple(bars.values()), tuple(_branches(bars)), lane_count, span, len(everything), is_level
+    )
 
 
 def _newest(

@@ -224,7 +224,7 @@ def _outcome_as_dict(outcome: "ReplayOutcome") -> dict[str, Any]:
         "files": list(outcome.files),
         "from_records": [record.name for record in outcome.from_records],
         "from_texts": [record.name for record in outcome.from_texts],
-        "lost": [record.name for record in outcome.unreadable],
+        "unreadable": [record.name for record in outcome.unreadable],
     }
 
 

@@ -100,7 +100,7 @@ def _run(connection: "duckdb.DuckDBPyConnection", sql: str, form: str) -> None:
     except duckdb.Error as error:
         problem = str(error)
         if problem.startswith("Catalog Error: Table"):
-            # DuckDB proposes tables of its own where none of the cut has a similar name.
+            # DuckDB suggests its own tables if the cut has none with a similar name.
             names = (name for (name,) in connection.execute("SHOW TABLES").fetchall())
             problem = f"{problem}\nThe cut has the tables {', '.join(names)}"
         raise SettingError("SQL", f"cannot be run: {problem}") from error

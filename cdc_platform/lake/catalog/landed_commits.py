@@ -1,4 +1,4 @@
-"""Commits that a catalog has made, although it answers that another one was first."""
+"""Commits that a catalog reports as conflicts although it has made them."""
 
 from typing import TYPE_CHECKING
 
@@ -13,9 +13,9 @@ else:
 
 
 class LandedCommits(_Catalog):
-    """Looks for a commit in its table before a conflict is believed.
+    """Checks after a conflict whether the table has the commit.
 
-    A gateway or client that asks a catalog again, since it has lost the answer, gets a conflict: the
+    If a gateway or client repeats a request because the answer was lost, the catalog reports a conflict: the
     second request finds the commit of the first one. After a conflict pyiceberg deletes the files of the
     commit, which would damage the table.
     """
@@ -26,8 +26,8 @@ class LandedCommits(_Catalog):
         """Commit updates to a table.
 
         Raises:
-            CommitFailedException: another commit was first, and this one has not been made.
-            CommitStateUnknownException: it is unknown whether this one has been made.
+            CommitFailedException: another commit was first; this one was not made.
+            CommitStateUnknownException: it is unknown whether this one was made.
         """
         response: CommitTableResponse
         try:

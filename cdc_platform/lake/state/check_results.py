@@ -47,8 +47,8 @@ def save_results(lake: Lake, results: Collection[LastResult], *, of_all: bool) -
     Args:
         lake: the pipeline's part of the lake.
         results: the results.
-        of_all: whether these are all results of the checks: former ones of other assets go, whose tables no
-            longer exist.
+        of_all: whether these are all results of their checks: former results of other assets, whose tables no
+            longer exist, are removed.
     """
     places, names = {(result.name, result.asset) for result in results}, {result.name for result in results}
     for _ in range(TRIES if results else 0):
@@ -63,7 +63,7 @@ def save_results(lake: Lake, results: Collection[LastResult], *, of_all: bool) -
         try:
             (table.append if is_first else table.overwrite)(rows)
         except CommitFailedException:
-            # Another process has stored results. After many tries they are newer ones of the same checks.
+            # Another process has stored results. If one does so at each try, its results are newer.
             continue
         return
 

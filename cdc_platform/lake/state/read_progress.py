@@ -32,7 +32,7 @@ from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.model.stream.unread import UNREAD, FailedRead, failed_reads, unread_path
 
 PARTS_WITHIN_MICROS: Final = 100_000
-"""Several cycles take the texts of a large replay: its parts are one microsecond apart."""
+"""Longest time between the parts of one replay: one microsecond for each cycle that takes a part of it."""
 REPLAY: Final = "quarantine@"
 """Prefix of the path under which the read progress stores a replay of texts that a cycle has taken."""
 POLLED: Final = "cdc.polled"
@@ -112,7 +112,7 @@ class ReplayProgress:
 
 
 def load_replay_progress(lake: Lake) -> ReplayProgress | None:
-    """Return how far the oldest replay is that is not over, None if there is none; stores nothing."""
+    """Return the progress of the oldest unfinished replay, None without one; stores nothing."""
     if not lake.delivers_events:
         untaken = len(untaken_records(lake, lake.system_table(QUARANTINED), lake.system_table(LOG)))
         return ReplayProgress(0, untaken, 0, 0.0) if untaken else None

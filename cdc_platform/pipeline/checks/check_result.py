@@ -9,7 +9,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from cdc_platform.errors import LakeDamaged
+from cdc_platform.errors import CheckFailed, LakeDamaged
 from cdc_platform.lake.catalog.lake import LOG, RAW, Lake
 from cdc_platform.lake.commits.commits import has_at_most, head
 from cdc_platform.lake.state.check_results import LastResult, save_results
@@ -119,17 +119,28 @@ class Check:
 
 
 def store_results(lake: Lake, results: Mapping[Check, CheckResult], scope: Scope = EVERYTHING) -> None:
-    """Store the results of checks in the lake, in total and of each table; of a few tables, theirs alone."""
+    """Store results of checks in the lake: in total and by table, or by table alone if the scope names tables."""
     at_s, is_total, stored = time.time(), scope.tables is None, []
     for check, result in results.items():
         places = {(check.name, f"{lake.system_namespace}/{check.asset}"): result} if is_total else {}
         for table, of_table in result.tables.items():
             places[check.table_name, f"{lake.pipeline}/{lake_table_name(table)}"] = of_table
         stored += [
-            LastResult(*place, found.passed, check.is_warning, at_s, found.summary)
-            for place, found in places.items()
+            LastResult(*place, of_place.passed, check.is_warning, at_s, of_place.summary)
+            for place, of_place in places.items()
         ]
     save_results(lake, stored, of_all=is_total)
+
+
+def raise_failures(results: Mapping[Check, CheckResult]) -> None:
+    """Raise `CheckFailed` with the blocking checks that have failed, if there are any."""
+    failed = {
+        check.name: result.summary
+        for check, result in results.items()
+        if check.is_blocking and not result.passed
+    }
+    if failed:
+        raise CheckFailed(failed)
 
 
 @contextmanager

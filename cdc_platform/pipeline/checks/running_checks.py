@@ -5,7 +5,6 @@ from collections.abc import Callable
 
 from pyspark.sql import SparkSession
 
-from cdc_platform.errors import CheckFailed
 from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import Mark, read_mark
 from cdc_platform.lake.state.cuts import cuts_since_moment, newest_cut
@@ -15,6 +14,7 @@ from cdc_platform.pipeline.checks.check_result import (
     CheckResult,
     Scope,
     checking,
+    raise_failures,
     store_results,
 )
 from cdc_platform.pipeline.checks.invariants import checks_of
@@ -64,9 +64,7 @@ class CheckRunner:
             make = step.counting(self._make)
             results = {check: make(check, mark.cycle) for check in news}
         store_results(self._pipeline.lake, results)
-        failed = [check for check, result in results.items() if check.is_blocking and not result.passed]
-        if failed:
-            raise CheckFailed({check.name: results[check].summary for check in failed})
+        raise_failures(results)
         for turn, check in enumerate(due, 1):
             self._passed[check] = Scope(mark.cycle, mark.position_micros)
             self._due[check] = time.monotonic() + self._every_s * turn / len(due)

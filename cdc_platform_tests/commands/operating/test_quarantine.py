@@ -101,7 +101,7 @@ def test_a_replay_is_asked_for(defs: Path) -> None:
     assert run("quarantine", "list", defs, "--all")[1].count("  replayed ") == 2
     # Nothing has been read since: what waits for its file still does, and the rest is as it was.
     again = json.loads(run("quarantine", "replay", defs, "--json")[1])
-    assert (again["from_texts"], again["lost"]) == ([], ["c"])
+    assert (again["from_texts"], again["unreadable"]) == ([], ["c"])
     assert [version for path, version in load_read_progress(lake).items() if "there" in path] == [READ_AGAIN]
 
 

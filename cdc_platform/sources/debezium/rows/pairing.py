@@ -47,7 +47,7 @@ class Pairer:
         return None
 
     def remember_plain(self, change: PlainChange) -> bool:
-        """Note the order of a plain change, as `remember` does; return what `is_new` does of an insert."""
+        """Note the order of a plain change; return whether an inserted row certainly had no other key."""
         if _has_headers(change.headers):
             return True
         transaction, source = change.envelope.transaction, change.envelope.source

@@ -1,10 +1,10 @@
-"""Changes from which nothing is to be learned, which most events of a stream are.
+"""Plain changes, which show the decoder nothing new, as most events of a stream do.
 
-An insert or update of a table and columns that were seen before, with an image before only where the table's
-replica identity is known to be FULL, shows no other identity, no key change and no snapshot; nor does a row
-within the snapshot that the stream begins with. What the decoder asks of each event has one answer for all of
-one form, so such changes wait for each other, and are decoded together, by column. An inserted row that may
-have had another key, which only a later message can show, becomes an event of its own if one does.
+A plain change is an insert or update of a table and columns that were seen before; it has an image before
+only if the table's replica identity is known to be FULL. It shows no other identity, no key change and no
+snapshot; nor does a row within the first snapshot of the stream. What the decoder asks of each event has one
+answer for all plain changes of one form, so they are collected and decoded together, by column. If a later
+message shows that an inserted row had another key, its run is turned into single events.
 """
 
 from collections.abc import Hashable, Sequence
@@ -39,11 +39,11 @@ _MAX_WAITING_BYTES: Final = 4_000_000
 
 
 class PlainChanges:
-    """Collects the plain changes of a split whose forms are known from events before them.
+    """Collects the plain changes of a split whose forms are known from earlier events.
 
     Attributes:
         runs: changes that were decoded by column.
-        single_events: the events of changes that were not, such as faults.
+        single_events: the other changes, such as faults.
     """
 
     def __init__(self, rows: RowDecoder) -> None:
@@ -71,7 +71,7 @@ class PlainChanges:
             self._forms[form] = PlainForm(event.op, True, is_full, table, plan, *parts)
 
     def recheck_forms(self) -> None:
-        """Take note that the state of tables and servers may have changed."""
+        """Check forms again before their next changes: the state of tables and servers may have changed."""
         self._at_rest.clear()
 
     def take(self, arrival: Arrival[Sent]) -> bool:
@@ -128,14 +128,14 @@ class PlainChanges:
         return form.name in self._rows.state.full or form.table in self._rows.settings.full_identity
 
     def finish(self) -> None:
-        """Decode the changes that wait."""
+        """Decode the collected changes."""
         waiting, self._waiting = self._waiting, {}
         self._count = self._bytes = 0
         for form, changes in waiting.values():
             self._decode(form, changes)
 
     def _decode(self, form: PlainForm, changes: Sequence[Change]) -> None:
-        """Decode changes of one form by column; those that cannot be decoded so are found by halving."""
+        """Decode changes of one form by column; halving finds those that cannot be decoded so."""
         try:
             run = plain_run(form, changes, keeps_null=self._rows.settings.strategy == Strategy.VETO)
         except MALFORMED:
@@ -176,7 +176,7 @@ def _keeps_key_and_identity(change: PlainChange, form: PlainForm) -> bool:
 
 
 def _form_of(change: PlainChange) -> Hashable:
-    """Return what changes share that are decoded alike."""
+    """Return the key of a change's form: changes with equal keys are decoded alike."""
     source, block, key_block = change.envelope.source, change.block, change.key_block
     fields = None if block is None else block.row_fields
     key_fields = None if key_block is None else key_block.fields

@@ -107,7 +107,7 @@ class SplitReader:
             self.collector.take(Arrival(event, origin, position, micros, number, within))
 
     def _take_plain_changes(self) -> None:
-        """Take the plain changes that have waited for each other."""
+        """Take the collected plain changes."""
         plain = self.decoder.plain
         plain.finish()
         for run in plain.runs:
@@ -192,7 +192,7 @@ class SplitReader:
         return any(deleted_at(identity) for run in self.collector.runs for identity in run.identities)
 
     def _expand_runs(self) -> None:
-        """Turn the plain changes into events like all others."""
+        """Turn the plain changes into single events."""
         for run in self.collector.runs:
             self.decoder.rows.note_unpaired(run)
         self.collector.expand_runs()

@@ -70,7 +70,7 @@ class Collector:
         return self.messages
 
     def note_plain(self) -> None:
-        """Take note that a plain change has arrived, which is taken later, and is no half of a key change."""
+        """Note that a plain change has arrived, which is no half of a key change; `take_run` adds it."""
         self._newest = None
 
     def take(self, arrival: Arrival[Decoded]) -> None:
@@ -178,7 +178,7 @@ class Collector:
         )
 
     def expand_runs(self) -> None:
-        """Turn the plain changes into events like all others."""
+        """Turn the plain changes into single events."""
         for run in self.runs:
             places = zip(run.origins, run.positions, run.sent_micros, run.numbers, strict=True)
             for event, place in zip(run.events(), places, strict=True):

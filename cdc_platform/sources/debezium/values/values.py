@@ -67,16 +67,13 @@ def fit_as_they_are(encoding: Encoding, values: Sequence[Any]) -> bool:
     """Return whether a reader would certainly return all values unchanged; they may be null."""
     if encoding.is_lenient or scale_fault(encoding) is not None:
         return False
-    kinds = {kind for kind in set(map(type, values)) if kind is not _NULL}
+    kinds = set(map(type, values)) - {type(None)}
     if encoding.kind is EncodingKind.INT and kinds == {int}:
         numbers: list[int] = [value for value in values if value is not None]
         return min(numbers) >= -_EXACT and max(numbers) <= _EXACT
     if encoding.kind is EncodingKind.TEXT and kinds == {str}:
         return not any(value is not None and value.startswith("[") for value in values)
     return not kinds or (encoding.kind is EncodingKind.BOOL and kinds == {bool})
-
-
-_NULL: Final = type(None)
 
 
 def fits_its_type(encoding: Encoding) -> bool:

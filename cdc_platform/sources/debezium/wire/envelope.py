@@ -216,10 +216,10 @@ def sequences_of(texts: Sequence[str]) -> Sequence[tuple[int | None, int]]:
         ValueError: one of them has another form.
     """
     joined = "\n".join(texts)
-    found = _SEQUENCES.findall(joined)
-    if not len(found) == len(texts) == joined.count("\n") + 1:
+    pairs = _SEQUENCES.findall(joined)
+    if not len(pairs) == len(texts) == joined.count("\n") + 1:
         raise ValueError(texts)
-    return [(int(before) if before else None, int(change)) for before, change in found]
+    return [(int(before) if before else None, int(change)) for before, change in pairs]
 
 
 def whole(value: Any) -> int | None:

@@ -1,4 +1,4 @@
-"""Messages of plain changes, parsed by their types; most messages are such.
+"""Messages of plain changes, which most messages are, parsed into their types.
 
 The types say what the decoder would otherwise ask of each: an insert or update of a row with a key, or a row
 of a snapshot that is neither its first nor its last one, with its transaction and its position in the log.
@@ -26,7 +26,7 @@ RUN_ID: Final = "__debezium.context.runId"
 _OF_UPDATE: Final = b'"u"'
 _OF_INSERT: Final = b'"c"'
 _OF_SNAPSHOT: Final = b'"r"'
-"""One of them is in each change, and saves most other messages the attempt."""
+"""Each plain change has one of them, so most other messages need not be parsed as one."""
 _STATES_COMMIT: Final = '["'
 """Begins the positions of an event that states the commit before its own."""
 
