@@ -67,7 +67,7 @@ def test_no_other_files_are_there() -> None:
 
 
 def test_the_events_of_the_article_are_marked() -> None:
-    """The engine has sent the marker in plain changes and in the second half of a key change."""
+    """The engine has sent the marker in plain updates and in the second half of a key change."""
     values = [json.loads(line)["value"] for line in _lines(article.FOLDER)]
     rows = [(value["op"], value["after"]) for value in values if value and value.get("after")]
     marked = [(op, row["id"]) for op, row in rows if row["biography"] == DEFAULT_PLACEHOLDER]

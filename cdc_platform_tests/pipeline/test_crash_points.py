@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.long
 
 EXTENTS: Final = {
-    # Each recovery copies the rest, in some cycles by Spark's tasks.
+    # Recoveries take long: each copies the rest, in some cycles by Spark's tasks.
     "spanner: copy": Extent(singly=3, checked_every=3, is_maintained=False),
     "spanner: moving keys": Extent(singly=6, checked_every=6, is_maintained=False),
     "spanner: schema change": Extent(singly=32, in_pairs=1, checked_every=32, is_maintained=False),

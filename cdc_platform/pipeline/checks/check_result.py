@@ -119,7 +119,7 @@ class Check:
 
 
 def store_results(lake: Lake, results: Mapping[Check, CheckResult], scope: Scope = EVERYTHING) -> None:
-    """Store results of checks in the lake: in total and by table, or by table alone if the scope names tables."""
+    """Store results in the lake: in total and by table, or by table alone if the scope names tables."""
     at_s, is_total, stored = time.time(), scope.tables is None, []
     for check, result in results.items():
         places = {(check.name, f"{lake.system_namespace}/{check.asset}"): result} if is_total else {}

@@ -1,4 +1,4 @@
-"""Commits that a catalog calls a conflict although it has made them: a gateway has asked it twice."""
+"""Commits that a catalog reports as conflicts although it has made them: a gateway repeated the request."""
 
 from pathlib import Path
 

@@ -47,15 +47,15 @@ def test_processes_store_their_results_at_the_same_time(tmp_path: Path) -> None:
     assert load_results(lake) == ()
     with ThreadPoolExecutor() as pool:
         calls = [
-            partial(save_results, own, [found], of_all=True)
-            for own, found in zip(lakes, results, strict=True)
+            partial(save_results, own, [own_result], of_all=True)
+            for own, own_result in zip(lakes, results, strict=True)
         ]
         assert all(future.result() is None for future in [pool.submit(call) for call in calls])
     assert load_results(lake) == tuple(results)
 
 
-def test_a_lake_of_before_has_no_results(tmp_path: Path) -> None:
-    """A reader of a lake that no process of this version has written to finds none, and makes nothing."""
+def test_a_lake_without_the_table_has_no_results(tmp_path: Path) -> None:
+    """A reader of a lake that no process of this version has written to gets none, and creates nothing."""
     lake = Lake(LakeSettings(str(tmp_path / "lake")), "bank")
     lake.catalog.drop_table(f"{lake.system_namespace}.{CHECKED}")
     assert load_results(Lake(lake.settings, "bank", is_reader=True)) == ()

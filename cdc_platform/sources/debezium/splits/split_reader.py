@@ -147,14 +147,14 @@ class SplitReader:
         placed = list(
             self._by_transaction() if self.settings.has_transaction_metadata else self._one_by_one()
         )
-        others = altered_events([item.event for item in placed], self.decoder.rows)
-        if not others:
+        altered = altered_events([item.event for item in placed], self.decoder.rows)
+        if not altered:
             yield from placed
             return
         for item in placed:
             event = item.event
-            other = others.get(event.event_id) if isinstance(event, SourceEvent) else None
-            yield item if other is None else replace(item, event=other)
+            change = altered.get(event.event_id) if isinstance(event, SourceEvent) else None
+            yield item if change is None else replace(item, event=change)
 
     def _one_by_one(self) -> Iterator[_Placed]:
         """Yield each event by itself: it is unknown which transactions are complete."""

@@ -1,4 +1,4 @@
-"""Plain changes are decoded as all events are, with fewer questions."""
+"""Plain changes, decoded by column, give the same as if each event is decoded by itself."""
 
 import gzip
 import json
@@ -53,7 +53,7 @@ ODD: Final[tuple[dict[str, Any], ...]] = (
     {"headers": {"__debezium.context.runId": "r"}},
     *({"headers": {"__debezium.oldkey": key}} for key in ({"id": 2}, [2])),
 )
-"""What makes an event another one than a plain one of the table."""
+"""Members by which an event differs from a plain change of the table."""
 
 
 def boundaries() -> st.SearchStrategy[str]:
@@ -177,8 +177,8 @@ def _check_same(texts: list[str], options: dict[str, Any]) -> None:
         ({"source": {"version": "1.9"}}, 2),
     ],
 )
-def test_what_is_known_of_a_form_is_not_asked_again(rest: dict[str, Any], decodings: int) -> None:
-    """Of four equal updates the first one is asked everything, and each that shows more than a plain one."""
+def test_plain_changes_are_not_decoded_one_by_one(rest: dict[str, Any], decodings: int) -> None:
+    """Of four equal updates, the first one and each that is no plain change are decoded in full."""
     plain = envelope("u", after={"id": 1, "n": 1, "big": "a", "xs": [1]})
     other = envelope("u", after=plain["after"], **json.loads(json.dumps(rest)))
     with patch.object(Decoder, "_decode_row", autospec=True, side_effect=Decoder._decode_row) as decode_row:  # noqa: SLF001  counted where it is asked
