@@ -87,7 +87,7 @@ class Running:
     ] = 300.0
     fresh_fail_s: Annotated[
         float | None,
-        Described("The same lag above which `fresh` fails; in both, empty means no limit."),
+        Described("Lag in seconds above which `fresh` fails; in both settings, empty means no limit."),
     ] = 3600.0
     keep_runs_s: Annotated[
         float | None,

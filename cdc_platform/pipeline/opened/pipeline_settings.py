@@ -95,7 +95,7 @@ class PipelineSettings:
         bool | None,
         Described(
             "Whether tables that already contain data are copied before the stream takes over; by default "
-            "unless `start_timestamp` is set."
+            "they are, unless `start_timestamp` is set."
         ),
     ] = None
     copy_chunk_rows: Annotated[
@@ -121,14 +121,15 @@ class PipelineSettings:
     local_read_s: Annotated[
         float,
         Described(
-            "Seconds of a change stream that the process reads itself, as it does a few small files or "
-            "messages; 0 leaves all reading to Spark."
+            "Maximum seconds of a change stream that the cycle's process reads itself, as it reads a few "
+            "small files or messages; 0 leaves all reading to Spark."
         ),
     ] = 15.0
     local_merge_bytes: Annotated[
         int,
         Described(
-            "Bytes of net changes up to which the process merges them itself; 0 leaves all merging to Spark."
+            "Maximum bytes of net changes that the cycle's process merges itself; 0 leaves all merging to "
+            "Spark."
         ),
     ] = 64 * 1024 * 1024
     idle_interval_s: Annotated[float, Described("Seconds to wait after a cycle without new data.")] = 1.0

@@ -34,7 +34,7 @@ class SparkSettings:
     remote: Annotated[
         str | None,
         Described(
-            "Address of a Spark Connect server, such as `sc://HOST:15002`, instead of the platform's own "
+            "Address of a Spark Connect server, such as `sc://HOST:15002`, which replaces the platform's own "
             "session."
         ),
     ] = field(default=None, repr=False)
