@@ -13,7 +13,7 @@ from cdc_platform.errors import CdcError, CheckFailed
 from cdc_platform.lake.catalog.access import reaching
 from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import read_mark
-from cdc_platform.lake.state.check_results import LastResult, save_results
+from cdc_platform.lake.state.last_results import LastResult, save_results
 from cdc_platform.metadata import describe_facts
 from cdc_platform.model.base.names import CHECKED_AT, FRESH
 from cdc_platform.model.schema.table_options import history_name

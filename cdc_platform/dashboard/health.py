@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from cdc_platform.lake.state.check_results import LastResult
+from cdc_platform.lake.state.last_results import LastResult
 from cdc_platform.lake.state.read_progress import POLLS_STORED_EVERY_S
 from cdc_platform.model.base.names import FRESH
 from cdc_platform.model.base.quantities import as_count, as_duration

@@ -19,8 +19,8 @@ from cdc_platform.checks.freshness import (
 from cdc_platform.errors import SettingError
 from cdc_platform.lake.catalog.lake import CHECKED, Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.lake.state.check_results import load_results
 from cdc_platform.lake.state.cuts import Cut, append_cut
+from cdc_platform.lake.state.last_results import load_results
 from cdc_platform.model.base.names import FRESH
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.sensors import Running

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from cdc_platform.components.loading import load_settings
-from cdc_platform.lake.state.check_results import LastResult, save_results
+from cdc_platform.lake.state.last_results import LastResult, save_results
 from cdc_platform.pipeline.opened.pipeline import open_pipeline
 from cdc_platform_tests import programs
 from cdc_platform_tests.commands.invoking import begin, run

@@ -23,9 +23,9 @@ from cdc_platform.dashboard.time_span import TimeSpan
 from cdc_platform.lake.catalog.lake import LOG, READ, Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import head
-from cdc_platform.lake.state.check_results import LastResult
 from cdc_platform.lake.state.copies import COPY, COPY_BRANCH, ChunkBatch, CopyPlan, save_plans
 from cdc_platform.lake.state.cuts import Cut, append_cut, newest_cut
+from cdc_platform.lake.state.last_results import LastResult
 from cdc_platform.model.base.names import FRESH
 from cdc_platform.model.base.schemas import FILES
 from cdc_platform.model.stream.unread import unread_path

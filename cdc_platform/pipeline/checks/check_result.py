@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 from cdc_platform.errors import CheckFailed, LakeDamaged
 from cdc_platform.lake.catalog.lake import LOG, RAW, Lake
 from cdc_platform.lake.commits.commits import has_at_most, head
-from cdc_platform.lake.state.check_results import LastResult, save_results
 from cdc_platform.lake.state.cuts import newest_cut
+from cdc_platform.lake.state.last_results import LastResult, save_results
 from cdc_platform.model.base.names import lake_table_name
 from cdc_platform.model.base.progress import Step
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities

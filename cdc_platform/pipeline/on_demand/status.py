@@ -9,10 +9,10 @@ from pyiceberg.table import Table
 
 from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.lake.commits.commits import CYCLE, ancestors_of, count_rows, fact, head, read_mark
-from cdc_platform.lake.state.check_results import LastResult, load_results
 from cdc_platform.lake.state.control import load_lineage, load_stuck
 from cdc_platform.lake.state.copies import load_copy_progress, load_plans
 from cdc_platform.lake.state.cuts import Cut, newest_cut
+from cdc_platform.lake.state.last_results import LastResult, load_results
 from cdc_platform.lake.state.quarantine import count_quarantined
 from cdc_platform.lake.state.read_progress import ReplayProgress, load_poll, load_replay_progress
 from cdc_platform.model.base.timestamps import to_rfc3339

@@ -12,7 +12,7 @@ from cdc_platform.commands.common import write_file
 from cdc_platform.commands.reading.check import all_passed, as_junit, run_checks
 from cdc_platform.components.loading import load_settings
 from cdc_platform.errors import SettingError, SourceUnreachable
-from cdc_platform.lake.state.check_results import load_results
+from cdc_platform.lake.state.last_results import load_results
 from cdc_platform.pipeline.checks.check_result import Check, CheckResult, Severity
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform_tests.yaml_files import write_defs

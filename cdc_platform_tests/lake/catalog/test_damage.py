@@ -23,10 +23,10 @@ from cdc_platform.lake.catalog.lake import (
 )
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import read_mark
-from cdc_platform.lake.state.check_results import load_results
 from cdc_platform.lake.state.control import load_lineage, read_control
 from cdc_platform.lake.state.copies import load_plans
 from cdc_platform.lake.state.cuts import list_cuts, newest_cut
+from cdc_platform.lake.state.last_results import load_results
 from cdc_platform.lake.state.markers import list_markers
 from cdc_platform.lake.state.quarantine import load_quarantined
 from cdc_platform.lake.state.read_progress import list_failed

@@ -127,19 +127,19 @@ class Collector:
             # In a single ordered stream, all messages between its boundaries belong to it.
             transaction = event.transaction_id or (arrival.within if self._is_one_stream else "")
             ordering_key, message_id = None, event.message_id
-        taken: Arrival[Event] = Arrival(event, *arrival[1:])
+        entry: Arrival[Event] = Arrival(event, *arrival[1:])
         if self._newest is None or self._newest.number <= arrival.number:
-            self._newest = taken
+            self._newest = entry
         if not (transaction and self._has_transaction_metadata):
             if transaction:
                 self.names.add(transaction)
-            self.free.append(taken)
+            self.free.append(entry)
             return
         self._count(transaction, arrival, ordering_key, event.event_id or message_id)
         counted = self.transactions[transaction]
         counted.has_events = True
         counted.has_sound_events = counted.has_sound_events or isinstance(event, SourceEvent)
-        self.members[transaction].append(taken)
+        self.members[transaction].append(entry)
 
     def take_run(self, run: PlainRun) -> None:
         """Add plain changes, which have arrived."""
@@ -182,8 +182,8 @@ class Collector:
         for run in self.runs:
             places = zip(run.origins, run.positions, run.sent_micros, run.numbers, strict=True)
             for event, place in zip(run.events(), places, strict=True):
-                taken, name = Arrival(event, *place), event.transaction_id
-                (self.members[name] if name and self._has_transaction_metadata else self.free).append(taken)
+                entry, name = Arrival(event, *place), event.transaction_id
+                (self.members[name] if name and self._has_transaction_metadata else self.free).append(entry)
         for some in (self.free, *(self.members[name] for name in self.plain_counts)):
             some.sort(key=attrgetter("number"))
         self.runs.clear()

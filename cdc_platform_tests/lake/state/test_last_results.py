@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cdc_platform.lake.catalog.lake import CHECKED, Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.lake.state.check_results import LastResult, load_results, save_results
+from cdc_platform.lake.state.last_results import LastResult, load_results, save_results
 
 
 def result(name: str, asset: str, *, passed: bool = True, at_s: float = 1.5) -> LastResult:
