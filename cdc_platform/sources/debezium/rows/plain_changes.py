@@ -141,7 +141,7 @@ class PlainChanges:
         except MALFORMED:
             if len(changes) == 1:
                 _, arrival = changes[0]
-                self.single_events.append(Arrival(self._decode_one(form, arrival), *arrival[1:]))
+                self.single_events.append(arrival.with_content(self._decode_one(form, arrival)))
                 return
             middle = len(changes) // 2
             self._decode(form, changes[:middle])

@@ -91,7 +91,7 @@ def plain_run(form: PlainForm, changes: Sequence[Change], *, keeps_null: bool) -
         MALFORMED: one of them, or more, cannot be decoded.
     """
     plain, arrivals = zip(*changes, strict=True)
-    _, origins, positions, sent_micros, numbers, _ = zip(*arrivals, strict=True)
+    positions = [arrival.position for arrival in arrivals]
     envelopes, keys = [change.envelope for change in plain], [change.key for change in plain]
     sources = [envelope.source for envelope in envelopes]
     orders = [
@@ -115,9 +115,9 @@ def plain_run(form: PlainForm, changes: Sequence[Change], *, keeps_null: bool) -
         [tuple(findings[place].unavailable) if place in findings else () for place in range(len(changes))],
         _metadata(form, plain, sequences, orders, findings),
         positions,
-        origins,
-        numbers,
-        sent_micros,
+        [arrival.origin for arrival in arrivals],
+        [arrival.number for arrival in arrivals],
+        [arrival.micros for arrival in arrivals],
         ()
         if form.is_new
         else [(form.server, form.name, *place) for place in zip(transactions, log_positions, strict=True)],

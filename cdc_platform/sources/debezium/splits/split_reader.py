@@ -99,12 +99,13 @@ class SplitReader:
             micros: when it was sent, as in `Arrival`.
         """
         number, within = self.collector.arrive(micros), self.collector.current
-        if self.decoder.plain.take(Arrival(sent, origin, position, micros, number, within)):
+        arrival = Arrival(sent, origin, position, micros, number, within)
+        if self.decoder.plain.take(arrival):
             self.collector.note_plain()
             return
         message = parse_line(sent, position) if isinstance(sent, bytes) else parse_raw(sent)
         for event in self.decoder.decode(message):
-            self.collector.take(Arrival(event, origin, position, micros, number, within))
+            self.collector.take(arrival.with_content(event))
 
     def _take_plain_changes(self) -> None:
         """Take the collected plain changes."""
@@ -159,9 +160,9 @@ class SplitReader:
     def _one_by_one(self) -> Iterator[_Placed]:
         """Yield each event by itself: it is unknown which transactions are complete."""
         half = self.collector.first_half
-        for event, origin, *_ in self.collector.free:
-            if half is None or event is not half.content:
-                yield _Placed(event, "", 1, None, origin)
+        for arrival in self.collector.free:
+            if half is None or arrival.content is not half.content:
+                yield _Placed(arrival.content, "", 1, None, arrival.origin)
 
     def _by_transaction(self) -> Iterator[_Placed]:
         for name, members in self.collector.members.items():
@@ -171,12 +172,13 @@ class SplitReader:
             has_metadata = self.collector.transactions[name].has_metadata
             count = len(whole) + self.collector.plain_counts.get(name, 0)
             transaction_id, records = (name, count) if has_metadata else ("", 1)
-            for event, origin, *_ in whole:
-                yield _Placed(event, transaction_id, records, None, origin, name)
-        for event, origin, position, *_ in self.collector.free:
+            for member in whole:
+                yield _Placed(member.content, transaction_id, records, None, member.origin, name)
+        for arrival in self.collector.free:
+            event = arrival.content
             order = event.ordering_key if isinstance(event, SourceEvent) else None
-            self._free.append((order, origin, position, order is None))
-            yield _Placed(event, "", 1, None, origin, "", order)
+            self._free.append((order, arrival.origin, arrival.position, order is None))
+            yield _Placed(event, "", 1, None, arrival.origin, "", order)
 
     def _needs_events(self) -> bool:
         """Return whether plain changes have to be seen one by one."""
@@ -199,9 +201,8 @@ class SplitReader:
 
     def _single_events(self) -> list[Event]:
         """Return the events that are in no run."""
-        collector = self.collector
-        members = (event for some in collector.members.values() for event, *_ in some)
-        return [*members, *(event for event, *_ in collector.free)]
+        groups = (*self.collector.members.values(), self.collector.free)
+        return [arrival.content for group in groups for arrival in group]
 
     def _run_rows(self, run: PlainRun) -> pa.RecordBatch:
         """Return the rows of plain changes, none of which has arrived twice, as `MARKED_ROWS`."""
@@ -234,10 +235,10 @@ class SplitReader:
         """Yield the truncates that may precede rows of other partitions."""
         if self._context.is_one_stream:
             return
-        members = ((name, event) for name, members in self.collector.members.items() for event, *_ in members)
-        for name, event in (*members, *(("", event) for event, *_ in self.collector.free)):
-            if isinstance(event, SourceEvent) and event.mod_type is ModType.TRUNCATE:
-                yield name, event.table, event.ordering_key
+        for name, arrivals in (*self.collector.members.items(), ("", self.collector.free)):
+            for event in (arrival.content for arrival in arrivals):
+                if isinstance(event, SourceEvent) and event.mod_type is ModType.TRUNCATE:
+                    yield name, event.table, event.ordering_key
 
     def outcome(self) -> SplitOutcome:
         """Return the outcome of all messages so far, with the counts of the yielded rows."""

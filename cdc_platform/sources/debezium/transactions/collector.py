@@ -127,7 +127,7 @@ class Collector:
             # In a single ordered stream, all messages between its boundaries belong to it.
             transaction = event.transaction_id or (arrival.within if self._is_one_stream else "")
             ordering_key, message_id = None, event.message_id
-        entry: Arrival[Event] = Arrival(event, *arrival[1:])
+        entry = arrival.with_content(event)
         if self._newest is None or self._newest.number <= arrival.number:
             self._newest = entry
         if not (transaction and self._has_transaction_metadata):

@@ -48,9 +48,10 @@ class RawMessage(NamedTuple):
 Sent = bytes | RawMessage
 """A line of a file, or a message."""
 Content_co = TypeVar("Content_co", covariant=True)
+Other = TypeVar("Other")
 
 
-class Arrival(NamedTuple, Generic[Content_co]):
+class Arrival(msgspec.Struct, Generic[Content_co], frozen=True, gc=False):
     """A line or message, or what was decoded from it, and its place: a position in a file or partition.
 
     ``micros`` is its send time, if messages of several partitions come in one stream; ``number`` is that of
@@ -64,6 +65,10 @@ class Arrival(NamedTuple, Generic[Content_co]):
     micros: int
     number: int
     within: str = ""
+
+    def with_content(self, content: Other) -> "Arrival[Other]":
+        """Return what was decoded from it, with the same place."""
+        return Arrival(content, self.origin, self.position, self.micros, self.number, self.within)
 
 
 class Message(msgspec.Struct, frozen=True):
