@@ -68,7 +68,7 @@ def delete_old_runs(
 
 
 def delete_old_results(instance: dg.DagsterInstance, assets: PipelineAssets, keep_s: float) -> int:
-    """Delete results of the freshness check without a run from before the retention; return their number."""
+    """Delete freshness results that no run made and that are past the retention; return their number."""
     logs, results = SqlEventLogStorageTable, AssetCheckExecutionsTable
     before = datetime.now(UTC).replace(tzinfo=None) - timedelta(seconds=keep_s)
     old = select(results.c.id, results.c.evaluation_event_storage_id, results.c.evaluation_event).where(

@@ -33,7 +33,7 @@ os.wait()
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Program]]:
-    """Commands that run with a lake, and one with a source, that take connections and say nothing."""
+    """Commands whose lake, and one whose source, accepts connections and never answers."""
     folder = tmp_path_factory.mktemp("silent")
     with socket.create_server(("127.0.0.1", 0)) as server:
         commands = _commands(folder, f"127.0.0.1:{server.getsockname()[1]}")

@@ -43,7 +43,7 @@ from cdc_platform.lake.state.cuts import cut_before, list_cuts, newest_cut
 LOGGER: Final = logging.getLogger(__name__)
 
 _DERIVED: Final = (LINEAGE, READ, SCHEMA, CHECKED)
-"""Tables that are derived from raw records, on from where they end, or by the next checks."""
+"""Tables that continue from where they end: derived from raw records, or written by the next checks."""
 _BEFORE_LOG: Final = (RAW, QUARANTINED, DELETION_MARKERS)
 """Tables to which a cycle commits before it commits to the log."""
 

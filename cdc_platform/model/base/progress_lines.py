@@ -35,7 +35,7 @@ def report_lines(
         while not is_over.wait(every_s / 8):
             reports, now_s = progress.reports(), time.monotonic()
             if not reports and was_idle:
-                # A single look without a step may fall between two steps.
+                # One poll without a step may fall between two steps.
                 since_s = now_s
             was_idle = not reports
             if reports and now_s - max(since_s, last_line_s()) >= every_s:

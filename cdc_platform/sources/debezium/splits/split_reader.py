@@ -181,7 +181,7 @@ class SplitReader:
             yield _Placed(event, "", 1, None, arrival.origin, "", order)
 
     def _needs_events(self) -> bool:
-        """Return whether plain changes have to be seen one by one."""
+        """Return whether plain changes are needed as single events."""
         collector = self.collector
         if not collector.runs:
             return False

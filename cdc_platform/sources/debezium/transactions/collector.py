@@ -64,7 +64,7 @@ class Collector:
         return self._newest if is_half else None
 
     def arrive(self, micros: int) -> int:
-        """Count a message that was sent at a moment; return the number of messages that have arrived."""
+        """Count a message that was sent at a time; return the number of messages that have arrived."""
         self.messages += 1
         self.newest_micros = max(self.newest_micros, micros)
         return self.messages

@@ -23,7 +23,7 @@ KeyOfTable = tuple[str, str, str]
 
 
 def shares_keys(events: Sequence[SourceEvent | FaultyEvent], runs: Sequence[PlainRun]) -> bool:
-    """Return whether a key is left and taken in one transaction, so that all its events have to be seen."""
+    """Return whether a key is left and taken in one transaction, so that all its events are needed."""
     old_keys = _keys(events, ModType.DELETE)
     if not old_keys:
         return False

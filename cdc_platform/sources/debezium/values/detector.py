@@ -53,7 +53,7 @@ class Detector:
         return MASKED if self._is_suspicious(value) else VALUE
 
     def doubtful_places(self, values: Sequence[Any]) -> list[int]:
-        """Return the places of values that may be no values; any other value certainly is one."""
+        """Return the places of values that `judge` must decide on; all others certainly are values."""
         texts = [marker for marker in (*self.markers, self.placeholder) if isinstance(marker, str)]
         longest = max(_MAX_DIGEST_CHARACTERS if self.is_masked else 0, *map(len, texts))
         return [

@@ -28,7 +28,7 @@ _OF_INSERT: Final = b'"c"'
 _OF_SNAPSHOT: Final = b'"r"'
 """Each plain change has one of them, so most other messages need not be parsed as one."""
 _STATES_COMMIT: Final = '["'
-"""Begins the positions of an event that states the commit before its own."""
+"""Beginning of `sequence` if it states the commit before the event's own."""
 
 
 class PlainSource(msgspec.Struct, frozen=True, gc=False, kw_only=True):
