@@ -13,7 +13,7 @@ import dagster as dg
 from dagster_shared.utils.warnings import BetaWarning
 
 from cdc_platform.errors import SourceError
-from cdc_platform.metadata import Metadata, link_status_page, rows_table, visible
+from cdc_platform.metadata import Metadata, describe_facts, link_status_page, rows_table
 from cdc_platform.model.base.cached_values import cached_value
 from cdc_platform.model.base.names import PLATFORM_GROUP
 from cdc_platform.model.base.timestamps import to_rfc3339
@@ -126,13 +126,13 @@ def find_reading(
 
 
 def describe_stream(outcome: StreamStatus | SourceError) -> Metadata:
-    """Describe a stream's state, with advice, errors and objects, and with all texts made visible."""
+    """Describe a stream's state, with advice, errors and objects, under the labels of its check."""
     if isinstance(outcome, SourceError):
         problem = f"{type(outcome).__name__}: {outcome}"
-        return {"state": StreamState.UNKNOWN.value, "advice": problem}
+        return describe_facts({"state": StreamState.UNKNOWN.value, "advice": problem})
     backfills = Counter(stream_object.backfill for stream_object in outcome.objects)
     errors = list(_error_records(outcome))
-    return visible(
+    return describe_facts(
         {
             "state": outcome.state.value,
             "advice": outcome.advice,

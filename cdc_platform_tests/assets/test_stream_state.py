@@ -68,17 +68,17 @@ def test_an_observation_shows_state_errors_and_objects(server: DatastreamServer,
     server.hold("FAILED_PERMANENTLY", *objects, errors=[stream_error])
     assert bench.run().success
     shown = bench.observed()
-    errors, listed = rows(shown.pop("errors").records), rows(shown.pop("object_table").records)
-    assert "recover the stream" in shown.pop("advice")
+    errors, listed = rows(shown.pop("Errors").records), rows(shown.pop("Object table").records)
+    assert "recover the stream" in shown.pop("Advice")
     assert {name: value for name, value in shown.items() if not name.startswith("dagster/")} == {
-        "state": "failed_permanently",
-        "display_name": "Accounts of the bank",
-        "stream_errors": 1,
-        "objects": 3,
-        "objects_in_trouble": 1,
-        "backfills_active": 1,
-        "backfills_completed": 1,
-        "backfills_failed": 1,
+        "State": "failed_permanently",
+        "Display name": "Accounts of the bank",
+        "Stream errors": 1,
+        "Objects": 3,
+        "Objects in trouble": 1,
+        "Backfills active": 1,
+        "Backfills completed": 1,
+        "Backfills failed": 1,
     }
     lost_row = {"where": "the stream", "reason": "REPLICATION_SLOT_LOST", "message": "Slot cdc is gone"}
     large_row = {"where": "public.users", "reason": "EVENT_TOO_LARGE", "message": "120 MB"}
@@ -100,8 +100,8 @@ def test_a_stream_of_many_objects_shows_some_and_counts_all(
     server.hold("RUNNING", *(table(f"t{number:03}") for number in range(300)), table("zz", "STOPPED"))
     assert bench.run().success
     shown = bench.observed()
-    listed = rows(shown["object_table"].records)
-    assert (shown["objects"], len(listed), listed[0]["object"]) == (301, SHOWN_OBJECTS, "public.zz")
+    listed = rows(shown["Object table"].records)
+    assert (shown["Objects"], len(listed), listed[0]["object"]) == (301, SHOWN_OBJECTS, "public.zz")
 
 
 def test_each_run_observes_again(server: DatastreamServer, bench: StreamBench) -> None:
@@ -111,7 +111,7 @@ def test_each_run_observes_again(server: DatastreamServer, bench: StreamBench) -
         assert bench.run().success
     records = bench.instance.fetch_observations(bench.stream.key, limit=3).records
     observations = [record.asset_observation for record in records]
-    states = [observation.metadata["state"].value for observation in observations if observation is not None]
+    states = [observation.metadata["State"].value for observation in observations if observation is not None]
     assert states == ["running", "paused", "running"]
 
 
@@ -141,9 +141,9 @@ def test_a_stream_that_cannot_be_asked_stops_no_run(server: DatastreamServer, be
     assert result.success
     assert bench.raw in {event.asset_key for event in result.get_asset_materialization_events()}
     shown = bench.observed()
-    assert shown["state"] == "unknown"
-    assert shown["advice"].startswith("AccessDenied: ")
-    assert STREAM in shown["advice"]
+    assert shown["State"] == "unknown"
+    assert shown["Advice"].startswith("AccessDenied: ")
+    assert STREAM in shown["Advice"]
 
 
 def test_a_server_that_is_down_stops_no_run(server: DatastreamServer, bench: StreamBench) -> None:
@@ -152,7 +152,7 @@ def test_a_server_that_is_down_stops_no_run(server: DatastreamServer, bench: Str
     assert bench.run().success
     down = StreamBench(server.settings(datastream_host=unused_host()), bench.instance)
     assert down.run().success
-    assert down.observed()["state"] == "unknown"
+    assert down.observed()["State"] == "unknown"
 
 
 def test_a_missing_library_fails_the_run(bench: StreamBench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -129,4 +129,4 @@ def test_result_and_observation_are_kept_on_disk(server: DatastreamServer, tmp_p
     with dg.DagsterInstance.local_temp(str(tmp_path)) as opened:
         bench = StreamBench(server.settings(), opened)
         (record,) = opened.event_log_storage.get_asset_check_execution_history(bench.check_key, limit=1)
-        assert (record.status.value, bench.observed()["state"]) == ("FAILED", "failed")
+        assert (record.status.value, bench.observed()["State"]) == ("FAILED", "failed")
