@@ -77,10 +77,18 @@ def test_a_pinned_reader_can_finish_after_a_hundred_commits(lake: Lake) -> None:
     assert StaticTable.from_metadata(pinned).scan().to_arrow().equals(ROWS)
 
 
+def next_millisecond() -> int:
+    """Wait for the next millisecond, and return it in microseconds: Iceberg's moments are no finer."""
+    begin_micros = (now_micros() // 1000 + 1) * 1000
+    while now_micros() < begin_micros:
+        pass
+    return begin_micros
+
+
 def test_files_that_are_old_and_not_in_the_log_are_deleted(lake: Lake) -> None:
     """The log and time bound the files: those that were replaced before a moment are gone."""
     table = commit(make_table(lake, SHORT), 20)
-    before, recent = now_micros(), table.metadata_location
+    before, recent = next_millisecond(), table.metadata_location
     commit(table, 3 * LOGGED)
     there = files_of(table)
     # The newest one of before was replaced afterwards.
@@ -88,7 +96,7 @@ def test_files_that_are_old_and_not_in_the_log_are_deleted(lake: Lake) -> None:
     assert len(there) - len(recent_files) == delete_old_metadata(table, before)
     assert names(recent_files) == names(files_of(table))
     assert delete_old_metadata(table, before) == 0
-    assert len(recent_files) - LOGGED - 1 == delete_old_metadata(table, now_micros())
+    assert len(recent_files) - LOGGED - 1 == delete_old_metadata(table, next_millisecond())
     assert names(logged(table)) == names(files_of(table))
     assert len(files_of(table)) == LOGGED + 1
 
@@ -110,10 +118,10 @@ def test_a_deletion_that_was_broken_off_is_finished_by_the_next(
 
     with monkeypatch.context() as patch:
         patch.setattr(table.io, "delete", fail_later)
-        assert delete_old_metadata(table, now_micros()) == 5
+        assert delete_old_metadata(table, next_millisecond()) == 5
     assert "the store is not reached" in "\n".join(caplog.messages)
     assert names(files_of(table))[0] > max(map(_name, deleted))
-    delete_old_metadata(table, now_micros())
+    delete_old_metadata(table, next_millisecond())
     assert names(logged(table)) == names(files_of(table))
 
 
@@ -122,7 +130,7 @@ def test_a_file_that_another_tool_deleted_hides_none_before_it(lake: Lake) -> No
     table = commit(make_table(lake, SHORT), 20)
     files_of(table)[-LOGGED - 4].unlink()
     logged(table)[0].unlink()
-    assert len(files_of(table)) - LOGGED == delete_old_metadata(table, now_micros())
+    assert len(files_of(table)) - LOGGED == delete_old_metadata(table, next_millisecond())
     assert names(logged(table)[1:]) == names(files_of(table))
 
 
@@ -137,7 +145,7 @@ def test_compressed_files_are_read(lake: Lake, monkeypatch: pytest.MonkeyPatch) 
     table = commit(make_table(lake, SHORT), 20)
     there = files_of(table)
     assert {".gz.metadata.json"} == {"".join(path.suffixes) for path in there}
-    assert len(there) - LOGGED - 1 == delete_old_metadata(table, now_micros())
+    assert len(there) - LOGGED - 1 == delete_old_metadata(table, next_millisecond())
 
 
 def test_a_damaged_file_hides_none_before_it(lake: Lake) -> None:
@@ -146,7 +154,7 @@ def test_a_damaged_file_hides_none_before_it(lake: Lake) -> None:
     damaged = logged(table)[0]
     damaged.write_bytes(damaged.read_bytes()[:100])
     there = files_of(table)
-    assert len(there) - LOGGED - 1 == delete_old_metadata(table, now_micros())
+    assert len(there) - LOGGED - 1 == delete_old_metadata(table, next_millisecond())
 
 
 def _name(path: str) -> str:
@@ -158,7 +166,7 @@ def test_the_number_of_files_is_bounded(lake: Lake) -> None:
     table = make_table(lake, SHORT)
     for _ in range(12):
         commit(table, LOGGED + 2)
-        delete_old_metadata(table, now_micros())
+        delete_old_metadata(table, next_millisecond())
         assert len(files_of(table)) == LOGGED + 1
 
 
@@ -175,7 +183,7 @@ def test_a_table_of_an_earlier_version_is_kept_by_time_from_then_on(lake: Lake) 
     commit(table, 10)
     assert delete_old_metadata(table, now_micros() - 3600 * 1_000_000) == 0
     assert before + 10 == len(files_of(table))
-    delete_old_metadata(table, now_micros())
+    delete_old_metadata(table, next_millisecond())
     assert names(logged(table)) == names(files_of(table))
 
 
