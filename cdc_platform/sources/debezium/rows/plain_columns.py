@@ -144,7 +144,7 @@ def _ordering_keys(
         return change_keys(log_positions, [0] * len(places), orders, places)
     stated = [change.envelope.source.commit_lsn for change in changes]
     commits = [
-        before if commit is UNSET else commit or before
+        before if commit is UNSET or commit is None else commit
         for commit, (before, _) in zip(stated, sequences, strict=True)
     ]
     return change_keys(commits, log_positions, orders, places)
