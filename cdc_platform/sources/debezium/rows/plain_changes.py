@@ -19,6 +19,7 @@ from cdc_platform.sources.debezium.rows.plain_columns import (
     Change,
     PlainForm,
     PlainRun,
+    Undecidable,
     plain_run,
 )
 from cdc_platform.sources.debezium.rows.rows import RowDecoder
@@ -144,10 +145,15 @@ class PlainChanges:
         """Decode changes of one form by column; those that cannot be decoded so are found by halving."""
         try:
             run = plain_run(form, changes, keeps_null=self._rows.settings.strategy == Strategy.VETO)
+        except Undecidable as error:
+            by_column = [change for place, change in enumerate(changes) if place not in error.places]
+            self._decode_each(form, [changes[place] for place in sorted(error.places)])
+            if by_column:
+                self._decode(form, by_column)
+            return
         except MALFORMED:
             if len(changes) == 1:
-                _, arrived = changes[0]
-                self.others.append((self._decode_one(form, arrived), arrived))
+                self._decode_each(form, changes)
                 return
             middle = len(changes) // 2
             self._decode(form, changes[:middle])
@@ -155,6 +161,9 @@ class PlainChanges:
             return
         self.runs.append(run)
         self._note_change(form, run.micros)
+
+    def _decode_each(self, form: PlainForm, changes: Sequence[Change]) -> None:
+        self.others += [(self._decode_one(form, arrived), arrived) for _, arrived in changes]
 
     def _note_change(self, form: PlainForm, moments: Sequence[int | None]) -> None:
         if form.op is not READ:

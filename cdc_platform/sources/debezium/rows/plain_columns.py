@@ -1,6 +1,6 @@
 """plain changes of one form, decoded by column, as `RowDecoder.decode_plain` decodes each."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, cast
 
@@ -29,6 +29,14 @@ _NONE: Final = Findings()
 Arrived = tuple[bytes | RawMessage, str, int, int, int, str]
 """A line or message that has arrived, with its place: the other fields of `Arrival`, in their order."""
 Change = tuple[PlainChange, Arrived]
+
+
+class Undecidable(ValueError):
+    """Some changes cannot be decoded by column; ``places`` has theirs."""
+
+    def __init__(self, places: Collection[int]) -> None:
+        super().__init__(places)
+        self.places = places
 
 
 class PlainForm(NamedTuple):
@@ -92,6 +100,7 @@ def plain_run(form: PlainForm, changes: Sequence[Change], *, keeps_null: bool) -
         keeps_null: whether a value that was not sent becomes null instead of being left out.
 
     Raises:
+        Undecidable: some of them cannot be decoded by column.
         MALFORMED: one of them, or more, cannot be decoded.
     """
     plain, arrived = zip(*changes, strict=True)
@@ -180,7 +189,10 @@ def _values(
 ) -> list[str]:
     others = form.plan.others
     names = [name for name in rows[0] if name in others]
-    columns = [_column(form, others[name], [row[name] for row in rows], found) for name in names]
+    single = set[int]()
+    columns = [_column(form, others[name], [row[name] for row in rows], found, single) for name in names]
+    if single:
+        raise Undecidable(single)
     objects = _objects(names, columns, len(rows))
     if not keeps_null:
         for place, findings in found.items():
@@ -204,16 +216,20 @@ def _objects(names: Sequence[str], columns: Sequence[Sequence[Any]], count: int)
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
-def _column(form: PlainForm, column: ColumnPlan, values: list[Any], found: FoundByPlace) -> Sequence[Any]:
-    """Return the values of a column in the form of the log, null where they were not sent."""
+def _column(
+    form: PlainForm, column: ColumnPlan, values: list[Any], found: FoundByPlace, single: set[int]
+) -> Sequence[Any]:
+    """Return the values of a column in the form of the log, null where they were not sent or are single."""
     if not column.is_always_sent:
         for place in column.detector.doubtful(values):
-            if not form.is_new and column.detector.judge(values[place]) is not VALUE:
-                raise ValueError(column.name)  # a later message may show what it is
-            if form.is_full and column.detector.is_marker(values[place]):
-                raise ValueError(column.name)  # the row before may show what it is
             findings = Findings()
-            if not form.is_full and is_left_out(form.op, form.is_new, column, values[place], findings):
+            try:
+                is_unsent = _is_unsent(form, column, values[place], findings)
+            except ValueError:
+                single.add(place)
+                values[place] = None
+                continue
+            if is_unsent:
                 findings.unavailable.append(column.name)
                 values[place] = None
             _add(found, place, findings)
@@ -222,6 +238,19 @@ def _column(form: PlainForm, column: ColumnPlan, values: list[Any], found: Found
             if column.may_be_null(value):
                 _add(found, place, Findings(null_or_default=[column.name]))
     return read_values(column, values)
+
+
+def _is_unsent(form: PlainForm, column: ColumnPlan, value: Any, findings: Findings) -> bool:
+    """Return whether a value was not sent.
+
+    Raises:
+        ValueError: the value is no use, or a later message or the row before may show what it is.
+    """
+    if form.is_full and not column.detector.is_marker(value):
+        return False
+    if form.is_full or not (form.is_new or column.detector.judge(value) is VALUE):
+        raise ValueError(column.name)
+    return is_left_out(form.op, form.is_new, column, value, findings)
 
 
 def _add(found: FoundByPlace, place: int, findings: Findings) -> None:

@@ -18,6 +18,7 @@ from cdc_platform.model.stream.files import SourceFile
 from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.sources.debezium.rows.decoder import Decoder
 from cdc_platform.sources.debezium.rows.plain_changes import PlainChanges
+from cdc_platform.sources.debezium.rows.plain_columns import plain_run
 from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
 from cdc_platform.sources.debezium.settings.policies import NullPolicy, SnapshotPolicy, Strategy
 from cdc_platform.sources.debezium.splits.marked_rows import from_octets
@@ -306,6 +307,15 @@ def test_odd_changes_are_decoded_as_all_events_are(case: str, *, has_transaction
     """The same holds for what few streams have."""
     texts, options = CASES[case]
     _check_same(texts, {**options, "has_transaction_topic": has_transaction_topic})
+
+
+def test_changes_that_need_a_later_message_do_not_divide_the_others() -> None:
+    """Inserts with a null that may be a value that was not sent are decoded singly, all others at once."""
+    texts = [change("c", 2 * place + 1, {"xs": None if place % 2 else [1]}) for place in range(64)]
+    with patch(f"{PlainChanges.__module__}.plain_run", side_effect=plain_run) as run:
+        _check_same(texts, {"null_policies": {}})
+
+    assert run.call_count == 2
 
 
 def _check_same(texts: Sequence[str | RawMessage], options: dict[str, Any]) -> None:
