@@ -108,6 +108,7 @@ class Decoder:
     def _take_note(self, notification: Notification) -> None:
         """Note the table that a snapshot found empty; a partition does not count."""
         self.plain.finish()
+        self.plain.recheck_forms()
         self.state.use.has_notifications = True
         replaces = self.settings.snapshots == SnapshotPolicy.REPLACE
         if (

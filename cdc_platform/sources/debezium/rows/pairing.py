@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from cdc_platform.sources.debezium.wire.message_contents import CREATE, DELETE, DataEvent
+from cdc_platform.sources.debezium.wire.message_contents import CREATE, DELETE, READ, DataEvent
 from cdc_platform.sources.debezium.wire.plain_lines import PlainChange
 from cdc_platform.sources.debezium.wire.positions import is_snapshot
 
@@ -52,7 +52,7 @@ class Pairer:
             return True
         transaction, source = change.envelope.transaction, change.envelope.source
         order = None if transaction is None else transaction.total_order
-        if order is None:
+        if order is None or change.envelope.op == READ:
             return False
         orders = self._orders.setdefault((source.name, source.txId), set())
         orders.add(order)

@@ -14,7 +14,13 @@ from typing import Final
 from cdc_platform.model.base.malformed import MALFORMED
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.sources.debezium.rows.identity import update_shows_index
-from cdc_platform.sources.debezium.rows.plain_columns import Change, PlainForm, PlainRun, plain_run
+from cdc_platform.sources.debezium.rows.plain_columns import (
+    Change,
+    PlainForm,
+    PlainRun,
+    Undecidable,
+    plain_run,
+)
 from cdc_platform.sources.debezium.rows.rows import RowDecoder
 from cdc_platform.sources.debezium.settings.policies import Strategy
 from cdc_platform.sources.debezium.wire.contents import read_content
@@ -138,10 +144,15 @@ class PlainChanges:
         """Decode changes of one form by column; halving finds those that cannot be decoded so."""
         try:
             run = plain_run(form, changes, keeps_null=self._rows.settings.strategy == Strategy.VETO)
+        except Undecidable as error:
+            by_column = [change for place, change in enumerate(changes) if place not in error.places]
+            self._decode_each(form, [changes[place] for place in sorted(error.places)])
+            if by_column:
+                self._decode(form, by_column)
+            return
         except MALFORMED:
             if len(changes) == 1:
-                _, arrival = changes[0]
-                self.single_events.append(arrival.with_content(self._decode_one(form, arrival)))
+                self._decode_each(form, changes)
                 return
             middle = len(changes) // 2
             self._decode(form, changes[:middle])
@@ -149,6 +160,10 @@ class PlainChanges:
             return
         self.runs.append(run)
         self._note_change(form, run.micros)
+
+    def _decode_each(self, form: PlainForm, changes: Sequence[Change]) -> None:
+        for _, arrival in changes:
+            self.single_events.append(arrival.with_content(self._decode_one(form, arrival)))
 
     def _note_change(self, form: PlainForm, moments: Sequence[int | None]) -> None:
         if form.op is not READ:

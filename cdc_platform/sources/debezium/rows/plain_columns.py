@@ -1,7 +1,7 @@
 """Plain changes of one form, decoded by column, as `RowDecoder.decode_plain` decodes each."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
@@ -25,6 +25,14 @@ from cdc_platform.sources.json_codec import write_lines
 FindingsByPlace = defaultdict[int, Findings]
 """Findings about the changes that may have any, by place."""
 Change = tuple[PlainChange, Arrival[Sent]]
+
+
+class Undecidable(ValueError):
+    """Some changes cannot be decoded by column; ``places`` has theirs."""
+
+    def __init__(self, places: Collection[int]) -> None:
+        super().__init__(places)
+        self.places = places
 
 
 class PlainForm(NamedTuple):
@@ -88,6 +96,7 @@ def plain_run(form: PlainForm, changes: Sequence[Change], *, keeps_null: bool) -
         keeps_null: whether a value that was not sent becomes null instead of being left out.
 
     Raises:
+        Undecidable: some of them cannot be decoded by column.
         MALFORMED: one of them, or more, cannot be decoded.
     """
     plain, arrivals = zip(*changes, strict=True)
@@ -140,7 +149,7 @@ def _ordering_keys(
         return change_keys(log_positions, [0] * len(places), orders, places)
     stated = [change.envelope.source.commit_lsn for change in changes]
     commits = [
-        before if commit is UNSET else commit or before
+        before if commit is UNSET or commit is None else commit
         for commit, (before, _) in zip(stated, sequences, strict=True)
     ]
     return change_keys(commits, log_positions, orders, places)
@@ -174,9 +183,11 @@ def _keys(plan: TablePlan, keys: Sequence[Mapping[str, Any]]) -> list[str]:
 def _values(
     form: PlainForm, rows: Sequence[Mapping[str, Any]], findings: FindingsByPlace, *, keeps_null: bool
 ) -> list[str]:
-    plans = form.plan.value_columns
+    plans, single = form.plan.value_columns, set[int]()
     names = [name for name in rows[0] if name in plans]
-    columns = [_column(form, plans[name], [row[name] for row in rows], findings) for name in names]
+    columns = [_column(form, plans[name], [row[name] for row in rows], findings, single) for name in names]
+    if single:
+        raise Undecidable(single)
     objects = _objects(names, columns, len(rows))
     if not keeps_null:
         for place, of_row in findings.items():
@@ -201,24 +212,38 @@ def _objects(names: Sequence[str], columns: Sequence[Sequence[Any]], count: int)
 
 
 def _column(
-    form: PlainForm, column: ColumnPlan, values: list[Any], findings: FindingsByPlace
+    form: PlainForm, column: ColumnPlan, values: list[Any], findings: FindingsByPlace, single: set[int]
 ) -> Sequence[Any]:
-    """Return the values of a column in the form of the log, null where they were not sent."""
+    """Return the values of a column in the form of the log, null where they were not sent or are single."""
     if not column.is_always_sent:
         for place in column.detector.doubtful_places(values):
-            if not form.is_new and column.detector.judge(values[place]) is not VALUE:
-                raise ValueError(column.name)  # a later message may show what it is
-            if form.is_full and column.detector.is_marker(values[place]):
-                raise ValueError(column.name)  # the row before may show what it is
-            of_row = findings[place]
-            if not form.is_full and is_left_out(form.op, form.is_new, column, values[place], of_row):
-                of_row.unavailable.append(column.name)
+            try:
+                is_unsent = _is_unsent(form, column, values[place], findings[place])
+            except ValueError:
+                single.add(place)
+                values[place] = None
+                continue
+            if is_unsent:
+                findings[place].unavailable.append(column.name)
                 values[place] = None
     if column.has_default:
         for place, value in enumerate(values):
             if column.may_be_null(value):
                 findings[place].null_or_default.append(column.name)
     return read_values(column, values)
+
+
+def _is_unsent(form: PlainForm, column: ColumnPlan, value: Any, findings: Findings) -> bool:
+    """Return whether a value was not sent.
+
+    Raises:
+        ValueError: the value is no use, or a later message or the row before may show what it is.
+    """
+    if form.is_full and not column.detector.is_marker(value):
+        return False
+    if form.is_full or not (form.is_new or column.detector.judge(value) is VALUE):
+        raise ValueError(column.name)
+    return is_left_out(form.op, form.is_new, column, value, findings)
 
 
 def _metadata(

@@ -65,7 +65,8 @@ def reader_of(encoding: Encoding) -> Read:
 
 def fit_as_they_are(encoding: Encoding, values: Sequence[Any]) -> bool:
     """Return whether a reader would certainly return all values unchanged; they may be null."""
-    if encoding.is_lenient or scale_fault(encoding) is not None:
+    is_single = encoding.column_type.code == "FLOAT32"
+    if encoding.is_lenient or is_single or scale_fault(encoding) is not None:
         return False
     kinds = set(map(type, values)) - {type(None)}
     if encoding.kind is EncodingKind.INT and kinds == {int}:

@@ -38,6 +38,7 @@ _STATUSES: Final = ("BEGIN", "END")
 _SCANNED: Final = ("SUCCEEDED", "EMPTY")
 _SEQUENCE: Final = re.compile(r'\[(?:null|"(\d{1,19})"), ?"(\d{1,19})"\]', re.ASCII)
 """The numbers have so few digits that none is beyond 64 bits."""
+SEQUENCE: Final = rf"(?a)^{_SEQUENCE.pattern}\Z"
 _SEQUENCES: Final = re.compile(rf"^{_SEQUENCE.pattern}$", re.ASCII | re.MULTILINE)
 _BEYOND: Final = 2**64
 _SHOWN: Final = 100
@@ -210,15 +211,8 @@ def sequence_of(value: Any) -> tuple[int | None, int | None] | None:
 
 
 def sequences_of(texts: Sequence[str]) -> Sequence[tuple[int | None, int]]:
-    """Return the positions of events that have the connector's own form.
-
-    Raises:
-        ValueError: one of them has another form.
-    """
-    joined = "\n".join(texts)
-    pairs = _SEQUENCES.findall(joined)
-    if not len(pairs) == len(texts) == joined.count("\n") + 1:
-        raise ValueError(texts)
+    """Return the positions of events whose sequences match `SEQUENCE`."""
+    pairs = _SEQUENCES.findall("\n".join(texts))
     return [(int(before) if before else None, int(change)) for before, change in pairs]
 
 

@@ -6,19 +6,19 @@ of a snapshot that is neither its first nor its last one, with its transaction a
 
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any, Final, Generic, Literal
+from typing import Annotated, Any, Final, Generic, Literal
 
 import msgspec
 
-from cdc_platform.sources.debezium.wire.envelope import NEW_KEY, OLD_KEY
+from cdc_platform.sources.debezium.wire.envelope import NEW_KEY, OLD_KEY, SEQUENCE
 from cdc_platform.sources.debezium.wire.messages import RawMessage, Sent, embedded, has_block_in, is_utf8
-from cdc_platform.sources.debezium.wire.schema_blocks import SchemaBlock, has_block, parsed_block
+from cdc_platform.sources.debezium.wire.positions import ORDERS
+from cdc_platform.sources.debezium.wire.schema_blocks import SchemaBlock, has_block, parsed_block, part_of
 from cdc_platform.sources.debezium.wire.typed_envelope import (
     DECODE_ERRORS,
     Key,
     Long,
     TypedBlock,
-    TypedTransaction,
     Value,
 )
 
@@ -42,10 +42,17 @@ class PlainSource(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     snapshot: Literal["false", "", "true"] | None = None
     txId: Long  # noqa: N815  Debezium's own name
     lsn: Long
-    sequence: str
+    sequence: Annotated[str, msgspec.Meta(pattern=SEQUENCE)]
     commit_lsn: Long | msgspec.UnsetType | None = msgspec.UNSET
     ts_us: Long | None = None
     ts_ms: Long | None = None
+
+
+class PlainTransaction(msgspec.Struct, frozen=True, gc=False):
+    """The block `transaction` of an envelope."""
+
+    id: str | None = None
+    total_order: Annotated[int, msgspec.Meta(ge=0, lt=ORDERS)] | None = None
 
 
 class PlainEnvelope(msgspec.Struct, frozen=True, gc=False, kw_only=True, forbid_unknown_fields=True):
@@ -55,7 +62,7 @@ class PlainEnvelope(msgspec.Struct, frozen=True, gc=False, kw_only=True, forbid_
     source: PlainSource
     before: dict[str, Any] | None = None
     after: dict[str, Any]
-    transaction: TypedTransaction | None = None
+    transaction: PlainTransaction | None = None
     ts_ms: Any = None
     ts_us: Any = None
     ts_ns: Any = None
@@ -125,11 +132,12 @@ def _of_line(text: bytes) -> PlainChange | None:
 
 def _of_raw(raw: RawMessage) -> PlainChange | None:
     key, value = raw.key, raw.value
-    if not key or not value or not (is_utf8(key) and is_utf8(value)):
+    parts = key, value, *(raw.headers or {}).values()
+    if not (key and value and all(is_utf8(part) for part in parts if part is not None)):
         return None
     if has_block(value) and has_block(key):
-        parts = _VALUES_WITH_BLOCKS.decode(value), _KEYS_WITH_BLOCKS.decode(key)
-        return _of_blocks(*parts, raw.headers, raw.offset)
+        typed = _VALUES_WITH_BLOCKS.decode(value), _KEYS_WITH_BLOCKS.decode(key)
+        return _of_blocks(*typed, raw.headers, raw.offset)
     return _checked(_VALUES.decode(value), _KEYS.decode(key), raw.headers, raw.offset)
 
 
@@ -154,6 +162,8 @@ def _checked(
 ) -> PlainChange | None:
     is_snapshot = envelope.source.snapshot == "true"
     if not key or not envelope.after or is_snapshot is not (envelope.op == "r"):
+        return None
+    if part_of(key)[0] is not key:  # the key alone has a block
         return None
     if envelope.before is not None and envelope.op != "u":
         return None

@@ -18,6 +18,7 @@ from cdc_platform.sources.json_codec import write_lines, write_sorted, write_sor
 INCREMENTAL: Final = "incremental"
 _UNSIGNED: Final = 2**64 - 1
 _ORDER_DIGITS: Final = 10
+ORDERS: Final = 10**_ORDER_DIGITS
 _POSITION_DIGITS: Final = 19
 _KEY: Final = SEPARATOR.join(("%016x", "%016x", f"%0{_ORDER_DIGITS}d", "%d", f"%0{_POSITION_DIGITS}d"))
 _ORDER: Final = slice(34, 34 + _ORDER_DIGITS)
@@ -70,21 +71,20 @@ def change_keys(
         places: the places of their messages.
 
     Raises:
-        ValueError: one of them states no commit, or an order that is none.
+        ValueError: one of them states no commit.
     """
-    numbers = [order or 0 for order in orders]
-    if min(numbers) < 0 or max(numbers) >= 10**_ORDER_DIGITS or None in commits:
-        raise ValueError(orders)
+    if None in commits:
+        raise ValueError(commits)
     stated = cast("Sequence[int]", commits)
     return [
-        _KEY % (commit & _UNSIGNED, change & _UNSIGNED, order, _OTHERS, place)
-        for commit, change, order, place in zip(stated, changes, numbers, places, strict=True)
+        _KEY % (commit & _UNSIGNED, change & _UNSIGNED, order or 0, _OTHERS, place)
+        for commit, change, order, place in zip(stated, changes, orders, places, strict=True)
     ]
 
 
 def _total_order(event: DataEvent | LogicalMessage) -> int:
     order = event.total_order or 0
-    if not 0 <= order < 10**_ORDER_DIGITS:
+    if not 0 <= order < ORDERS:
         raise MessageUnusable(f"`transaction.total_order` is not a position in a transaction: {order}.")
     return order
 

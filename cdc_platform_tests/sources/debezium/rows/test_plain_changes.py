@@ -3,7 +3,7 @@
 import gzip
 import json
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +18,7 @@ from cdc_platform.model.stream.files import SourceFile
 from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.sources.debezium.rows.decoder import Decoder
 from cdc_platform.sources.debezium.rows.plain_changes import PlainChanges
+from cdc_platform.sources.debezium.rows.plain_columns import plain_run
 from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
 from cdc_platform.sources.debezium.settings.policies import NullPolicy, SnapshotPolicy, Strategy
 from cdc_platform.sources.debezium.splits.marked_rows import from_octets
@@ -29,6 +30,7 @@ from cdc_platform_tests.sources.debezium.written_events import COLUMNS, TABLE, e
 from cdc_platform_tests.strategies import share_of_profile
 
 OTHER: Final = "public.items"
+NOW_S: Final = 1_700_000_000
 SETTINGS: Final[dict[str, Any]] = {
     "columns": {**COLUMNS, OTHER: COLUMNS[TABLE]},
     "null_policies": {"smallint[]": NullPolicy.NULL},
@@ -42,14 +44,14 @@ ODD: Final[tuple[dict[str, Any], ...]] = (
     *({"row": {"n": value}} for value in (None, 2, "no number")),
     *({"row": {"big": value}} for value in (None, "", DEFAULT_PLACEHOLDER)),
     *({"key": key} for key in (None, {"id": 1, "n": 1})),
-    *({"source": {"sequence": value}} for value in (None, '[null,"3"]', "[1]")),
+    *({"source": {"sequence": value}} for value in (None, '[null,"3"]', "[1]", '["x","y"]')),
     *({"source": {"ts_ms": value}} for value in (None, 2_000_000_000_000)),
     {"source": {"table": "items"}},
     {"source": {"version": "1.9.0.Final"}},
     {"source": {"snapshot": "true"}},
     *({"transaction": {"id": "7:1", "total_order": order}} for order in (2, 3, 4, -1) * 4),
     *({"source": {"txId": transaction}} for transaction in (8, 8, 8, None)),
-    *({"source": {"commit_lsn": position}} for position in (None, 2)),
+    *({"source": {"commit_lsn": position}} for position in (None, 0, 2)),
     {"headers": {"__debezium.context.runId": "r"}},
     *({"headers": {"__debezium.oldkey": key}} for key in ({"id": 2}, [2])),
 )
@@ -69,6 +71,42 @@ def boundaries() -> st.SearchStrategy[str]:
         }
     )
     return values.map(lambda value: line(value, {"id": value["id"]}))
+
+
+def scanned(table: str, seconds: int) -> str:
+    """Return the notification of a snapshot that has found a table without rows."""
+    more = {"connector_name": "s", "scanned_collection": table, "status": "SUCCEEDED"}
+    value = {"aggregate_type": "Initial Snapshot", "type": "TABLE_SCAN_COMPLETED", "id": f"{table} {seconds}"}
+    value |= {"additional_data": {**more, "total_rows_scanned": "0"}, "timestamp": (NOW_S + seconds) * 1000}
+    return line(value, {"id": value["id"]}, topic="s.notifications")
+
+
+def change(
+    op: str,
+    lsn: int,
+    row: Mapping[str, Any] | None = None,
+    source: Mapping[str, Any] | None = None,
+    headers: Mapping[str, Any] | None = None,
+    order: int | None = None,
+) -> str:
+    """Return the line of a change of the table, or of its delete."""
+    place = {"lsn": lsn, "sequence": f'["1","{lsn}"]', **(source or {})}
+    transaction = None if order is None else {"id": "7:1", "total_order": order}
+    after = {**WHOLE, **(row or {})}
+    images = {"before": after} if op == "d" else {"after": after}
+    return line(envelope(op, source=place, transaction=transaction, **images), {"id": 1}, headers=headers)
+
+
+def with_blocks(texts: Sequence[str], kind: str = "int32") -> list[str]:
+    """Return lines with schema blocks, by which the second column is of a kind."""
+    parsed = [json.loads(text) for text in texts]
+    for parts in parsed:
+        fields = [{"type": "int32", "field": "id"}, {"type": kind, "field": "n", "optional": True}]
+        parts["value"]["after"] = {name: parts["value"]["after"][name] for name in ("id", "n")}
+        after = {"type": "struct", "fields": fields, "field": "after"}
+        parts["value"] = {"schema": {"type": "struct", "fields": [after]}, "payload": parts["value"]}
+        parts["key"] = {"schema": {"type": "struct", "fields": fields[:1]}, "payload": parts["key"]}
+    return [json.dumps(parts, separators=(",", ":")) for parts in parsed]
 
 
 @st.composite
@@ -95,14 +133,19 @@ def lines(draw: st.DrawFn) -> str:
 
 
 def decode(
-    texts: list[str], *, is_one_stream: bool = True, has_messages: bool = False, **options: Any
+    texts: Sequence[str | RawMessage],
+    *,
+    is_one_stream: bool = True,
+    has_messages: bool = False,
+    **options: Any,
 ) -> tuple[object, ...]:
     """Return the rows of lines, or of the messages in them, and all that their reader reports of them."""
     settings = settings_with(**{**SETTINGS, **options})
     context = SplitContext(settings.to_options(), 1, ReadWindow("stream", 0, 9), is_one_stream)
     reader = SplitReader(context, None, {"file": SourceFile("file", "", 0, 0)})
     for position, text in enumerate(texts):
-        sent = message(text, position) if has_messages else text.encode()
+        is_raw = isinstance(text, RawMessage)
+        sent = text if is_raw else message(text, position) if has_messages else text.encode()
         reader.take(sent, "file", position)
     blocks = pa.Table.from_batches(reader.blocks()).to_pylist()
     rows = [row for block in blocks if block[ROWS] for row in rows_of(block[ROWS])]
@@ -131,7 +174,15 @@ def rows_of(octets: bytes) -> Iterator[dict[str, Any]]:
 
 @share_of_profile(4)
 @given(
-    texts=st.lists(st.one_of(lines(), lines(), lines(), boundaries()), min_size=3, max_size=16),
+    texts=st.lists(
+        st.one_of(
+            *[lines()] * 6,
+            *[boundaries()] * 2,
+            st.builds(scanned, st.sampled_from([TABLE, OTHER]), st.integers(-1, 1)),
+        ),
+        min_size=3,
+        max_size=16,
+    ),
     options=st.fixed_dictionaries(
         {},
         optional={
@@ -161,7 +212,113 @@ def test_plain_changes_of_captures_are_decoded_alike(
     _check_same(texts * times, {"columns": {}, "null_policies": {"*": NullPolicy.NULL}, **options})
 
 
-def _check_same(texts: list[str], options: dict[str, Any]) -> None:
+OF_SNAPSHOT: Final = {"snapshot": "true", "sequence": '["1","3"]'}
+DELETED: Final = {"__debezium.newkey": {"id": 2}}
+LIKE_MARKER: Final = {"big": DEFAULT_PLACEHOLDER}
+CASES: Final[dict[str, tuple[Sequence[str | RawMessage], dict[str, Any]]]] = {
+    "another table was found empty": (
+        [
+            change("u", 3, source={"table": "items"}),
+            *(change("u", lsn) for lsn in (5, 7)),
+            scanned(OTHER, 1),
+            *(change("u", lsn) for lsn in (9, 11)),
+        ],
+        {"snapshots": SnapshotPolicy.REPLACE},
+    ),
+    "commit at the position 0": ([change("u", lsn, source={"commit_lsn": 0}) for lsn in (5, 7)], {}),
+    **{
+        f"the sequence {sequence} of {op}": (
+            [
+                change("r", 3, source={**OF_SNAPSHOT, "snapshot": "first"}),
+                change("r", 3, {"n": 2}, source=OF_SNAPSHOT),
+                *(change("u", lsn) for lsn in (5, 7)),
+                change(op, lsn, {"n": 3}, source={**source, "sequence": sequence}),
+            ],
+            {},
+        )
+        for op, lsn, source in (("r", 3, OF_SNAPSHOT), ("u", 9, {}))
+        for sequence in ('["x","y"]', '["1"', '["1","99999999999999999999"]', '["1","\u0661"]', '["1",null]')
+    },
+    "an order that is none after half of a key change": (
+        [
+            change("c", 3, order=1),
+            change("c", 5, order=2),
+            change("d", 7, headers=DELETED, order=3),
+            change("c", 7, order=-1),
+        ],
+        {},
+    ),
+    "an order that is none before half of a key change": (
+        [
+            change("c", 3, order=1),
+            change("c", 5, order=10**10),
+            change("d", 7, headers=DELETED, order=3),
+        ],
+        {},
+    ),
+    "the order of a row of a snapshot": (
+        [
+            change("r", 3, source={**OF_SNAPSHOT, "snapshot": "first"}),
+            change("r", 3, {"n": 2}, source=OF_SNAPSHOT),
+            change("c", 5, order=1),
+            change("r", 3, {"n": 3}, source=OF_SNAPSHOT, order=5),
+            change("c", 7, LIKE_MARKER, order=6),
+        ],
+        {},
+    ),
+    **{
+        f"whole numbers of a real column{place}": (
+            with_blocks([change("u", lsn) for lsn in (5, 7, 9)]),
+            {"columns": {TABLE: {column: "real"}}},
+        )
+        for column, place in (("n", ""), ("id", " of the key"))
+    },
+    "a boolean of a real column": (
+        with_blocks([change("u", lsn, {"n": value}) for lsn, value in ((5, None), (7, True))], "boolean"),
+        {"columns": {TABLE: {"n": "real"}}},
+    ),
+    "a key with a block of its own": (
+        [
+            text.replace('"key": {"id": 1}', '"key": {"schema": {"fields": []}, "payload": {"id": 1}}')
+            for text in (change("u", lsn) for lsn in (5, 7, 9))
+        ],
+        {},
+    ),
+    **{
+        f"header {name} that is not UTF-8": (
+            [
+                RawMessage(
+                    *("t", b'{"id": 1}', json.dumps(json.loads(change("u", lsn))["value"]).encode()),
+                    *(headers, 0, lsn, None, lsn),
+                )
+                for lsn, headers in ((0, {}), (1, {name: b"\xff"}), (2, {name: None}), (3, {name: b"a"}))
+            ],
+            {},
+        )
+        for name in ("trace", "__debezium.context.runId")
+    },
+}
+"""Messages and settings, by what is odd about them."""
+
+
+@pytest.mark.parametrize("has_transaction_topic", [False, True])
+@pytest.mark.parametrize("case", CASES)
+def test_odd_changes_are_decoded_as_all_events_are(case: str, *, has_transaction_topic: bool) -> None:
+    """The same holds for what few streams have."""
+    texts, options = CASES[case]
+    _check_same(texts, {**options, "has_transaction_topic": has_transaction_topic})
+
+
+def test_changes_that_need_a_later_message_do_not_divide_the_others() -> None:
+    """Inserts with a null that may be a value that was not sent are decoded singly, all others at once."""
+    texts = [change("c", 2 * place + 1, {"xs": None if place % 2 else [1]}) for place in range(64)]
+    with patch(f"{PlainChanges.__module__}.plain_run", side_effect=plain_run) as run:
+        _check_same(texts, {"null_policies": {}})
+
+    assert run.call_count == 2
+
+
+def _check_same(texts: Sequence[str | RawMessage], options: dict[str, Any]) -> None:
     with patch.object(PlainChanges, "learn"):
         expected = decode(texts, **options)
 
