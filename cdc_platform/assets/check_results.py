@@ -2,18 +2,16 @@
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from typing import Final
 
 import dagster as dg
 
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.claims import FULL_CHECKS_TAG
-from cdc_platform.errors import CdcError, CheckFailed
-from cdc_platform.lake.catalog.access import reaching
+from cdc_platform.errors import CheckFailed
 from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import read_mark
-from cdc_platform.lake.state.last_results import LastResult, save_results
+from cdc_platform.lake.state.last_results import LastResult
 from cdc_platform.metadata import describe_facts
 from cdc_platform.model.base.names import CHECKED_AT, FRESH
 from cdc_platform.model.schema.table_options import history_name
@@ -27,8 +25,6 @@ from cdc_platform.pipeline.checks.check_result import (
 )
 from cdc_platform.pipeline.checks.invariants import checks_of
 from cdc_platform.pipeline.checks.running_checks import CheckRunner
-from cdc_platform.pipeline.opened.pipeline import open_pipeline
-from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.resources import PipelineRun
 from cdc_platform.visible import visible_text
 
@@ -93,11 +89,9 @@ def as_result(evaluation: dg.AssetCheckEvaluation) -> dg.AssetCheckResult:
     )
 
 
-def store_evaluations(
-    settings: PipelineSettings, evaluations: Iterable[dg.AssetCheckEvaluation], *, of_all: bool
-) -> None:
-    """Store the results of a check that needs no lake; one that cannot be reached does not fail the check."""
-    results = [
+def last_results(evaluations: Iterable[dg.AssetCheckEvaluation]) -> list[LastResult]:
+    """Return evaluations that Dagster has just made as results that the lake stores."""
+    return [
         LastResult(
             evaluation.check_name,
             evaluation.asset_key.to_user_string(),
@@ -108,8 +102,6 @@ def store_evaluations(
         )
         for evaluation in evaluations
     ]
-    with suppress(CdcError), reaching(settings.lake):
-        save_results(open_pipeline(settings).lake, results, of_all=of_all)
 
 
 def check_log(
@@ -156,13 +148,16 @@ def run_full_checks(
     results: dict[Check, CheckResult] = {}
     checks = checks_of(run.pipeline.capabilities)
     due = [check for check in checks if not (check.every_cycle or _is_step(context, assets, check))]
-    with checking(run.pipeline, run.spark, total=len(due)) as step:
-        for check in due:
-            with run.progress.step(f"check {check.name}"):
-                results[check] = check.run(run.pipeline, run.spark, EVERYTHING)
-            step.advance()
-            yield from evaluate(assets, check, results[check], cycle)
-    store_results(run.pipeline.lake, results)
+    try:
+        with checking(run.pipeline, run.spark, total=len(due)) as step:
+            for check in due:
+                with run.progress.step(f"check {check.name}"):
+                    results[check] = check.run(run.pipeline, run.spark, EVERYTHING)
+                step.advance()
+                yield from evaluate(assets, check, results[check], cycle)
+    finally:
+        # An error in one check must not hide what others have found.
+        store_results(run.pipeline.lake, results)
     raise_failures(results)
 
 

@@ -8,7 +8,7 @@ import dagster as dg
 from pydantic import Field
 
 from cdc_platform import metadata
-from cdc_platform.assets.check_results import check_log, evaluate, run_full_checks, store_evaluations
+from cdc_platform.assets.check_results import check_log, evaluate, last_results, run_full_checks
 from cdc_platform.assets.data_versions import DataVersions, cut_version
 from cdc_platform.assets.events import LoggedStates, cycle_events, merge_event
 from cdc_platform.assets.layers import PipelineAssets
@@ -17,6 +17,8 @@ from cdc_platform.checks.freshness import Freshness, freshness_results, is_repor
 from cdc_platform.claims import has_waiting_run
 from cdc_platform.errors import CheckFailed
 from cdc_platform.lake.catalog.lake import CUT
+from cdc_platform.lake.state.last_results import save_results
+from cdc_platform.model.base.names import FRESH
 from cdc_platform.model.base.schemas import CUTS
 from cdc_platform.partitions import level_partitions
 from cdc_platform.pipeline.cycle_loop import follow_source, pause
@@ -70,7 +72,7 @@ def build_cut(assets: PipelineAssets, running: Running) -> dg.AssetsDefinition:
         yield dg.MaterializeResult(metadata=described, data_version=cut_version(published))
         freshness = Freshness.after_cycle(published, assets.capabilities)
         evaluations = list(freshness_results(assets, running, freshness))
-        store_evaluations(run.settings, evaluations, of_all=True)
+        save_results(run.pipeline.lake, last_results(evaluations), all_of={FRESH})
         yield from evaluations
         yield from run_full_checks(context, assets, run)
         if config.follow_s > 0:

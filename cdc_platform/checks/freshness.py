@@ -13,15 +13,17 @@ from typing import Final
 import dagster as dg
 import msgspec
 
-from cdc_platform.assets.check_results import as_result, store_evaluations
+from cdc_platform.assets.check_results import as_result, last_results
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.claims import unfinished_runs
-from cdc_platform.errors import CdcError
+from cdc_platform.errors import CdcError, LakeError
+from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.state.cuts import Cut, newest_cut
+from cdc_platform.lake.state.last_results import save_results
 from cdc_platform.metadata import LAG, WAITING, moment
 from cdc_platform.model.base.names import FRESH
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities
-from cdc_platform.pipeline.opened.pipeline import open_pipeline
+from cdc_platform.pipeline.opened.pipeline import open_lake, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.pipeline.reading.trace import trace_lineage
 from cdc_platform.sensors import SOURCE_DEADLINE_S, Running, default_status, has_news
@@ -70,14 +72,15 @@ def build_freshness_check(
     )
     def fresh(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         # Only the sensor knows how long new data has waited; the newest cut may be old because nothing came.
-        freshness = find_freshness(settings, time.time_ns() // 1000, news_since_micros=None)
+        lake = open_lake(settings)
+        freshness = find_freshness(settings, lake, time.time_ns() // 1000, news_since_micros=None)
         keys = context.selected_asset_check_keys
         evaluations = [
             evaluation
             for evaluation in freshness_results(assets, running, freshness)
             if evaluation.asset_check_key in keys
         ]
-        store_evaluations(settings, evaluations, of_all=False)
+        save_results(lake, last_results(evaluations))
         yield from map(as_result, evaluations)
 
     return fresh
@@ -130,15 +133,17 @@ def report(
         now_micros: the present time.
     """
     memory = msgspec.json.decode(before.cursor, type=_SensorCursor) if before.cursor else _SensorCursor()
+    lake, is_reached = open_lake(settings), True
     try:
-        freshness = find_freshness(settings, now_micros, memory.news_since_micros)
+        freshness = find_freshness(settings, lake, now_micros, memory.news_since_micros)
     except CdcError as error:
+        is_reached = not isinstance(error, LakeError)
         reason = visible_text(f"{type(error).__name__}: {error}")
         freshness = Freshness(None, 0.0, memory.news_since_micros, reason)
     evaluations = list(freshness_results(assets, running, freshness))
-    if results_of(evaluations) != memory.results:
+    if is_reached:
         # The sensor of a silent source must not fill the lake, which nothing maintains then.
-        store_evaluations(settings, evaluations, of_all=True)
+        save_results(lake, last_results(evaluations), all_of={FRESH}, only_changes=True)
     is_due = is_report_due(evaluations, memory.results, now_micros / 1e6 - memory.reported_s)
     is_due &= not (before.is_running and all(evaluation.passed for evaluation in evaluations))
     reported_s = now_micros / 1e6 if is_due else memory.reported_s
@@ -174,11 +179,14 @@ class _SensorCursor:
     news_since_micros: int | None = None
 
 
-def find_freshness(settings: PipelineSettings, now_micros: int, news_since_micros: int | None) -> Freshness:
+def find_freshness(
+    settings: PipelineSettings, lake: Lake, now_micros: int, news_since_micros: int | None
+) -> Freshness:
     """Return how far behind the newest cut is.
 
     Args:
         settings: the settings of the pipeline.
+        lake: its part of the lake.
         now_micros: the present by this machine's clock.
         news_since_micros: when new data was first seen, None if unknown; for an event source the time counts
             from there, or from the newest cut if that is later.
@@ -186,7 +194,8 @@ def find_freshness(settings: PipelineSettings, now_micros: int, news_since_micro
     Raises:
         CdcError: the lake, or an event source, cannot be read.
     """
-    pipeline = open_pipeline(replace(settings, source=settings.source.with_deadline(SOURCE_DEADLINE_S)))
+    settings = replace(settings, source=settings.source.with_deadline(SOURCE_DEADLINE_S))
+    pipeline = replace(open_pipeline(settings), lake=lake)
     try:
         cut = newest_cut(pipeline.lake)
         if cut is None:

@@ -1,7 +1,5 @@
 """The YAML of a pipeline that reads the files of a Datastream stream."""
 
-from functools import partial
-
 import dagster as dg
 
 from cdc_platform.assets.stream_state import StreamAsset, build_stream, stream_resource
@@ -31,13 +29,18 @@ class DatastreamPipeline(PipelineComponent):
             return Upstream(kinds=kinds)
         require_library()
         # Commands that read settings alone must not load Spark.
-        from cdc_platform.assets.check_results import store_evaluations
+        from cdc_platform.assets.check_results import last_results
+        from cdc_platform.lake.state.last_results import save_results
+        from cdc_platform.pipeline.opened.pipeline import open_lake
+
+        def store(evaluations: list[dg.AssetCheckEvaluation]) -> None:
+            save_results(open_lake(settings), last_results(evaluations))
 
         stream_settings = StreamSettings(source.stream, source.datastream_host)
         stream = StreamAsset(self.name, stream_settings, self.running.owners)
         return Upstream(
             (build_stream(stream),),
-            (build_stream_check(stream, partial(store_evaluations, settings, of_all=True)),),
+            (build_stream_check(stream, store),),
             {stream.resource_key: stream_resource(stream)},
             kinds,
         )

@@ -2,8 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,103 +13,32 @@ from dagster._core.loader import LoadingContextForTest
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
 from cdc_platform import resources
-from cdc_platform.assets.layers import PipelineAssets
-from cdc_platform.claims import FULL_CHECKS_TAG, PIPELINE_TAG, WORKER_TAG
-from cdc_platform.components.building import build_pipeline
+from cdc_platform.claims import PIPELINE_TAG, WORKER_TAG
 from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.cuts import list_cuts, newest_cut
 from cdc_platform.model.base.names import FRESH
 from cdc_platform.model.base.progress_lines import report_lines
 from cdc_platform.model.stream.read_windows import ReadWindow
-from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM
-from cdc_platform.partitions import change_stream_partitions
 from cdc_platform.pipeline import cycle
-from cdc_platform.pipeline.checks.invariants import checks_of
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.order import OrderOutcome, order_changes
-from cdc_platform.sensors import RANGE_END_TAG, RANGE_START_TAG, Running
+from cdc_platform_tests.assets.bench import CYCLE_CHECKS, Bench, answer_with, open_bench, report
 from cdc_platform_tests.pipeline.bank import (
     SECOND,
     balances,
-    bank_pipeline,
     closing,
     expected_balances,
     feed_cycle,
     opening,
 )
 from cdc_platform_tests.support.history import RawRow
-from cdc_platform_tests.support.pipelines import FakeSource, rows_of, run_steps, source_of, window_row
+from cdc_platform_tests.support.pipelines import rows_of, run_steps, source_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.integration
-
-CYCLE_CHECKS = {check.name for check in checks_of(CHANGE_STREAM) if check.every_cycle}
-
-
-@dataclass(frozen=True)
-class Bench:
-    """A pipeline's definitions, and an instance to run them on."""
-
-    pipeline: Pipeline
-    assets: PipelineAssets
-    definitions: dg.Definitions
-    instance: dg.DagsterInstance
-    spark: "SparkSession"
-
-    def run(
-        self,
-        selection: Sequence[dg.AssetKey],
-        config: Mapping[str, Mapping[str, Any]] | None = None,
-        *,
-        has_full_checks: bool = False,
-        names_partitions: bool = True,
-        has_check_steps: bool = False,
-    ) -> dg.ExecuteInProcessResult:
-        """Run some assets as the sensor asks for them, over all live partitions; or with checks as steps."""
-        job = self.definitions.resolve_job_def(f"{self.pipeline.name}_sync")
-        graph = self.definitions.resolve_asset_graph()
-        checks = [
-            key
-            for key in graph.asset_check_keys
-            if has_check_steps and key.asset_key in selection and key.name in CYCLE_CHECKS
-        ]
-        keys = self.instance.get_dynamic_partitions(str(change_stream_partitions(self.pipeline.name).name))
-        part = job.get_subset(asset_selection=set(selection), asset_check_selection=set(checks))
-        partitions = {RANGE_START_TAG: keys[0], RANGE_END_TAG: keys[-1]} if names_partitions else {}
-        return part.execute_in_process(
-            instance=self.instance,
-            run_config={"ops": {key: {"config": value} for key, value in (config or {}).items()}},
-            tags={
-                PIPELINE_TAG: self.pipeline.name,
-                FULL_CHECKS_TAG: str(has_full_checks).lower(),
-                **partitions,
-            },
-            raise_on_error=False,
-        )
-
-    def cut_config(self, follow_s: float) -> dict[str, Any]:
-        """Return the configuration of a run that continues."""
-        return {self.assets.cut.to_python_identifier(): {"follow_s": follow_s}}
-
-
-@contextmanager
-def open_bench(spark: "SparkSession", lake: LakeSettings) -> Iterator[Bench]:
-    """Yield the bank's pipeline in Dagster, with its root partition known."""
-    pipeline = bank_pipeline(lake)
-    settings = replace(
-        pipeline.settings, tables=("accounts", "transfers"), check_every_s=0, idle_interval_s=0
-    )
-    pipeline = replace(pipeline, settings=settings)
-    assets = PipelineAssets(pipeline.name, ("accounts", "transfers"))
-    with pytest.MonkeyPatch.context() as patch, dg.DagsterInstance.ephemeral() as instance:
-        patch.setattr(resources, "open_pipeline", lambda _settings: pipeline)
-        patch.setattr(resources, "start_session", lambda _resource, _settings: spark)
-        patch.setattr(FakeSource, "close", lambda _self: None, raising=False)
-        instance.add_dynamic_partitions(str(change_stream_partitions(pipeline.name).name), ["root"])
-        yield Bench(pipeline, assets, build_pipeline(settings, Running()), instance, spark)
 
 
 @pytest.fixture
@@ -140,19 +68,6 @@ def whole(spark: "SparkSession", session_lake: LakeSettings) -> Iterator[Whole]:
     """The run that names its partitions, for tests that only look at it."""
     with open_bench(spark, session_lake) as own:
         yield run_first(own, names_partitions=True)
-
-
-def answer_with(pipeline: Pipeline, until_micros: int, *records: RawRow) -> None:
-    """Let the source answer the next read with these records, and its clock show the end of the window."""
-    source = source_of(pipeline)
-    source.now_micros = until_micros + 1
-    source.answer = lambda cycle, windows: [
-        {**row, "cycle": cycle} for row in (*records, *(_report(window, len(records)) for window in windows))
-    ]
-
-
-def _report(planned: ReadWindow, records: int) -> RawRow:
-    return window_row(planned, records=records)
 
 
 def materialized(result: dg.ExecuteInProcessResult) -> list[str]:
@@ -227,7 +142,7 @@ def follow(bench: Bench) -> dg.ExecuteInProcessResult:
         source_of(bench.pipeline).now_micros += SECOND
         rows = [opening(next(opened), 100, window.start_exclusive_micros + 1) for window in windows]
         return [
-            {**row, "cycle": cycle} for row in (*rows, *(_report(window, len(rows)) for window in windows))
+            {**row, "cycle": cycle} for row in (*rows, *(report(window, len(rows)) for window in windows))
         ]
 
     source_of(bench.pipeline).now_micros = begun + SECOND

@@ -8,19 +8,22 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from cdc_platform.assets.check_results import last_results
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.checks.freshness import (
     REPORT_EVERY_S,
     Evaluation,
+    Freshness,
     build_freshness_check,
     build_freshness_sensor,
+    freshness_results,
     report,
 )
 from cdc_platform.errors import SettingError
 from cdc_platform.lake.catalog.lake import CHECKED, Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.lake.state.cuts import Cut, append_cut
-from cdc_platform.lake.state.last_results import load_results
+from cdc_platform.lake.state.cuts import Cut, append_cut, newest_cut
+from cdc_platform.lake.state.last_results import load_results, save_results
 from cdc_platform.model.base.names import FRESH
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.sensors import Running
@@ -95,6 +98,25 @@ def test_the_lake_gets_a_result_when_it_changes(bank: PipelineSettings) -> None:
         assert stored["bank/transfers"] == (False, lag_s > 300)
         snapshots.append(lake.system_table(CHECKED).metadata.current_snapshot_id)
     assert snapshots[0] != snapshots[1] == snapshots[2]
+
+
+def test_a_result_that_a_run_stored_meanwhile_is_replaced(bank: PipelineSettings) -> None:
+    """A run that catches up stores a failure, and passes again between two evaluations of the sensor."""
+    lake = Lake(bank.lake, bank.name)
+    before = report(ASSETS, bank, RUNNING, Evaluation(), POSITION + SECOND)
+    late = freshness_results(ASSETS, RUNNING, Freshness(newest_cut(lake), 301.0))
+    save_results(lake, last_results(late), all_of={FRESH})
+    assert any(result.has_failed for result in load_results(lake))
+    report(ASSETS, bank, RUNNING, Evaluation(before.cursor), POSITION + 2 * SECOND)
+    assert not any(result.has_failed for result in load_results(lake))
+
+
+def test_without_bounds_no_former_result_stays(bank: PipelineSettings) -> None:
+    """A failure must not outlive the setting that it comes from."""
+    report(ASSETS, bank, RUNNING, Evaluation(), POSITION + 301 * SECOND)
+    unbounded = replace(RUNNING, fresh_warn_s=None, fresh_fail_s=None)
+    report(ASSETS, bank, unbounded, Evaluation(), POSITION + 302 * SECOND)
+    assert load_results(Lake(bank.lake, bank.name)) == ()
 
 
 @pytest.fixture

@@ -58,7 +58,7 @@ def report_failure(defs: Path, pipeline: str) -> None:
         LastResult("keys_unique", f"{pipeline}/accounts", False, False, time.time(), FINDING),
         LastResult("exactly_once", f"{pipeline}__cdc/change_log", True, False, time.time(), ""),
     ]
-    save_results(open_pipeline(load_settings(defs)).lake, results, of_all=True)
+    save_results(open_pipeline(load_settings(defs)).lake, results)
 
 
 @pytest.fixture(scope="module")

@@ -95,7 +95,6 @@ def run_checks(
     wants_more: Callable[[], bool] = lambda: True,
 ) -> "Results":
     """Run every check while more is wanted, print a line for each, store and return results, with seconds."""
-    from cdc_platform.lake.catalog.access import reaching
     from cdc_platform.pipeline.checks.check_result import EVERYTHING, CheckResult, checking, store_results
 
     results = []
@@ -114,8 +113,7 @@ def run_checks(
             step.advance()
             _print_result(invariant, result, seconds)
             results.append((invariant, result, seconds))
-        with reaching(pipeline.settings.lake):
-            store_results(pipeline.lake, {invariant: result for invariant, result, _ in results})
+        store_results(pipeline.lake, {invariant: result for invariant, result, _ in results})
     return results
 
 

@@ -1,18 +1,23 @@
 """The last result of each check, one row each: commands and Dagster store it, the status page reads it."""
 
+import logging
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 
+from cdc_platform.errors import CdcError
+from cdc_platform.lake.catalog.access import reaching
 from cdc_platform.lake.catalog.lake import CHECKED, TRIES, Lake
 from cdc_platform.lake.commits.commits import Version, head
 from cdc_platform.model.base.schemas import CHECK_RESULTS
 from cdc_platform.model.base.stored_texts import understanding
 from cdc_platform.model.base.timestamps import from_datetime, to_datetime
+
+LOGGER: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -41,24 +46,43 @@ class LastResult:
         return not self.passed and not self.is_warning
 
 
-def save_results(lake: Lake, results: Collection[LastResult], *, of_all: bool) -> None:
-    """Store results in place of former ones.
+def save_results(
+    lake: Lake, results: Collection[LastResult], *, all_of: Collection[str] = (), only_changes: bool = False
+) -> None:
+    """Store results in place of former ones; if the lake does not accept them, log that.
+
+    A check must not fail because of it, nor may a failure to store a result replace the result itself.
 
     Args:
         lake: the pipeline's part of the lake.
         results: the results.
-        of_all: whether these are all results of their checks: former results of other assets, whose tables no
-            longer exist, are removed.
+        all_of: names of the checks of which these are all results: former ones of other assets go, whose
+            tables no longer exist.
+        only_changes: whether results that differ only in time and text need not be stored.
     """
-    places, names = {(result.name, result.asset) for result in results}, {result.name for result in results}
-    for _ in range(TRIES if results else 0):
+    try:
+        with reaching(lake.settings):
+            _replace(lake, results, all_of, only_changes=only_changes)
+    except CdcError as error:
+        LOGGER.warning("The results of checks are not in the lake: %s: %s", type(error).__name__, error)
+
+
+def _replace(
+    lake: Lake, results: Collection[LastResult], all_of: Collection[str], *, only_changes: bool
+) -> None:
+    places = {(result.name, result.asset) for result in results}
+    for _ in range(TRIES):
         table = lake.system_table(CHECKED)
         is_first, version = head(table) is None, Version.newest(table)
+        former = _read(version) if version is not None else ()
         kept = [
             result
-            for result in (_read(version) if version is not None else ())
-            if (result.name not in names if of_all else (result.name, result.asset) not in places)
+            for result in former
+            if result.name not in all_of and (result.name, result.asset) not in places
         ]
+        is_same = len(kept) == len(former) and not results
+        if is_same or (only_changes and _outcomes(former) == _outcomes((*kept, *results))):
+            return
         rows = pa.Table.from_pylist([*map(_as_row, (*kept, *results))], CHECK_RESULTS)
         try:
             (table.append if is_first else table.overwrite)(rows)
@@ -66,6 +90,10 @@ def save_results(lake: Lake, results: Collection[LastResult], *, of_all: bool) -
             # Another process has stored results. If one does so at each try, its results are newer.
             continue
         return
+
+
+def _outcomes(results: Collection[LastResult]) -> set[tuple[str, str, bool, bool]]:
+    return {(result.name, result.asset, result.passed, result.is_warning) for result in results}
 
 
 def load_results(lake: Lake) -> tuple[LastResult, ...]:

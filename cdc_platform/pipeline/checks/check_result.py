@@ -129,7 +129,8 @@ def store_results(lake: Lake, results: Mapping[Check, CheckResult], scope: Scope
             LastResult(*place, of_place.passed, check.is_warning, at_s, of_place.summary)
             for place, of_place in places.items()
         ]
-    save_results(lake, stored, of_all=is_total)
+    names = {name for check in results for name in (check.name, check.table_name)} if is_total else ()
+    save_results(lake, stored, all_of=names)
 
 
 def raise_failures(results: Mapping[Check, CheckResult]) -> None:

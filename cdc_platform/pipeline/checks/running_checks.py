@@ -60,10 +60,14 @@ class CheckRunner:
             return
         mark = read_mark(self._pipeline.lake.system_table(LOG))
         news = [check for check in due if self._has_news(check, mark)]
-        with checking(self._pipeline, self._spark, total=len(news)) as step:
-            make = step.counting(self._make)
-            results = {check: make(check, mark.cycle) for check in news}
-        store_results(self._pipeline.lake, results)
+        results: dict[Check, CheckResult] = {}
+        try:
+            with checking(self._pipeline, self._spark, total=len(news)) as step:
+                make = step.counting(self._make)
+                for check in news:
+                    results[check] = make(check, mark.cycle)
+        finally:
+            store_results(self._pipeline.lake, results)
         raise_failures(results)
         for turn, check in enumerate(due, 1):
             self._passed[check] = Scope(mark.cycle, mark.position_micros)

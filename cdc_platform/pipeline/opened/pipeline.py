@@ -281,10 +281,15 @@ def _check_keys(tables: Iterable[TableSchema]) -> None:
                 )
 
 
+def open_lake(settings: PipelineSettings) -> Lake:
+    """Return the part of the lake of the pipeline of these settings; it is created at first use."""
+    return Lake(settings.lake, settings.name, delivers_events=settings.capabilities.delivers_events)
+
+
 def open_pipeline(settings: PipelineSettings) -> Pipeline:
     """Return the pipeline of these settings; its part of the lake is created at first use."""
     return Pipeline(
         settings=settings,
-        lake=Lake(settings.lake, settings.name, delivers_events=settings.capabilities.delivers_events),
+        lake=open_lake(settings),
         source=open_source(settings.source),
     )

@@ -1,12 +1,17 @@
 """The last results of checks in the lake: one row a check."""
 
+import logging
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
+import pyarrow as pa
+import pytest
+
 from cdc_platform.lake.catalog.lake import CHECKED, Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.last_results import LastResult, load_results, save_results
+from cdc_platform.model.base.schemas import CHECK_RESULTS
 
 
 def result(name: str, asset: str, *, passed: bool = True, at_s: float = 1.5) -> LastResult:
@@ -18,9 +23,9 @@ def test_a_newer_result_replaces_the_former_one(tmp_path: Path) -> None:
     """Results are kept by check and asset; other checks keep theirs, and a reader gets all of them."""
     lake = Lake(LakeSettings(str(tmp_path / "lake")), "bank")
     kept, former = result("exactly_once", "bank__cdc/change_log"), result("keys_unique", "bank/accounts")
-    save_results(lake, [former, kept], of_all=True)
+    save_results(lake, [former, kept])
     newer = result("keys_unique", "bank/accounts", passed=False, at_s=2.25)
-    save_results(lake, [newer], of_all=True)
+    save_results(lake, [newer], all_of={"keys_unique"})
     reader = Lake(lake.settings, "bank", is_reader=True)
     assert load_results(reader) == (kept, newer)
     assert newer.has_failed
@@ -31,12 +36,36 @@ def test_a_result_of_a_table_that_is_gone_goes_with_a_whole_round(tmp_path: Path
     """A check of all tables leaves no result of others; a check of one table leaves all."""
     lake = Lake(LakeSettings(str(tmp_path / "lake")), "bank")
     tables = [result("fresh", f"bank/{name}") for name in ("a", "b")]
-    save_results(lake, tables, of_all=True)
-    save_results(lake, tables[:1], of_all=False)
+    save_results(lake, tables)
+    save_results(lake, tables[:1])
     assert load_results(lake) == tuple(tables)
-    save_results(lake, tables[:1], of_all=True)
-    save_results(lake, [], of_all=True)
+    save_results(lake, tables[:1], all_of={"fresh"})
     assert load_results(lake) == tuple(tables[:1])
+    save_results(lake, [], all_of={"keys_unique"})
+    assert load_results(lake) == tuple(tables[:1])
+    save_results(lake, [], all_of={"fresh"})
+    assert load_results(lake) == ()
+
+
+def test_the_same_outcome_need_not_be_stored_again(tmp_path: Path) -> None:
+    """What the lake has decides, since other processes store results of the same check."""
+    lake = Lake(LakeSettings(str(tmp_path / "lake")), "bank")
+    passed, again = (result("fresh", "bank/accounts", at_s=at_s) for at_s in (1.5, 2.5))
+    failed = result("fresh", "bank/accounts", passed=False)
+    for news, stored in ((passed, passed), (again, passed), (failed, failed), (again, again)):
+        save_results(lake, [news], only_changes=True)
+        assert load_results(lake) == (stored,)
+
+
+def test_a_lake_that_accepts_no_result_is_only_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What a check has found must not become an error of the table that shows it."""
+    lake = Lake(LakeSettings(str(tmp_path / "lake")), "bank")
+    lake.system_table(CHECKED).append(pa.Table.from_pylist([{"name": "fresh"}], CHECK_RESULTS))
+    with caplog.at_level(logging.WARNING):
+        save_results(lake, [result("fresh", "bank/accounts")])
+    assert "LakeDamaged: The lake is damaged, its table `check_results`" in caplog.text
 
 
 def test_processes_store_their_results_at_the_same_time(tmp_path: Path) -> None:
@@ -47,8 +76,8 @@ def test_processes_store_their_results_at_the_same_time(tmp_path: Path) -> None:
     assert load_results(lake) == ()
     with ThreadPoolExecutor() as pool:
         calls = [
-            partial(save_results, own, [own_result], of_all=True)
-            for own, own_result in zip(lakes, results, strict=True)
+            partial(save_results, own, [found], all_of={found.name})
+            for own, found in zip(lakes, results, strict=True)
         ]
         assert all(future.result() is None for future in [pool.submit(call) for call in calls])
     assert load_results(lake) == tuple(results)

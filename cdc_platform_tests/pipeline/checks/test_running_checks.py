@@ -4,13 +4,16 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
-from cdc_platform.errors import CheckFailed
-from cdc_platform.lake.catalog.lake import LOG, RAW
+from cdc_platform.errors import CheckFailed, SourceUnreachable
+from cdc_platform.lake.catalog.lake import CHECKED, LOG, RAW
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.cuts import newest_cut
+from cdc_platform.lake.state.last_results import load_results
+from cdc_platform.model.base.schemas import CHECK_RESULTS
 from cdc_platform.pipeline.checks import running_checks as guard_module
 from cdc_platform.pipeline.checks.check_result import Check, CheckResult, Severity
 from cdc_platform.pipeline.checks.running_checks import CheckRunner
@@ -90,6 +93,45 @@ def test_checks_take_turns(
         looks.append(tuple(heard))
         heard.clear()
     assert [names, *((name,) for name in 2 * names)] == looks
+
+
+def two_checks(monkeypatch: pytest.MonkeyPatch, error: Exception | None = None) -> None:
+    """Let rounds have a check that fails, and one that passes or cannot be made."""
+
+    def run(*_: object) -> CheckResult:
+        if error is not None:
+            raise error
+        return CheckResult(True, "fine", {})
+
+    failed = CheckResult(False, "a finding", {})
+    checks = (
+        Check("fails", "cut", "", True, lambda *_: failed, Severity.STOP),
+        Check("other", "cut", "", True, run, Severity.STOP),
+    )
+    monkeypatch.setattr(guard_module, "checks_of", lambda *_, **_options: checks)
+
+
+def test_an_error_in_one_check_hides_no_finding(
+    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a round had found before is in the lake."""
+    pipeline = with_pause(bank_pipeline(session_lake), 0)
+    two_checks(monkeypatch, SourceUnreachable("nobody answers"))
+    with pytest.raises(SourceUnreachable):
+        CheckRunner(pipeline, spark).run_due()
+    assert [(each.name, each.has_failed) for each in load_results(pipeline.lake)] == [("fails", True)]
+
+
+def test_a_result_that_is_not_stored_still_counts(
+    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The check's own failure is reported, not that of the table that shows it."""
+    pipeline = with_pause(bank_pipeline(session_lake), 0)
+    two_checks(monkeypatch)
+    damaged = pa.Table.from_pylist([{"name": "fails"}], CHECK_RESULTS)
+    pipeline.lake.system_table(CHECKED).append(damaged)
+    with pytest.raises(CheckFailed, match="a finding"):
+        CheckRunner(pipeline, spark).run_due()
 
 
 def test_what_fails_ends_every_start(spark: "SparkSession", session_lake: LakeSettings) -> None:
