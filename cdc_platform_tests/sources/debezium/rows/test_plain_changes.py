@@ -76,8 +76,9 @@ def boundaries() -> st.SearchStrategy[str]:
 def scanned(table: str, seconds: int) -> str:
     """Return the notification of a snapshot that has found a table without rows."""
     more = {"connector_name": "s", "scanned_collection": table, "status": "SUCCEEDED"}
-    value = {"aggregate_type": "Initial Snapshot", "type": "TABLE_SCAN_COMPLETED", "id": f"{table} {seconds}"}
-    value |= {"additional_data": {**more, "total_rows_scanned": "0"}, "timestamp": (NOW_S + seconds) * 1000}
+    kind = {"aggregate_type": "Initial Snapshot", "type": "TABLE_SCAN_COMPLETED", "id": f"{table} {seconds}"}
+    more["total_rows_scanned"] = "0"
+    value = {**kind, "additional_data": more, "timestamp": (NOW_S + seconds) * 1000}
     return line(value, {"id": value["id"]}, topic="s.notifications")
 
 
@@ -144,8 +145,7 @@ def decode(
     context = SplitContext(settings.to_options(), 1, ReadWindow("stream", 0, 9), is_one_stream)
     reader = SplitReader(context, None, {"file": SourceFile("file", "", 0, 0)})
     for position, text in enumerate(texts):
-        is_raw = isinstance(text, RawMessage)
-        sent = text if is_raw else message(text, position) if has_messages else text.encode()
+        sent = text.encode() if not has_messages and isinstance(text, str) else message(text, position)
         reader.take(sent, "file", position)
     blocks = pa.Table.from_batches(reader.blocks()).to_pylist()
     rows = [row for block in blocks if block[ROWS] for row in rows_of(block[ROWS])]
@@ -155,8 +155,10 @@ def decode(
     return sorted(rows, key=repr), free, reports
 
 
-def message(text: str, position: int) -> RawMessage:
+def message(text: str | RawMessage, position: int) -> RawMessage:
     """Return the message of a line as a topic has it."""
+    if isinstance(text, RawMessage):
+        return text
     parts = json.loads(text)
     key, value = (
         None if parts[name] is None else json.dumps(parts[name]).encode() for name in ("key", "value")
@@ -287,11 +289,8 @@ CASES: Final[dict[str, tuple[Sequence[str | RawMessage], dict[str, Any]]]] = {
     **{
         f"header {name} that is not UTF-8": (
             [
-                RawMessage(
-                    *("t", b'{"id": 1}', json.dumps(json.loads(change("u", lsn))["value"]).encode()),
-                    *(headers, 0, lsn, None, lsn),
-                )
-                for lsn, headers in ((0, {}), (1, {name: b"\xff"}), (2, {name: None}), (3, {name: b"a"}))
+                message(change("u", lsn), lsn)._replace(headers=headers)
+                for lsn, headers in enumerate((None, {name: b"\xff"}, {name: None}, {name: b"a"}))
             ],
             {},
         )
