@@ -5,6 +5,7 @@ counts the lag of the data, not the time since the last materialisation, so a ta
 nothing changes stays fresh.
 """
 
+import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -143,7 +144,7 @@ def report(
     evaluations = list(freshness_results(assets, running, freshness))
     if is_reached:
         # The sensor of a silent source must not fill the lake, which nothing maintains then.
-        save_results(lake, last_results(evaluations), all_of={FRESH}, only_changes=True)
+        save_results(lake, last_results(evaluations), all_of={FRESH}, unchanged_after_s=math.inf)
     is_due = is_report_due(evaluations, memory.results, now_micros / 1e6 - memory.reported_s)
     is_due &= not (before.is_running and all(evaluation.passed for evaluation in evaluations))
     reported_s = now_micros / 1e6 if is_due else memory.reported_s

@@ -36,7 +36,7 @@ class LandedCommits(_Catalog):
             snapshots = [update.snapshot for update in updates if isinstance(update, AddSnapshotUpdate)]
             numbers = [snapshot.snapshot_id for snapshot in snapshots]
             current = self._current(table, conflict) if numbers else None
-            if current is None or not all(map(current.metadata.snapshot_by_id, numbers)):
+            if current is None or not any(map(current.metadata.snapshot_by_id, numbers)):
                 raise
             response = CommitTableResponse.model_validate(
                 {"metadata": current.metadata, "metadata-location": current.metadata_location}

@@ -47,7 +47,11 @@ class LastResult:
 
 
 def save_results(
-    lake: Lake, results: Collection[LastResult], *, all_of: Collection[str] = (), only_changes: bool = False
+    lake: Lake,
+    results: Collection[LastResult],
+    *,
+    all_of: Collection[str] = (),
+    unchanged_after_s: float = 0.0,
 ) -> None:
     """Store results in place of former ones; if the lake does not accept them, log that.
 
@@ -58,17 +62,18 @@ def save_results(
         results: the results.
         all_of: names of the checks of which these are all results: former ones of other assets go, whose
             tables no longer exist.
-        only_changes: whether results that differ only in time and text need not be stored.
+        unchanged_after_s: how long results that differ from former ones only in time and text need not be
+            stored: each commit costs as much as publishing a cut.
     """
     try:
         with reaching(lake.settings):
-            _replace(lake, results, all_of, only_changes=only_changes)
+            _replace(lake, results, all_of, unchanged_after_s)
     except CdcError as error:
         LOGGER.warning("The results of checks are not in the lake: %s: %s", type(error).__name__, error)
 
 
 def _replace(
-    lake: Lake, results: Collection[LastResult], all_of: Collection[str], *, only_changes: bool
+    lake: Lake, results: Collection[LastResult], all_of: Collection[str], unchanged_after_s: float
 ) -> None:
     places = {(result.name, result.asset) for result in results}
     for _ in range(TRIES):
@@ -81,7 +86,7 @@ def _replace(
             if result.name not in all_of and (result.name, result.asset) not in places
         ]
         is_same = len(kept) == len(former) and not results
-        if is_same or (only_changes and _outcomes(former) == _outcomes((*kept, *results))):
+        if is_same or _is_recent(former, (*kept, *results), unchanged_after_s):
             return
         rows = pa.Table.from_pylist([*map(_as_row, (*kept, *results))], CHECK_RESULTS)
         try:
@@ -92,8 +97,17 @@ def _replace(
         return
 
 
-def _outcomes(results: Collection[LastResult]) -> set[tuple[str, str, bool, bool]]:
-    return {(result.name, result.asset, result.passed, result.is_warning) for result in results}
+def _is_recent(
+    former: Collection[LastResult], results: Collection[LastResult], unchanged_after_s: float
+) -> bool:
+    """Return whether results have the outcomes of former ones, and none is so many seconds later."""
+    former_s, new_s = _moments(former), _moments(results)
+    is_same = former_s.keys() == new_s.keys()
+    return is_same and all(new_s[key] - at_s < unchanged_after_s for key, at_s in former_s.items())
+
+
+def _moments(results: Collection[LastResult]) -> dict[tuple[str, str, bool, bool], float]:
+    return {(result.name, result.asset, result.passed, result.is_warning): result.at_s for result in results}
 
 
 def load_results(lake: Lake) -> tuple[LastResult, ...]:

@@ -118,8 +118,16 @@ class Check:
         return self.severity is Severity.STOP
 
 
-def store_results(lake: Lake, results: Mapping[Check, CheckResult], scope: Scope = EVERYTHING) -> None:
-    """Store results in the lake: in total and by table, or by table alone if the scope names tables."""
+def store_results(
+    lake: Lake,
+    results: Mapping[Check, CheckResult],
+    scope: Scope = EVERYTHING,
+    unchanged_after_s: float = 0.0,
+) -> None:
+    """Store results in the lake: in total and by table, or by table alone if the scope names tables.
+
+    ``unchanged_after_s`` is that of `save_results`.
+    """
     at_s, is_total, stored = time.time(), scope.tables is None, []
     for check, result in results.items():
         places = {(check.name, f"{lake.system_namespace}/{check.asset}"): result} if is_total else {}
@@ -130,7 +138,7 @@ def store_results(lake: Lake, results: Mapping[Check, CheckResult], scope: Scope
             for place, of_place in places.items()
         ]
     names = {name for check in results for name in (check.name, check.table_name)} if is_total else ()
-    save_results(lake, stored, all_of=names)
+    save_results(lake, stored, all_of=names, unchanged_after_s=unchanged_after_s)
 
 
 def raise_failures(results: Mapping[Check, CheckResult]) -> None:

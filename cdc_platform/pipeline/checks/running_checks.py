@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from typing import Final
 
 from pyspark.sql import SparkSession
 
@@ -22,6 +23,9 @@ from cdc_platform.pipeline.opened.pipeline import Pipeline
 
 CheckListener = Callable[[Check, CheckResult, int], None]
 """Receives each finished check, its result, and the cycle up to which it was made."""
+
+UNCHANGED_AFTER_S: Final = 300.0
+"""A check of cycles runs each minute; its result is stored when it changes, and at least so often."""
 
 
 class CheckRunner:
@@ -67,7 +71,7 @@ class CheckRunner:
                 for check in news:
                     results[check] = make(check, mark.cycle)
         finally:
-            store_results(self._pipeline.lake, results)
+            store_results(self._pipeline.lake, results, unchanged_after_s=UNCHANGED_AFTER_S)
         raise_failures(results)
         for turn, check in enumerate(due, 1):
             self._passed[check] = Scope(mark.cycle, mark.position_micros)

@@ -1,6 +1,7 @@
 """The last results of checks in the lake: one row a check."""
 
 import logging
+import math
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -53,7 +54,7 @@ def test_the_same_outcome_need_not_be_stored_again(tmp_path: Path) -> None:
     passed, again = (result("fresh", "bank/accounts", at_s=at_s) for at_s in (1.5, 2.5))
     failed = result("fresh", "bank/accounts", passed=False)
     for news, stored in ((passed, passed), (again, passed), (failed, failed), (again, again)):
-        save_results(lake, [news], only_changes=True)
+        save_results(lake, [news], unchanged_after_s=math.inf)
         assert load_results(lake) == (stored,)
 
 
@@ -88,3 +89,12 @@ def test_a_lake_without_the_table_has_no_results(tmp_path: Path) -> None:
     lake = Lake(LakeSettings(str(tmp_path / "lake")), "bank")
     lake.catalog.drop_table(f"{lake.system_namespace}.{CHECKED}")
     assert load_results(Lake(lake.settings, "bank", is_reader=True)) == ()
+
+
+def test_an_unchanged_result_is_stored_after_a_while(tmp_path: Path) -> None:
+    """Until then a commit for its time alone is saved; a change is stored at once."""
+    lake = Lake(LakeSettings(str(tmp_path / "lake")), "bank")
+    for at_s, passed in ((0.0, True), (59.0, True), (60.0, True), (61.0, False)):
+        save_results(lake, [result("fresh", "bank/cut", passed=passed, at_s=at_s)], unchanged_after_s=60.0)
+        stored = [(found.at_s, found.passed) for found in load_results(lake)]
+        assert stored == [(0.0 if at_s == 59.0 else at_s, passed)]
