@@ -21,7 +21,7 @@ from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.catalog.lake import LOG, QUARANTINED, RAW, READ, TRIES, Lake
 from cdc_platform.lake.commits.commits import CYCLE, Version, head, read_mark
 from cdc_platform.lake.commits.metadata_files import delete_old_metadata
-from cdc_platform.lake.state.quarantine import load_replays, untaken_records
+from cdc_platform.lake.state.quarantine import Replays, load_replays, untaken_records
 from cdc_platform.model.base.quantities import as_count, as_duration, as_number
 from cdc_platform.model.base.schemas import FILES
 from cdc_platform.model.base.stored_texts import read_stored, understanding
@@ -117,9 +117,11 @@ def load_replay_progress(lake: Lake) -> ReplayProgress | None:
         untaken = len(untaken_records(lake, lake.system_table(QUARANTINED), lake.system_table(LOG)))
         return ReplayProgress(0, untaken, 0, 0.0) if untaken else None
     replays = load_replays(lake)
-    read = _derive_read_progress(lake) if replays.files or replays.texts else _ReadProgress({}, {})
-    waiting = [micros for micros in replays.texts if replay_path(micros) not in read.versions]
-    files = sum(read.cycles.get(path, cycle + 1) <= cycle for path, cycle in replays.files.items())
+    version = Version.newest(lake.system_table(READ))
+    waiting, files = _unfinished(replays, _read(version) if version is not None else _ReadProgress({}, {}))
+    # What the stored progress has taken is never taken back, and the rest has to be read each time.
+    if waiting or files:
+        waiting, files = _unfinished(replays, _derive_read_progress(lake))
     if not (waiting or files):
         return None
     begun = min(waiting, default=0) - PARTS_WITHIN_MICROS
@@ -127,6 +129,12 @@ def load_replay_progress(lake: Lake) -> ReplayProgress | None:
     done = sum(size for micros, size in sizes.items() if micros not in waiting)
     elapsed_s = time.time() - min(sizes) / 1e6 if sizes else 0.0
     return ReplayProgress(done, sum(sizes.values()), files, elapsed_s)
+
+
+def _unfinished(replays: Replays, read: "_ReadProgress") -> tuple[Sequence[int], int]:
+    """Return the moments of the replays of texts, and the number of files, that no cycle has taken."""
+    waiting = [micros for micros in replays.texts if replay_path(micros) not in read.versions]
+    return waiting, sum(read.cycles.get(path, cycle + 1) <= cycle for path, cycle in replays.files.items())
 
 
 def replay_path(micros: int) -> str:
