@@ -13,10 +13,10 @@ from cdc_platform.sources.debezium.rows.findings import Findings, Metadata, is_l
 from cdc_platform.sources.debezium.rows.pairing import Identity
 from cdc_platform.sources.debezium.rows.plans import ColumnPlan, TablePlan
 from cdc_platform.sources.debezium.rows.row_keys import key_json
-from cdc_platform.sources.debezium.rows.row_values import read_values
+from cdc_platform.sources.debezium.rows.row_values import is_readable, read_values
 from cdc_platform.sources.debezium.values.detector import VALUE
 from cdc_platform.sources.debezium.wire.envelope import sequences_of
-from cdc_platform.sources.debezium.wire.message_contents import MOD_TYPES, READ, Op
+from cdc_platform.sources.debezium.wire.message_contents import MOD_TYPES, READ, MessageUnusable, Op
 from cdc_platform.sources.debezium.wire.messages import Arrival, Sent
 from cdc_platform.sources.debezium.wire.plain_lines import PlainChange, PlainSource
 from cdc_platform.sources.debezium.wire.positions import SNAPSHOT, change_ids, change_keys
@@ -214,7 +214,10 @@ def _objects(names: Sequence[str], columns: Sequence[Sequence[Any]], count: int)
 def _column(
     form: PlainForm, column: ColumnPlan, values: list[Any], findings: FindingsByPlace, single: set[int]
 ) -> Sequence[Any]:
-    """Return the values of a column in the form of the log, null where they were not sent or are single."""
+    """Return the values of a column in the form of the log, null where they were not sent.
+
+    ``single`` receives the places of values that cannot be decoded by column.
+    """
     if not column.is_always_sent:
         for place in column.detector.doubtful_places(values):
             try:
@@ -230,7 +233,11 @@ def _column(
         for place, value in enumerate(values):
             if column.may_be_null(value):
                 findings[place].null_or_default.append(column.name)
-    return read_values(column, values)
+    try:
+        return read_values(column, values)
+    except MessageUnusable:
+        single.update(place for place, value in enumerate(values) if not is_readable(column, value))
+        return values
 
 
 def _is_unsent(form: PlainForm, column: ColumnPlan, value: Any, findings: Findings) -> bool:

@@ -26,6 +26,15 @@ def read_value(column: ColumnPlan, value: Any) -> Any:
         raise MessageUnusable(f"The value of the column `{column.name}` {error}.") from error
 
 
+def is_readable(column: ColumnPlan, value: Any) -> bool:
+    """Return whether `read_value` returns a value."""
+    try:
+        read_value(column, value)
+    except MessageUnusable:
+        return False
+    return True
+
+
 def read_values(column: ColumnPlan, values: Sequence[Any]) -> Sequence[Any]:
     """Return the values of a column in the form of the log, as `read_value` does with each.
 

@@ -308,9 +308,10 @@ def test_odd_changes_are_decoded_as_all_events_are(case: str, *, has_transaction
     _check_same(texts, {**options, "has_transaction_topic": has_transaction_topic})
 
 
-def test_changes_that_need_a_later_message_do_not_divide_the_others() -> None:
-    """Inserts with a null that may be a value that was not sent are decoded singly, all others at once."""
-    texts = [change("c", 2 * place + 1, {"xs": None if place % 2 else [1]}) for place in range(64)]
+@pytest.mark.parametrize(("column", "values"), [("xs", ([1], None)), ("n", (1, "no number"))])
+def test_single_changes_do_not_divide_the_others(column: str, values: Sequence[Any]) -> None:
+    """Inserts with a null that may be an unsent value, or with an unusable value, are decoded singly."""
+    texts = [change("c", 2 * place + 1, {column: values[place % 2]}) for place in range(64)]
     with patch(f"{PlainChanges.__module__}.plain_run", side_effect=plain_run) as run:
         _check_same(texts, {"null_policies": {}})
 
