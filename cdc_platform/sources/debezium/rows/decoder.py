@@ -1,7 +1,7 @@
 """Decoder of messages into events, which reads the messages of a stream in order of arrival."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 
 from msgspec.structs import replace
@@ -60,11 +60,7 @@ class Decoder:
         """Decode the lines of a file; each line is one message, and empty lines have no position."""
         filled = (line for line in lines if line.strip())
         for position, line in enumerate(filled, start=first_position):
-            yield from self.decode_line(line.encode(errors="surrogateescape"), position)
-
-    def decode_line(self, line: bytes, position: int) -> Sequence[Decoded]:
-        """Decode a line; an empty line has no events."""
-        return self.decode(parse_line(line, position)) if line.strip() else ()
+            yield from self.decode(parse_line(line.encode(errors="surrogateescape"), position))
 
     def decode_raw(self, messages: Iterable[RawMessage]) -> Iterator[Decoded]:
         """Decode messages of Kafka or of the engine."""
@@ -87,12 +83,10 @@ class Decoder:
     def _fault_of(self, message: Message, error: Exception, envelope: EnvelopeContent) -> FaultyEvent:
         if not isinstance(envelope, DataEvent):
             return fault_of(message, error)
-        table, order = None, ""
+        table = None
         with suppress(*MALFORMED):
             table = self._table(envelope)[0]
-        with suppress(MessageUnusable):
-            order = ordering_key(envelope, self.state.floor_of(envelope.source))
-        return fault_of(message, error, envelope, order, table)
+        return fault_of(message, error, envelope, self.state.order_of(envelope), table)
 
     def _decode_envelope(self, envelope: EnvelopeContent, message: Message) -> list[Decoded]:
         if isinstance(envelope, DataEvent):

@@ -8,7 +8,6 @@ message shows that an inserted row had another key, its run is turned into singl
 """
 
 from collections.abc import Hashable, Sequence
-from contextlib import suppress
 from typing import Final
 
 from cdc_platform.model.base.malformed import MALFORMED
@@ -30,13 +29,10 @@ from cdc_platform.sources.debezium.wire.message_contents import (
     READ,
     UPDATE,
     DataEvent,
-    MessageUnusable,
 )
-from cdc_platform.sources.debezium.wire.messages import Arrival, Message, Sent, parse_line, parse_raw
+from cdc_platform.sources.debezium.wire.messages import Arrival, Message, Sent, parse_sent
 from cdc_platform.sources.debezium.wire.plain_lines import PlainChange, PlainSource, plain_change
-from cdc_platform.sources.debezium.wire.positions import ordering_key
 
-_OPS: Final = frozenset({CREATE, UPDATE, READ})
 _UNPAIRED: Final = "unpaired"
 """Marks the form of inserts whose rows may have had another key."""
 _MAX_WAITING: Final = 4_096
@@ -57,24 +53,20 @@ class PlainChanges:
         self.single_events: list[Arrival[SourceEvent | FaultyEvent]] = []
         self._rows = rows
         self._forms: dict[Hashable, PlainForm] = {}
+        self._new_form: Hashable = None
         self._waiting: dict[Hashable, tuple[PlainForm, list[Change]]] = {}
         self._at_rest: set[Hashable] = set()
         self._count = 0
         self._bytes = 0
 
     def learn(self, event: DataEvent, table: str) -> None:
-        """Take note of an event of a table of the lake that the decoder has decoded."""
-        sent = event.message.sent
+        """Take note of the form of the last message, whose event for a table of the lake has been decoded."""
         is_full = event.before is not None
-        is_plain = self._is_full(event) if is_full else event.op in _OPS
-        if not is_plain or isinstance(sent, str):
+        if self._new_form is None or (is_full and event.source.name not in self._rows.state.full):
             return
-        plain = plain_change(sent)
-        form = None if plain is None else _form_of(plain)
-        if form is not None and form not in self._forms:
-            source, plan = event.source, self._rows.planner.plan(event, table)
-            parts = source.server, source.name, source.schema, source.table
-            self._forms[form] = PlainForm(event.op, True, is_full, table, plan, *parts)
+        source, plan = event.source, self._rows.planner.plan(event, table)
+        parts = source.server, source.name, source.schema, source.table
+        self._forms[self._new_form] = PlainForm(event.op, True, is_full, table, plan, *parts)
 
     def recheck_forms(self) -> None:
         """Check forms again before their next changes: the state of tables and servers may have changed."""
@@ -86,6 +78,7 @@ class PlainChanges:
         plain = plain_change(sent)
         key = None if plain is None else _form_of(plain)
         form = None if key is None else self._forms.get(key)
+        self._new_form = key if form is None else None
         if plain is None or form is None or not self._shows_nothing(plain, form):
             return False
         if key not in self._at_rest:
@@ -102,9 +95,6 @@ class PlainChanges:
         if self._count >= _MAX_WAITING or self._bytes >= _MAX_WAITING_BYTES:
             self.finish()
         return True
-
-    def _is_full(self, event: DataEvent) -> bool:
-        return event.op is UPDATE and event.source.name in self._rows.state.full
 
     def _shows_nothing(self, change: PlainChange, form: PlainForm) -> bool:
         """Return whether a change shows neither another key nor another identity or snapshot."""
@@ -174,10 +164,7 @@ class PlainChanges:
         try:
             change = self._rows.decode_plain(event, form)
         except MALFORMED as error:
-            order = ""
-            with suppress(MessageUnusable):
-                order = ordering_key(event, self._rows.state.floor_of(event.source))
-            return fault_of(event.message, error, event, order, form.table)
+            return fault_of(event.message, error, event, self._rows.state.order_of(event), form.table)
         self._note_change(form, (change.source_micros,))
         return change
 
@@ -211,7 +198,7 @@ def _form_of(change: PlainChange) -> Hashable:
 
 
 def _event_of(sent: Sent, position: int) -> DataEvent:
-    message = parse_line(sent, position) if isinstance(sent, bytes) else parse_raw(sent)
+    message = parse_sent(sent, position)
     event = read_content(message) if isinstance(message, Message) else None
     if not isinstance(event, DataEvent):
         raise TypeError(event)

@@ -1,14 +1,15 @@
 """State that a decoder keeps from earlier messages, from one cycle to the next."""
 
 import json
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 from cdc_platform.model.base.stored_texts import parse_stored
 from cdc_platform.sources.debezium.rows.pairing import DeletedRow, Identity, Pairer
 from cdc_platform.sources.debezium.rows.snapshots import ServerSnapshots, SnapshotWatch
-from cdc_platform.sources.debezium.wire.message_contents import DataEvent, SourceInfo
-from cdc_platform.sources.debezium.wire.positions import is_snapshot, needs_floor
+from cdc_platform.sources.debezium.wire.message_contents import DataEvent, MessageUnusable, SourceInfo
+from cdc_platform.sources.debezium.wire.positions import is_snapshot, needs_floor, ordering_key
 
 
 @dataclass(slots=True)
@@ -78,6 +79,12 @@ class DecoderState:
             lowest = self.use.lowest_floors.get(source.server, floor)
             self.use.lowest_floors[source.server] = min(lowest, floor)
         return floor
+
+    def order_of(self, event: DataEvent) -> str:
+        """Return the ordering key of an event that may be a fault; empty if it has none."""
+        with suppress(MessageUnusable):
+            return ordering_key(event, self.floor_of(event.source))
+        return ""
 
     def remember(self, event: DataEvent) -> None:
         """Take note of an event whose other half may come."""

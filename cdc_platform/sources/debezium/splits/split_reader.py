@@ -35,7 +35,7 @@ from cdc_platform.sources.debezium.transactions.collector import Collector, Even
 from cdc_platform.sources.debezium.transactions.finalise import altered_events
 from cdc_platform.sources.debezium.transactions.key_order import shares_keys
 from cdc_platform.sources.debezium.wire.message_contents import READ
-from cdc_platform.sources.debezium.wire.messages import Arrival, Sent, parse_line, parse_raw
+from cdc_platform.sources.debezium.wire.messages import Arrival, Sent, parse_sent
 from cdc_platform.sources.event_batches import EventBatches, FileCounts, TransactionEvent
 from cdc_platform.sources.sound_rows import escaped
 
@@ -103,8 +103,7 @@ class SplitReader:
         if self.decoder.plain.take(arrival):
             self.collector.note_plain()
             return
-        message = parse_line(sent, position) if isinstance(sent, bytes) else parse_raw(sent)
-        for event in self.decoder.decode(message):
+        for event in self.decoder.decode(parse_sent(sent, position)):
             self.collector.take(arrival.with_content(event))
 
     def _take_plain_changes(self) -> None:

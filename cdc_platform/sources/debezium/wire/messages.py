@@ -110,6 +110,11 @@ class _MessageMalformed(ValueError):
     """A message is not in any supported format; the text states the reason."""
 
 
+def parse_sent(sent: Sent, position: int) -> Message | FaultyEvent:
+    """Return the message of a line at a position, or of a record, which has its own."""
+    return parse_line(sent, position) if isinstance(sent, bytes) else parse_raw(sent)
+
+
 def parse_line(line: bytes, position: int) -> Message | FaultyEvent:
     """Return the message of a line: an object of topic, key and value, or the value alone."""
     has_blocks = has_block_in(line)
