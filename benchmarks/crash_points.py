@@ -9,8 +9,11 @@ their recoveries. Ends with exit code 1 if anything is wrong.
 `--failing full` lets effects fail instead, while the process lives on: a full disk, a read-only or broken
 one, a commit that is refused. The run has to end by the error that says so, and the same process continues.
 
-`--minutes 55` gives each kind its share of so much time; `--resume` leaves out the kinds that the file of
-results has already, and the table at the end has both.
+`--overtaken` stops the run after an effect, as SIGSTOP does, while another process reads and publishes twice;
+then it goes on.
+
+`--minutes 55` gives each kind its share of so much time; `--processes 2` shares the kinds among processes;
+`--resume` leaves out the kinds that the file of results has already, and the table at the end has both.
 """
 
 import argparse
@@ -18,26 +21,28 @@ import json
 import random
 import re
 import shutil
+import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from benchmarks.measure.harness import Report, arguments
+from benchmarks.measure.harness import Report, arguments, must_equal
 from benchmarks.measure.tables import open_session
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.spark.frames.small import INTERPRETED, ONE_TASK
 from cdc_platform.spark.session.spark_settings import SparkSettings
 from cdc_platform_tests.support.crash_points.failures import run_failures
+from cdc_platform_tests.support.crash_points.overtaking import run_overtaking
 from cdc_platform_tests.support.crash_points.points import Failure
 from cdc_platform_tests.support.crash_points.scenarios import SCENARIOS
 from cdc_platform_tests.support.crash_points.series import Extent, Series, run_series
 from cdc_platform_tests.support.footprints.java_classes import keep_classes
 
-SAME: Final = ("seed", "singly", "failing")
+SAME: Final = ("seed", "singly", "failing", "overtaken")
 """Options of the runs whose results belong together."""
 
 
@@ -51,7 +56,9 @@ def run_scenario(
     chance = random.Random(f"{options.seed}/{name}")  # noqa: S311  a benchmark's input, not a secret
     extent = Extent(options.singly, options.pairs, options.checked_every, until_s=until_s)
     with SCENARIOS[name].open(spark, folder) as trial:
-        if options.failing is None:
+        if options.overtaken:
+            series = run_overtaking(trial, extent, chance)
+        elif options.failing is None:
             series = run_series(trial, extent, chance)
         else:
             series = run_failures(trial, Failure[options.failing.upper()], extent, chance)
@@ -61,12 +68,18 @@ def run_scenario(
     return series
 
 
+def _events(options: argparse.Namespace) -> str:
+    if options.overtaken:
+        return "pauses"
+    return "deaths" if options.failing is None else "failures"
+
+
 def note_series(report: Report, name: str, series: Series) -> None:
     """Report the deaths of one scenario."""
     report.note(
         name,
         series.deaths,
-        "deaths" if report.options.failing is None else "failures",
+        _events(report.options),
         moments=series.moments,
         pairs=series.pairs,
         checked=series.checked,
@@ -85,7 +98,7 @@ def load_results(report: Report) -> dict[str, dict[str, Any]]:
     lines = report.path.read_text(encoding="utf-8").splitlines() if report.path.exists() else ()
     for result in map(json.loads, lines):
         facts = result["facts"]
-        if result["what"] in SCENARIOS and all(facts[name] == report.facts[name] for name in SAME):
+        if result["what"] in SCENARIOS and all(facts.get(name) == report.facts[name] for name in SAME):
             results[result["what"]] = result
     return results
 
@@ -101,8 +114,37 @@ def print_table(results: Mapping[str, Mapping[str, Any]]) -> int:
         )
     deaths, seconds = (sum(of[name] for of in results.values()) for name in ("value", "seconds"))
     wrong = sum(of["wrong"] for of in results.values())
-    print(f"{deaths} deaths or failures of {len(results)} kinds in {seconds} s, {wrong} wrong")
+    print(f"{deaths} deaths, failures or pauses of {len(results)} kinds in {seconds} s, {wrong} wrong")
     return int(wrong)
+
+
+def run_in_processes(names: Sequence[str], report: Report) -> None:
+    """Let processes side by side run these scenarios, which add to one file of results."""
+    options, processes = report.options, []
+    for number in range(min(options.processes, len(names))):
+        share = ["--processes", "1", "--only", *names[number :: options.processes]]
+        places = ["--work", str(options.work / f"process_{number + 1}"), "--out", str(report.path)]
+        command = [sys.executable, "-m", "benchmarks.crash_points", *sys.argv[1:], *share, *places]
+        processes.append(subprocess.Popen(command))
+    codes = {process.wait() for process in processes}
+    # A process ends with 1 if anything is wrong: the table has that.
+    must_equal(set(), codes - {0, 1}, "exit codes of processes that failed")
+
+
+def run_scenarios(names: Sequence[str], report: Report) -> None:
+    """Run these scenarios one after the other."""
+    options = report.options
+    end_s = time.monotonic() + (options.minutes or 0) * 60
+    # All that a cycle and its checks do here is little.
+    settings = SparkSettings(driver_memory="2g", conf={**INTERPRETED, **ONE_TASK})
+    with open_session(settings, LakeSettings(str(options.work))) as spark:
+        # What dead runs leave in Spark's log is of no interest.
+        spark.sparkContext.setLogLevel("OFF")
+        keep_classes(spark)
+        for number, name in enumerate(names):
+            now_s = time.monotonic()
+            until_s = now_s + (end_s - now_s) / (len(names) - number) if options.minutes else None
+            note_series(report, name, run_scenario(name, spark, options, until_s))
 
 
 def main() -> None:
@@ -114,24 +156,19 @@ def main() -> None:
     parser.add_argument("--checked-every", type=int, default=5, help="run all checks after every Nth")
     kinds = [failure.name.lower() for failure in Failure]
     parser.add_argument("--failing", choices=kinds, default=None, help="how effects fail, instead of deaths")
+    parser.add_argument("--overtaken", action="store_true", help="pauses while another process goes ahead")
     parser.add_argument("--minutes", type=float, default=None, help="maximum time, shared by all scenarios")
     parser.add_argument("--resume", action="store_true", help="leave out what the file of results has")
+    parser.add_argument("--processes", type=int, default=1, help="side by side, each with some of the kinds")
     options = parser.parse_args()
     options.singly = options.singly or None
     report = Report("crash_points", options)
     results = load_results(report) if options.resume else {}
     left = [name for name in options.only if name not in results]
-    end_s = time.monotonic() + (options.minutes or 0) * 60
-    # All that a cycle and its checks do here is little.
-    settings = SparkSettings(driver_memory="2g", conf={**INTERPRETED, **ONE_TASK})
-    with open_session(settings, LakeSettings(str(options.work))) as spark:
-        # What dead runs leave in Spark's log is of no interest.
-        spark.sparkContext.setLogLevel("OFF")
-        keep_classes(spark)
-        for number, name in enumerate(left):
-            now_s = time.monotonic()
-            until_s = now_s + (end_s - now_s) / (len(left) - number) if options.minutes else None
-            note_series(report, name, run_scenario(name, spark, options, until_s))
+    if options.processes > 1:
+        run_in_processes(left, report)
+    else:
+        run_scenarios(left, report)
     done = load_results(report)
     sys.exit(1 if print_table({name: done[name] for name in options.only}) else 0)
 

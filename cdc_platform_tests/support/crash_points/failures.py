@@ -24,7 +24,7 @@ from cdc_platform_tests.support.crash_points.runs import (
     reopened,
     wait_for_spark,
 )
-from cdc_platform_tests.support.crash_points.series import Extent, Series, choose, end_series
+from cdc_platform_tests.support.crash_points.series import Extent, Series, run_places
 
 ERRORS: Final[dict[Failure, type[CdcError]]] = {
     Failure.FULL: DiskFull,
@@ -72,25 +72,17 @@ def outlive(trial: Trial, failure: Failure, place: Death, *, has_checks: bool = 
 
 def run_failures(trial: Trial, failure: Failure, extent: Extent, chance: random.Random) -> Series:
     """Let the effects of a run fail one after the other, and return the outcome."""
-    begun = time.monotonic()
     effects = list_effects(trial)
-    places = list(_places(effects, failure))
-    series = Series(moments=len(places))
-    for number, place in enumerate(choose(places, extent, chance)):
-        if number and extent.is_over:
-            break
-        is_checked = number % extent.checked_every == 0
-        effect = describe(effects[place.number - 1], trial.lake.folder)
-        where = f"{failure.value} {place.moment.value} {effect}"
-        try:
-            recovery = outlive(trial, failure, place, has_checks=is_checked)
-        except PointNotReached:
-            # The threads of this run had fewer effects than those of the one that was listed.
-            continue
-        except Exception as error:  # noqa: BLE001  whatever it is, the recovery has failed
-            recovery = Recovery(0, 0, (f"{type(error).__name__}: {error}",))
-        series.add(where, recovery, 1, is_checked=is_checked)
-    return end_series(series, trial, extent, begun)
+    return run_places(
+        trial,
+        [*_places(effects, failure)],
+        lambda place, has_checks: outlive(trial, failure, place, has_checks=has_checks),
+        lambda place: (
+            f"{failure.value} {place.moment.value} {describe(effects[place.number - 1], trial.lake.folder)}"
+        ),
+        extent,
+        chance,
+    )
 
 
 def _places(effects: Sequence[Effect], failure: Failure) -> Iterator[Death]:

@@ -77,6 +77,17 @@ class Death:
 
 
 @dataclass(frozen=True)
+class Pause:
+    """A pause of the run after an effect, counted from 1, and what other processes do meanwhile.
+
+    Their effects are not counted, nor are those of the run's other threads, which the pause does not stop.
+    """
+
+    number: int
+    meanwhile: Callable[[], object]
+
+
+@dataclass(frozen=True)
 class Effect:
     """An effect that a run had, or was about to have."""
 
@@ -88,6 +99,8 @@ class Effect:
     """The moments at which a process can die at it."""
 
 
+UNCOUNTED: Final = 0
+"""Number of an effect of another process than the run."""
 ResultT = TypeVar("ResultT")
 Witness = Callable[[Death, Effect], object]
 """Receives a moment, and the effect that it belongs to."""
@@ -109,6 +122,8 @@ class CrashPoints:
     is_dead: bool = False
     witness: Witness | None = None
     """Is called at each moment at which the run could die; no other effect happens meanwhile."""
+    pause: Pause | None = None
+    is_paused: bool = False
     _lock: Lock = field(default_factory=Lock)
 
     def before(self, kind: EffectKind, target: str) -> int:
@@ -119,6 +134,8 @@ class CrashPoints:
             Failed: it fails.
         """
         with self._lock:
+            if self.is_paused:
+                return UNCOUNTED
             self._refuse()
             moments = tuple(Moment) if kind is EffectKind.WRITE else (Moment.BEFORE, Moment.AFTER)
             number = self._add(kind, target, moments)
@@ -129,6 +146,8 @@ class CrashPoints:
 
     def is_torn(self, number: int) -> bool:
         """Return whether the run ends, or fails, in the middle of an effect; the caller leaves half of it."""
+        if number == UNCOUNTED:
+            return False
         with self._lock:
             self._witness(Death(number, Moment.WITHIN))
             if self.death != Death(number, Moment.WITHIN) or self.is_dead:
@@ -143,11 +162,20 @@ class CrashPoints:
             Died: the run ends after it, or has ended.
             Failed: half of it has happened.
         """
+        if number == UNCOUNTED:
+            return
         with self._lock:
             self._refuse()
             if self.failure is not None and self.death == Death(number, Moment.WITHIN):
                 raise self._end(number)
             self._die_at(Death(number, Moment.AFTER))
+            is_paused_here = self.pause is not None and self.pause.number == number
+            self.is_paused |= is_paused_here
+        if is_paused_here and self.pause is not None:
+            try:
+                self.pause.meanwhile()
+            finally:
+                self.is_paused = False
 
     def have(self, kind: EffectKind, target: str, act: Callable[[], ResultT]) -> ResultT:
         """Have an effect that happens at once or not at all."""
@@ -158,15 +186,19 @@ class CrashPoints:
 
     @contextmanager
     def counted(
-        self, death: Death | None = None, witness: Witness | None = None, failure: Failure | None = None
+        self,
+        death: Death | None = None,
+        witness: Witness | None = None,
+        failure: Failure | None = None,
+        pause: Pause | None = None,
     ) -> Iterator[None]:
-        """Number the effects of the context from one; the run dies, or fails, at the requested one."""
+        """Number the effects of the context from one; the run dies, fails or pauses at the requested one."""
         self.effects, self.death, self.is_dead, self.witness = [], death, False, witness
-        self.failure, self.has_failed = failure, False
+        self.failure, self.has_failed, self.pause = failure, False, pause
         try:
             yield
         finally:
-            self.death, self.is_dead, self.witness = None, False, None
+            self.death, self.is_dead, self.witness, self.pause = None, False, None, None
             self.failure, self.has_failed = None, False
 
     def mend(self) -> None:

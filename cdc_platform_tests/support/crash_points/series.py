@@ -3,7 +3,7 @@
 import random
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -86,6 +86,40 @@ def run_series(trial: Trial, extent: Extent, chance: random.Random) -> Series:
         is_checked = number % extent.checked_every == 0
         recovery = _recovered(trial, leftover, has_checks=is_checked)
         series.add(where, recovery, 1, is_checked=is_checked)
+    return end_series(series, trial, extent, begun)
+
+
+def run_places(
+    trial: Trial,
+    places: Sequence[ItemT],
+    survive: Callable[[ItemT, bool], Recovery],
+    describe_place: Callable[[ItemT], str],
+    extent: Extent,
+    chance: random.Random,
+) -> Series:
+    """Let something happen at some places of a run whose process lives on, and return the outcome.
+
+    Args:
+        trial: of the run.
+        places: where it can happen.
+        survive: lets it happen at a place, and makes all checks if it is asked to.
+        describe_place: names a place.
+        extent: how often.
+        chance: chooses the order.
+    """
+    begun, series = time.monotonic(), Series(moments=len(places))
+    for number, place in enumerate(choose(places, extent, chance)):
+        if number and extent.is_over:
+            break
+        is_checked = number % extent.checked_every == 0
+        try:
+            recovery = survive(place, is_checked)
+        except PointNotReached:
+            # The threads of this run had fewer effects than those of the one that was listed.
+            continue
+        except Exception as error:  # noqa: BLE001  whatever it is, the recovery has failed
+            recovery = Recovery(0, 0, (f"{type(error).__name__}: {error}",))
+        series.add(describe_place(place), recovery, 1, is_checked=is_checked)
     return end_series(series, trial, extent, begun)
 
 
