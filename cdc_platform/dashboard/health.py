@@ -84,8 +84,8 @@ def _note(status: Status, polled_s: float, late_after_s: float) -> str:
 
 
 def _findings(status: Status, polled_s: float, late_after_s: float) -> Iterator[tuple[State, str]]:
-    for part, error in status.unreadable.items():
-        yield State.UNKNOWN, f"{part} cannot be read: {error}"
+    for name, error in status.unreadable.items():
+        yield State.UNKNOWN, f"{name} cannot be read: {error}"
     yield from ((State.FAILING, failure) for failure in _failures(status.checks))
     if status.lag_s is not None and status.lag_s > late_after_s:
         yield from ((State.LATE, reason) for reason in _late(status.lag_s, status, late_after_s))

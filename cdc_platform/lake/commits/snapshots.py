@@ -7,6 +7,7 @@ from typing import Final
 
 import pyarrow as pa
 from pyiceberg.io import FileIO
+from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
@@ -77,7 +78,7 @@ def replace_rows(table: Table, rows: pa.Table) -> None:
 
 def _files_of(io: FileIO, snapshots: Iterable[Snapshot]) -> set[str]:
     """Return the files that snapshots consist of: rows, manifests and lists of manifests."""
-    files, manifests = set[str](), {}
+    files, manifests = set[str](), dict[str, ManifestFile]()
     for snapshot in snapshots:
         files.add(snapshot.manifest_list)
         manifests |= {manifest.manifest_path: manifest for manifest in snapshot.manifests(io)}
