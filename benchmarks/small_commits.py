@@ -18,7 +18,8 @@ from benchmarks.inputs.changes import History, write_base
 from benchmarks.measure.harness import Report, arguments, timed
 from benchmarks.measure.tables import IcebergTable, open_lake, peer_table, platform_table
 from benchmarks.merge import local_merge, window_merge
-from cdc_platform.lake.commits.maintenance import compact_small_files, expire_snapshots, find_expendable
+from cdc_platform.lake.commits.maintenance import compact_small_files, expire_snapshots
+from cdc_platform.lake.commits.snapshots import find_expendable
 from cdc_platform.pipeline.opened.pipeline_settings import MaintenanceSettings
 
 

@@ -7,7 +7,8 @@ import dagster as dg
 from google.cloud.datastream_v1.types import BackfillJob, Error, SourceObjectIdentifier, StreamObject
 
 from cdc_platform.assets.stream_state import StreamAsset, build_stream, stream_resource
-from cdc_platform.checks.stream_state import STREAM_IS_RUNNING, build_stream_check
+from cdc_platform.checks.stream_state import build_stream_check
+from cdc_platform.model.base.names import STREAM_IS_RUNNING
 from cdc_platform.sources.datastream.settings.stream_settings import StreamSettings
 
 JOB = "bank_sync"

@@ -24,7 +24,8 @@ from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import fact, head
 from cdc_platform.lake.commits.filters import equals
-from cdc_platform.lake.commits.maintenance import expire_snapshots, find_expendable
+from cdc_platform.lake.commits.maintenance import expire_snapshots
+from cdc_platform.lake.commits.snapshots import find_expendable
 from cdc_platform.lake.state.cut_states import cut_states
 from cdc_platform.lake.state.cuts import Cut
 from cdc_platform.lake.state.pins import pin_cut, unpin_cut

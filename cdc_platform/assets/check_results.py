@@ -21,10 +21,11 @@ from cdc_platform.pipeline.checks.check_result import (
     CheckResult,
     checking,
     raise_failures,
-    store_results,
 )
 from cdc_platform.pipeline.checks.invariants import checks_of
 from cdc_platform.pipeline.checks.running_checks import CheckRunner
+from cdc_platform.pipeline.checks.stored_results import store_results, with_open_failure
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.resources import PipelineRun
 from cdc_platform.visible import visible_text
 
@@ -52,9 +53,10 @@ def table_check_keys(assets: PipelineAssets, check: Check) -> Mapping[str, dg.As
 
 
 def evaluate(
-    assets: PipelineAssets, check: Check, result: CheckResult, cycle: int
+    assets: PipelineAssets, pipeline: Pipeline, check: Check, result: CheckResult, cycle: int
 ) -> Iterator[dg.AssetCheckEvaluation]:
     """Yield the evaluations of a check of the log through a cycle: one in total and one per checked table."""
+    check, result = with_open_failure(pipeline, check, result)
     yield describe_check_result(check_key(assets, check), check, result, cycle, blocking=check.is_blocking)
     for name, key in table_check_keys(assets, check).items():
         if name in result.tables:
@@ -77,13 +79,15 @@ def describe_check_result(
     )
 
 
-def as_result(evaluation: dg.AssetCheckEvaluation) -> dg.AssetCheckResult:
-    """Return an evaluation as the result of a check step."""
+def as_result(
+    evaluation: dg.AssetCheckEvaluation, severity: dg.AssetCheckSeverity | None = None
+) -> dg.AssetCheckResult:
+    """Return an evaluation as the result of a check step, with another severity if given."""
     return dg.AssetCheckResult(
         asset_key=evaluation.asset_key,
         check_name=evaluation.check_name,
         passed=evaluation.passed,
-        severity=evaluation.severity,
+        severity=severity or evaluation.severity,
         description=evaluation.description,
         metadata=evaluation.metadata,
     )
@@ -123,7 +127,7 @@ def check_log(
         CheckRunner(
             run.pipeline,
             run.spark,
-            lambda *results: evaluations.extend(evaluate(assets, *results)),
+            lambda *results: evaluations.extend(evaluate(assets, run.pipeline, *results)),
             every_s=run.pipeline.settings.check_every_s or 0.0,
         ).run_due()
     except CheckFailed:
@@ -152,12 +156,12 @@ def run_full_checks(
         with checking(run.pipeline, run.spark, total=len(due)) as step:
             for check in due:
                 with run.progress.step(f"check {check.name}"):
-                    results[check] = check.run(run.pipeline, run.spark, EVERYTHING)
+                    results[check] = check.examine(run.pipeline, run.spark, EVERYTHING)
                 step.advance()
-                yield from evaluate(assets, check, results[check], cycle)
+                yield from evaluate(assets, run.pipeline, check, results[check], cycle)
     finally:
         # An error in one check must not hide what others have found.
-        store_results(run.pipeline.lake, results)
+        store_results(run.pipeline, results)
     raise_failures(results)
 
 

@@ -8,17 +8,21 @@ import dagster as dg
 from pydantic import Field
 
 from cdc_platform import metadata
-from cdc_platform.assets.check_results import check_log, evaluate, last_results, run_full_checks
+from cdc_platform.assets.check_results import check_log, evaluate, run_full_checks
 from cdc_platform.assets.data_versions import DataVersions, cut_version
 from cdc_platform.assets.events import LoggedStates, cycle_events, merge_event
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.assets.table_columns import own_schema
-from cdc_platform.checks.freshness import Freshness, freshness_results, is_report_due, results_of
+from cdc_platform.checks.freshness import (
+    Freshness,
+    freshness_results,
+    is_report_due,
+    results_of,
+    save_all_fresh,
+)
 from cdc_platform.claims import has_waiting_run
 from cdc_platform.errors import CheckFailed
 from cdc_platform.lake.catalog.lake import CUT
-from cdc_platform.lake.state.last_results import save_results
-from cdc_platform.model.base.names import FRESH
 from cdc_platform.model.base.schemas import CUTS
 from cdc_platform.partitions import level_partitions
 from cdc_platform.pipeline.cycle_loop import follow_source, pause
@@ -72,7 +76,7 @@ def build_cut(assets: PipelineAssets, running: Running) -> dg.AssetsDefinition:
         yield dg.MaterializeResult(metadata=described, data_version=cut_version(published))
         freshness = Freshness.after_cycle(published, assets.capabilities)
         evaluations = list(freshness_results(assets, running, freshness))
-        save_results(run.pipeline.lake, last_results(evaluations), all_of={FRESH})
+        save_all_fresh(run.pipeline.lake, evaluations)
         yield from evaluations
         yield from run_full_checks(context, assets, run)
         if config.follow_s > 0:
@@ -130,7 +134,7 @@ def _follow(
         run.spark,
         wants_more,
         error_listener=lambda error: context.log.warning(visible_text(str(error))),
-        check_listener=lambda *result: evaluations.extend(evaluate(assets, *result)),
+        check_listener=lambda *result: evaluations.extend(evaluate(assets, run.pipeline, *result)),
     )
     versions, logged = DataVersions(assets, context.instance), LoggedStates()
     reports = _FreshnessReports()

@@ -10,9 +10,10 @@ from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.claims import FULL_CHECKS_TAG
 from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import read_mark
-from cdc_platform.pipeline.checks.check_result import EVERYTHING, Check, Scope, checking, store_results
+from cdc_platform.pipeline.checks.check_result import EVERYTHING, Check, Scope, checking
 from cdc_platform.pipeline.checks.invariants import checks_of
 from cdc_platform.pipeline.checks.running_checks import passed_before
+from cdc_platform.pipeline.checks.stored_results import store_results
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.resources import find_run
 
@@ -37,11 +38,14 @@ def _build_check(assets: PipelineAssets, check: Check) -> dg.AssetChecksDefiniti
         mark = read_mark(run.pipeline.lake.system_table(LOG))
         with checking(run.pipeline, run.spark):
             scope = _scope(context, run.pipeline, assets, check)
-            result = check.run(run.pipeline, run.spark, scope)
-        store_results(run.pipeline.lake, {check: result}, scope)
-        for evaluation in evaluate(assets, check, result, mark.cycle):
-            if evaluation.asset_check_key in context.selected_asset_check_keys:
-                yield as_result(evaluation)
+            result = check.examine(run.pipeline, run.spark, scope)
+        store_results(run.pipeline, {check: result}, scope)
+        for evaluation in evaluate(assets, run.pipeline, check, result, mark.cycle):
+            if evaluation.asset_check_key not in context.selected_asset_check_keys:
+                continue
+            # An error would stop the run, even that of an older examination.
+            is_old = check.is_blocking and result.passed and not evaluation.passed
+            yield as_result(evaluation, dg.AssetCheckSeverity.WARN if is_old else evaluation.severity)
 
     return invariant
 

@@ -5,7 +5,6 @@ counts the lag of the data, not the time since the last materialisation, so a ta
 nothing changes stays fresh.
 """
 
-import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -33,6 +32,8 @@ from cdc_platform.visible import visible_text
 LOOK_EVERY_S: Final = 30
 REPORT_EVERY_S: Final = 600.0
 """Results that stay the same are reported this often; others at once."""
+RENEWED_EVERY_S: Final = 3600.0
+"""The lake gets results that stay the same this often; without any, it forgets them after some days."""
 RESULTS_A_REPORT: Final = 100
 """With more tables, the interval grows in proportion: Dagster keeps each result."""
 
@@ -143,14 +144,23 @@ def report(
         freshness = Freshness(None, 0.0, memory.news_since_micros, reason)
     evaluations = list(freshness_results(assets, running, freshness))
     if is_reached:
-        # The sensor of a silent source must not fill the lake, which nothing maintains then.
-        save_results(lake, last_results(evaluations), all_of={FRESH}, unchanged_after_s=math.inf)
+        save_all_fresh(lake, evaluations, unchanged_after_s=RENEWED_EVERY_S)
     is_due = is_report_due(evaluations, memory.results, now_micros / 1e6 - memory.reported_s)
     is_due &= not (before.is_running and all(evaluation.passed for evaluation in evaluations))
     reported_s = now_micros / 1e6 if is_due else memory.reported_s
     after = _SensorCursor(results_of(evaluations), reported_s, freshness.news_since_micros)
     return dg.SensorResult(
         asset_events=evaluations if is_due else [], cursor=msgspec.json.encode(after).decode()
+    )
+
+
+def save_all_fresh(
+    lake: Lake, evaluations: Iterable[dg.AssetCheckEvaluation], unchanged_after_s: float = 0.0
+) -> None:
+    """Store the results of all tables in the lake; those of other tables, and without bounds all, go."""
+    results = last_results(evaluations)
+    save_results(
+        lake, results, stays=lambda former: former.name != FRESH, unchanged_after_s=unchanged_after_s
     )
 
 

@@ -8,10 +8,9 @@ import dagster as dg
 from cdc_platform.assets.stream_state import StreamAsset, find_reading
 from cdc_platform.errors import SourceError
 from cdc_platform.metadata import describe_facts
+from cdc_platform.model.base.names import STREAM_IS_RUNNING
 from cdc_platform.sources.datastream.stream.stream_state import Concern, StreamState, StreamStatus
 from cdc_platform.visible import visible_text
-
-STREAM_IS_RUNNING: Final = "stream_is_running"
 
 _SEVERITIES: Final = {
     # Dagster wants a severity of a check that passes, too, and shows none.

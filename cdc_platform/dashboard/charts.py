@@ -31,14 +31,6 @@ _LEAST: Final = 2.0
 
 
 @dataclass(frozen=True)
-class Tick:
-    """A label of an axis, and its place from 0 to 1."""
-
-    place: float
-    text: str
-
-
-@dataclass(frozen=True)
 class Column:
     """A column of a chart that shows its value under the pointer; bar charts also draw it."""
 
@@ -56,8 +48,8 @@ class Chart:
     line: str
     area: str
     columns: tuple[Column, ...]
-    y_ticks: tuple[Tick, ...]
-    x_ticks: tuple[Tick, ...]
+    y_ticks: tuple[str, ...]
+    x_ticks: tuple[str, ...]
     is_empty: bool
 
 
@@ -82,7 +74,7 @@ def draw_chart(
             f"M{run[0][0]:.1f},{HEIGHT} L{_path(run)} L{run[-1][0]:.1f},{HEIGHT} Z" for run in runs
         ),
         columns=tuple(_columns(values, heights, span, describe)),
-        y_ticks=tuple(Tick(share, describe(top * share)) for share in TICKS),
+        y_ticks=tuple(describe(top * share) for share in TICKS),
         x_ticks=time_ticks(span),
         is_empty=not len(finite),
     )
@@ -103,10 +95,10 @@ def nice_seconds(longest: float) -> float:
     return nice_top(longest) if longest < _NICE_SECONDS[0] else next(wholes, days)
 
 
-def time_ticks(span: TimeSpan) -> tuple[Tick, ...]:
-    """Return the beginning, the middle and the end of a span."""
+def time_ticks(span: TimeSpan) -> tuple[str, ...]:
+    """Return the texts of the beginning, the middle and the end of a span."""
     length = span.end_micros - span.start_micros
-    return tuple(Tick(share, as_tick(span.start_micros + int(length * share), length)) for share in TICKS)
+    return tuple(as_tick(span.start_micros + int(length * share), length) for share in TICKS)
 
 
 def _runs(heights: Values) -> Iterator[list[tuple[float, float]]]:
@@ -157,7 +149,7 @@ class PartitionChart:
     bars: tuple[DrawnBar, ...]
     branches: str
     height: int
-    x_ticks: tuple[Tick, ...]
+    x_ticks: tuple[str, ...]
     shown: int
     total: int
     is_level: bool

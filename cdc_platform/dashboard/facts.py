@@ -1,7 +1,7 @@
 """Facts about a pipeline for the page and the metrics, from the lake's own tables: no Spark, no JVM."""
 
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from cdc_platform.dashboard.change_rates import ChangeRates, RecentChanges, load_change_rates, recent_changes
 from cdc_platform.dashboard.cut_history import (
@@ -88,8 +88,7 @@ class WatchedPipeline:
     @classmethod
     def of(cls, settings: PipelineSettings, late_after_s: float) -> "WatchedPipeline":
         """Return the pipeline of these settings; its lake may not exist yet."""
-        pipeline = open_pipeline(settings)
-        return cls(replace(pipeline, lake=replace(pipeline.lake, is_reader=True)), late_after_s)
+        return cls(open_pipeline(settings).as_reader(), late_after_s)
 
     @property
     def name(self) -> str:
@@ -133,9 +132,12 @@ class WatchedPipeline:
         span = span.since(cuts.first_micros if cuts.first_micros is not None else facts.now_micros)
         lag = publication_by_column(cuts, span) if is_events else lag_by_column(cuts, span)
         rates = load_change_rates(lake.system_table(LOG), cuts, span)
+        # Damage to these is a part of the status; the other charts do not need them.
+        unreadable = facts.status.unreadable
         if is_events:
-            return PipelineHistory(span, lag, rates, reads=load_read_lanes(lake, cuts, span))
-        lineage = load_lineage(lake)
+            reads = load_read_lanes(lake, cuts, span) if "unread files" not in unreadable else None
+            return PipelineHistory(span, lag, rates, reads=reads)
+        lineage = load_lineage(lake) if "partitions" not in unreadable else None
         drawn = draw_partitions(lineage) if lineage is not None else None
         return PipelineHistory(span, lag, rates, partitions=drawn)
 

@@ -23,7 +23,7 @@ class State(StrEnum):
     HEALTHY = "Healthy"
     """Neither the lake nor the checks report a problem."""
     UNKNOWN = "Unknown"
-    """The lake cannot be read, or the pipeline has never run."""
+    """The lake or a part of it cannot be read, or the pipeline has never run."""
     FAILING = "Failing"
     """A check has failed."""
     LATE = "Late"
@@ -84,6 +84,8 @@ def _note(status: Status, polled_s: float, late_after_s: float) -> str:
 
 
 def _findings(status: Status, polled_s: float, late_after_s: float) -> Iterator[tuple[State, str]]:
+    for name, error in status.unreadable.items():
+        yield State.UNKNOWN, f"{name} cannot be read: {error}"
     yield from ((State.FAILING, failure) for failure in _failures(status.checks))
     if status.lag_s is not None and status.lag_s > late_after_s:
         yield from ((State.LATE, reason) for reason in _late(status.lag_s, status, late_after_s))
@@ -98,7 +100,7 @@ def _findings(status: Status, polled_s: float, late_after_s: float) -> Iterator[
         yield State.INCOMPLETE, f"{as_count(status.quarantined, 'record')} in quarantine"
     if status.copies:
         yield State.COPYING, f"initial copy of {', '.join(status.copies)}"
-    if status.cut is None:
+    if status.cut is None and "cut" not in status.unreadable:
         yield State.STARTING, "no cut has been published yet"
 
 

@@ -38,10 +38,21 @@ class PipelineCollector(Collector):
         kind: type[GaugeMetricFamily | CounterMetricFamily]
         for kind, numbers in ((GaugeMetricFamily, _GAUGES), (CounterMetricFamily, _COUNTERS)):
             for name, described, read in numbers:
-                yield _filled(kind(PREFIX + name, described, labels=["pipeline"]), readable, _once(read))
+                family = kind(PREFIX + name, described, labels=["pipeline"])
+                yield _filled(family, _knowing(readable, name), _once(read))
         for name, described, labels, samples in _LABELLED:
             family = GaugeMetricFamily(PREFIX + name, described, labels=["pipeline", *labels])
-            yield _filled(family, readable, samples)
+            yield _filled(family, _knowing(readable, name), samples)
+
+
+_PARTS: Final = {"cuts": "cut", "unread_files": "unread files", "stuck_partitions": "stuck partitions"}
+"""Parts of a status that other metrics are numbers of: what cannot be read is not 0."""
+
+
+def _knowing(readable: Mapping[str, PipelineFacts], metric: str) -> dict[str, PipelineFacts]:
+    """Return the pipelines of which the part that a metric counts can be read."""
+    part = _PARTS.get(metric, metric)
+    return {name: facts for name, facts in readable.items() if part not in facts.status.unreadable}
 
 
 def _once(read: _Read) -> _Samples:
@@ -138,6 +149,12 @@ _LABELLED: Final[tuple[tuple[str, str, Sequence[str], _Samples], ...]] = (
         "When a check last ran, in seconds since the epoch.",
         _CHECK_LABELS,
         lambda facts: [((check.name, check.asset), check.at_s) for check in facts.checks],
+    ),
+    (
+        "unreadable",
+        "1 for each part of the lake that cannot be read, such as `checks`; its metrics have no samples.",
+        ("part",),
+        lambda facts: [((part,), 1.0) for part in facts.status.unreadable],
     ),
     (
         "copy_chunks",

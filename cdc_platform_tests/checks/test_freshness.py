@@ -8,7 +8,6 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from cdc_platform.assets.check_results import last_results
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.checks.freshness import (
     REPORT_EVERY_S,
@@ -18,12 +17,13 @@ from cdc_platform.checks.freshness import (
     build_freshness_sensor,
     freshness_results,
     report,
+    save_all_fresh,
 )
 from cdc_platform.errors import SettingError
 from cdc_platform.lake.catalog.lake import CHECKED, Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.cuts import Cut, append_cut, newest_cut
-from cdc_platform.lake.state.last_results import load_results, save_results
+from cdc_platform.lake.state.last_results import load_results
 from cdc_platform.model.base.names import FRESH
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.sensors import Running
@@ -105,7 +105,7 @@ def test_a_result_that_a_run_stored_meanwhile_is_replaced(bank: PipelineSettings
     lake = Lake(bank.lake, bank.name)
     before = report(ASSETS, bank, RUNNING, Evaluation(), POSITION + SECOND)
     late = freshness_results(ASSETS, RUNNING, Freshness(newest_cut(lake), 301.0))
-    save_results(lake, last_results(late), all_of={FRESH})
+    save_all_fresh(lake, list(late))
     assert any(result.has_failed for result in load_results(lake))
     report(ASSETS, bank, RUNNING, Evaluation(before.cursor), POSITION + 2 * SECOND)
     assert not any(result.has_failed for result in load_results(lake))

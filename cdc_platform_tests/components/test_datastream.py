@@ -7,13 +7,13 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from cdc_platform.checks.stream_state import STREAM_IS_RUNNING
 from cdc_platform.components.datastream import DatastreamPipeline
 from cdc_platform.components.loading import load_declared
 from cdc_platform.errors import LibraryMissing, SettingError
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.last_results import load_results
+from cdc_platform.model.base.names import STREAM_IS_RUNNING
 from cdc_platform_tests.sources.datastream.datastream_server import STREAM, datastream_server
 from cdc_platform_tests.yaml_files import write_defs
 

@@ -95,7 +95,8 @@ def run_checks(
     wants_more: Callable[[], bool] = lambda: True,
 ) -> "Results":
     """Run every check while more is wanted, print a line for each, store and return results, with seconds."""
-    from cdc_platform.pipeline.checks.check_result import EVERYTHING, CheckResult, checking, store_results
+    from cdc_platform.pipeline.checks.check_result import EVERYTHING, CheckResult, checking
+    from cdc_platform.pipeline.checks.stored_results import store_results
 
     results = []
     with show_progress(pipeline.progress), pipeline.progress.step("checks", "checks", len(checks)) as step:
@@ -103,7 +104,7 @@ def run_checks(
             begun = time.monotonic()
             try:
                 with checking(pipeline, spark, invariant.name):
-                    result = invariant.run(pipeline, spark, EVERYTHING)
+                    result = invariant.examine(pipeline, spark, EVERYTHING)
             except Exception as error:  # an error in one check fails only that check
                 if not wants_more():
                     # The signal that ends the checks has ended Spark, too.
@@ -113,7 +114,7 @@ def run_checks(
             step.advance()
             _print_result(invariant, result, seconds)
             results.append((invariant, result, seconds))
-        store_results(pipeline.lake, {invariant: result for invariant, result, _ in results})
+        store_results(pipeline, {invariant: result for invariant, result, _ in results})
     return results
 
 

@@ -89,7 +89,7 @@ def status(defs: Path, name: str | None, *, as_json: bool, watch: bool, every_s:
     this machine's clock minus the position of the newest cut; for files and topics, `silence` is the time
     since they last had something to read.
 
-    The exit code is 1 if one of the pipelines has never run, or cannot be read.
+    The exit code is 1 if one of the pipelines has never run, or it or a part of it cannot be read.
     """
     from cdc_platform.components.loading import load_each
 
@@ -97,14 +97,15 @@ def status(defs: Path, name: str | None, *, as_json: bool, watch: bool, every_s:
     if watch:
         _watch(chosen, every_s, as_json=as_json)
         return
-    pipelines = open_existing_of(chosen)
+    pipelines = [pipeline.as_reader() for pipeline in open_existing_of(chosen)]
     with shown_step("look at the lakes"):
         statuses = [_read(pipeline) for pipeline in pipelines]
     if as_json:
         print_text(_to_json(statuses, indent=2))
     else:
         print_rendered(describe_statuses(statuses))
-    if len(pipelines) < len(chosen) or any(isinstance(status, UnreadableStatus) for status in statuses):
+    is_damaged = any(isinstance(read, UnreadableStatus) or read.unreadable for read in statuses)
+    if is_damaged or len(pipelines) < len(chosen):
         sys.exit(1)
 
 
@@ -151,7 +152,7 @@ def _read_again(settings: "PipelineSettings", opened: "dict[str, Pipeline]") -> 
 
     try:
         if settings.name not in opened:
-            opened[settings.name] = open_existing(settings)
+            opened[settings.name] = open_existing(settings).as_reader()
         pipeline = opened[settings.name]
         pipeline.forget_tables()
         return read_status(pipeline)
@@ -204,17 +205,19 @@ def _rows(
     fields = status.to_dict()
     position: list[Row] = [
         ("pipeline", f"{status.pipeline}, {f'cycle {status.cycle}' if status.has_begun else 'no cycle yet'}"),
-        ("watermark", fields["watermark"] or "none yet"),
+        ("watermark", fields["watermark"] or _missing(status, "partitions", "none yet")),
         _describe_lag(status),
     ]
-    cut = f"{fields['cut']} at {fields['cut_position']}" if fields["cut"] is not None else "none yet"
+    cut = f"{fields['cut']} at {fields['cut_position']}" if fields["cut"] is not None else None
+    quarantined = f"{status.quarantined} open" if status.quarantined is not None else "unknown"
     cut_rows: list[Row] = [
-        ("cut", cut),
+        ("cut", cut or _missing(status, "cut", "none yet")),
         ("checks", _describe_checks(status)),
-        ("quarantine", (f"{status.quarantined} open", "yellow" if status.quarantined else "")),
+        ("quarantine", (quarantined, "yellow" if status.quarantined else "")),
         *([("replay", status.replay.describe())] if status.replay is not None else []),
     ]
     notes: list[Row] = [
+        *(("unreadable", (f"{part}: {error}", "red")) for part, error in status.unreadable.items()),
         *([("unread", f"{len(status.unread_files)} files")] if status.unread_files else []),
         *(("", file.describe()) for file in status.unread_files[:SHOWN_FILES]),
         *(("notes" if number == 0 else "", finding) for number, finding in enumerate(status.findings)),
@@ -229,10 +232,15 @@ def _describe_checks(status: "Status") -> Cell:
         more = f" and {len(failed) - SHOWN_FAILURES} more" if len(failed) > SHOWN_FAILURES else ""
         return f"{len(failed)} failed: {', '.join(failed[:SHOWN_FAILURES])}{more}", "red"
     if not status.checks:
-        return "none run yet"
+        return _missing(status, "checks", "none run yet")
     passed = sum(check.passed for check in status.checks)
     warnings = len(status.checks) - passed
     return f"{passed} passed" + (f", {as_count(warnings, 'warning')}" if warnings else "")
+
+
+def _missing(status: "Status", part: str, nothing: str) -> str:
+    """Return the text for a part without a value, which is unknown where the lake is damaged."""
+    return "unknown" if part in status.unreadable else nothing
 
 
 def _partition_rows(status: "Status", max_partitions: int | None) -> list[Row]:
@@ -240,7 +248,7 @@ def _partition_rows(status: "Status", max_partitions: int | None) -> list[Row]:
     left_out = len(live) - len(live[:max_partitions])
     counts = f"{len(live)} live, {len(status.waiting_partitions)} waiting, "
     return [
-        ("partitions", f"{counts}{status.finished_partitions} finished"),
+        ("partitions", _missing(status, "partitions", f"{counts}{status.finished_partitions} finished")),
         *(("", key) for key in live[:max_partitions]),
         *([("", f"and {left_out} more")] if left_out else []),
         *(("", (stuck.describe(), "yellow")) for stuck in status.stuck_partitions),

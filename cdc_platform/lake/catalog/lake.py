@@ -113,8 +113,8 @@ UNBOUNDED: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Long texts without filters, for which computing the minimum and maximum is not worthwhile."""
 
-SELDOM: Final = (QUARANTINED, SCHEMA, COPIED)
-"""Own tables that few cycles write and maintenance skips: Iceberg limits the number of metadata files."""
+UNMAINTAINED: Final = (QUARANTINED, SCHEMA, COPIED, CHECKED)
+"""Own tables that few cycles write, or whose writers expire snapshots: Iceberg limits the metadata files."""
 
 # A commit that finds another one before it must fail, since it is based on outdated data.
 TRIES: Final = 10
@@ -248,7 +248,9 @@ def _listed(catalog: Catalog) -> str:
 
 
 def _ensure(catalog: Catalog, identifier: str, schema: pa.Schema) -> None:
-    table_properties = {**COMPARE_AND_SET, **({} if identifier.endswith(SELDOM) else KEPT_BY_TIME)}
+    limited = {name: SMALL_COMMITS[name] for name in KEPT_BY_TIME}
+    kept = limited if identifier.endswith(UNMAINTAINED) else KEPT_BY_TIME
+    table_properties = {**COMPARE_AND_SET, **kept}
     try:
         table = _load(catalog, identifier)
     except NoSuchTableError:

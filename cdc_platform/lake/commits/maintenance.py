@@ -1,18 +1,14 @@
 """Procedures that keep a table fast; none changes its content."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import Final
 
 from pyiceberg.table import Table
-from pyiceberg.table.refs import SnapshotRefType
-from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import SparkSession
 
 from cdc_platform.lake.catalog.files import has_files_before
 from cdc_platform.lake.catalog.lake_settings import CATALOG
-from cdc_platform.lake.commits.commits import BRANCH, MAIN
 from cdc_platform.lake.commits.metadata_files import delete_files, list_unlogged
 from cdc_platform.model.base.timestamps import to_datetime
 
@@ -51,40 +47,6 @@ def _rewrite(spark: SparkSession, table: str, options: dict[str, str]) -> int:
         f"CALL {CATALOG}.system.rewrite_data_files(table => '{table}', options => map({pairs}))"
     ).collect()[0]
     return int(row["rewritten_data_files_count"])
-
-
-def find_expendable(
-    table: Table, before_micros: int, keep_newest: int, protected: Collection[int] = ()
-) -> tuple[int, ...]:
-    """Return the snapshots from before a moment that may expire, oldest first.
-
-    Snapshots with tags stay, and so do the ancestors of foreign branches, and the newest snapshots of the
-    platform's branches, which record the progress of a pipeline.
-
-    Args:
-        table: the present table.
-        before_micros: younger snapshots stay.
-        keep_newest: number of newest snapshots that stay at any age.
-        protected: further snapshots that stay.
-    """
-    snapshots = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
-    stay = set(protected)
-    for name, ref in table.metadata.refs.items():
-        is_tag = ref.snapshot_ref_type is SnapshotRefType.TAG
-        limit = 1 if is_tag else keep_newest if name in (MAIN, BRANCH) else None
-        stay.update(islice(_chain(snapshots, ref.snapshot_id), limit))
-    return tuple(
-        snapshot.snapshot_id
-        for snapshot in sorted(snapshots.values(), key=lambda snapshot: snapshot.timestamp_ms)
-        if snapshot.timestamp_ms * 1000 < before_micros and snapshot.snapshot_id not in stay
-    )
-
-
-def _chain(snapshots: Mapping[int, Snapshot], newest: int) -> Iterator[int]:
-    snapshot_id: int | None = newest
-    while snapshot_id is not None and snapshot_id in snapshots:
-        yield snapshot_id
-        snapshot_id = snapshots[snapshot_id].parent_snapshot_id
 
 
 def expire_snapshots(spark: SparkSession, table: str, snapshot_ids: Sequence[int]) -> int:

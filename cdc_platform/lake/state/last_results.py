@@ -1,7 +1,8 @@
 """The last result of each check, one row each: commands and Dagster store it, the status page reads it."""
 
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
@@ -12,7 +13,8 @@ from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from cdc_platform.errors import CdcError
 from cdc_platform.lake.catalog.access import reaching
 from cdc_platform.lake.catalog.lake import CHECKED, TRIES, Lake
-from cdc_platform.lake.commits.commits import Version, head
+from cdc_platform.lake.commits.commits import Version
+from cdc_platform.lake.commits.snapshots import replace_rows
 from cdc_platform.model.base.schemas import CHECK_RESULTS
 from cdc_platform.model.base.stored_texts import understanding
 from cdc_platform.model.base.timestamps import from_datetime, to_datetime
@@ -31,6 +33,8 @@ class LastResult:
         is_warning: whether a failure only warns.
         at_s: when the check ran, in seconds since the epoch.
         summary: one sentence with the findings.
+        is_partial: whether it examined only what was new since an earlier one. Such results are stored beside
+            those of whole examinations: what these have found is not repaired because new data is sound.
     """
 
     name: str
@@ -39,18 +43,28 @@ class LastResult:
     is_warning: bool
     at_s: float
     summary: str
+    is_partial: bool = False
 
     @property
     def has_failed(self) -> bool:
         """Whether the check failed and is more than a warning."""
         return not self.passed and not self.is_warning
 
+    @property
+    def place(self) -> tuple[str, str]:
+        """The check and its asset."""
+        return self.name, self.asset
+
+    def covers(self, former: "LastResult") -> bool:
+        """Return whether it examined all that a former result of its check did, and so replaces it."""
+        return self.place == former.place and (former.is_partial or not self.is_partial)
+
 
 def save_results(
     lake: Lake,
     results: Collection[LastResult],
     *,
-    all_of: Collection[str] = (),
+    stays: Callable[[LastResult], bool] = lambda _: True,
     unchanged_after_s: float = 0.0,
 ) -> None:
     """Store results in place of former ones; if the lake does not accept them, log that.
@@ -60,41 +74,36 @@ def save_results(
     Args:
         lake: the pipeline's part of the lake.
         results: the results.
-        all_of: names of the checks of which these are all results: former ones of other assets go, whose
-            tables no longer exist.
+        stays: returns whether a former result that none of these replaces still counts; others go.
         unchanged_after_s: how long results that differ from former ones only in time and text need not be
             stored: each commit costs as much as publishing a cut.
     """
     try:
         with reaching(lake.settings):
-            _replace(lake, results, all_of, unchanged_after_s)
+            _replace(lake, results, stays, unchanged_after_s)
     except CdcError as error:
         LOGGER.warning("The results of checks are not in the lake: %s: %s", type(error).__name__, error)
 
 
 def _replace(
-    lake: Lake, results: Collection[LastResult], all_of: Collection[str], unchanged_after_s: float
+    lake: Lake,
+    results: Collection[LastResult],
+    stays: Callable[[LastResult], bool],
+    unchanged_after_s: float,
 ) -> None:
-    places = {(result.name, result.asset) for result in results}
     for _ in range(TRIES):
         table = lake.system_table(CHECKED)
-        is_first, version = head(table) is None, Version.newest(table)
+        version = Version.newest(table)
         former = _read(version) if version is not None else ()
-        kept = [
-            result
-            for result in former
-            if result.name not in all_of and (result.name, result.asset) not in places
-        ]
+        kept = [old for old in former if stays(old) and not any(new.covers(old) for new in results)]
         is_same = len(kept) == len(former) and not results
         if is_same or _is_recent(former, (*kept, *results), unchanged_after_s):
             return
         rows = pa.Table.from_pylist([*map(_as_row, (*kept, *results))], CHECK_RESULTS)
-        try:
-            (table.append if is_first else table.overwrite)(rows)
-        except CommitFailedException:
-            # Another process has stored results. If one does so at each try, its results are newer.
-            continue
-        return
+        # If another process stores results at each try, its results are newer.
+        with suppress(CommitFailedException):
+            replace_rows(table, rows)
+            return
 
 
 def _is_recent(
@@ -106,18 +115,32 @@ def _is_recent(
     return is_same and all(new_s[key] - at_s < unchanged_after_s for key, at_s in former_s.items())
 
 
-def _moments(results: Collection[LastResult]) -> dict[tuple[str, str, bool, bool], float]:
-    return {(result.name, result.asset, result.passed, result.is_warning): result.at_s for result in results}
+def _moments(results: Collection[LastResult]) -> dict[tuple[object, ...], float]:
+    return {
+        (*result.place, result.is_partial, result.passed, result.is_warning): result.at_s
+        for result in results
+    }
 
 
 def load_results(lake: Lake) -> tuple[LastResult, ...]:
-    """Return the last result of each check that has one, by name and asset; needs no Spark."""
+    """Return the last result of each check that has one, by name and asset; needs no Spark.
+
+    Of a whole and a later partial examination, it is that of the worse result, else the failure of the whole
+    one, else that of the later one.
+    """
     try:
         version = Version.newest(lake.system_table(CHECKED))
     except NoSuchTableError:
         # No process of this version has written to the lake.
         return ()
-    return _read(version) if version is not None else ()
+    results = sorted(_read(version) if version is not None else (), key=_weight)
+    shown = {result.place: result for result in results}
+    return tuple(shown[place] for place in sorted(shown))
+
+
+def _weight(result: LastResult) -> tuple[bool, bool, bool, float]:
+    is_open = not result.passed
+    return result.has_failed, is_open, is_open and not result.is_partial, result.at_s
 
 
 # The status page asks every few seconds; the results of a few pipelines are cached.
@@ -125,7 +148,7 @@ def load_results(lake: Lake) -> tuple[LastResult, ...]:
 @understanding(CHECKED)
 def _read(version: Version) -> tuple[LastResult, ...]:
     rows = version.table.scan(snapshot_id=version.snapshot_id).to_arrow().to_pylist()
-    return tuple(sorted(map(_from_row, rows), key=lambda result: (result.name, result.asset)))
+    return tuple(map(_from_row, rows))
 
 
 def _as_row(result: LastResult) -> dict[str, Any]:
@@ -133,5 +156,7 @@ def _as_row(result: LastResult) -> dict[str, Any]:
 
 
 def _from_row(row: dict[str, Any]) -> LastResult:
+    # Rows of earlier versions do not say how much was examined: only a whole examination replaces them.
     named = {name: row[name] for name in ("name", "asset", "passed", "is_warning", "summary")}
-    return LastResult(**named, at_s=from_datetime(row["ran_at"]) / 1e6)
+    at_s, is_partial = from_datetime(row["ran_at"]) / 1e6, bool(row.get("is_partial"))
+    return LastResult(**named, at_s=at_s, is_partial=is_partial)

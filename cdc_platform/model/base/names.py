@@ -17,6 +17,10 @@ PLATFORM_GROUP: Final = "platform"
 """Dagster's group, within that of the pipeline, of the assets that are not the user's tables."""
 FRESH: Final = "fresh"
 """Name of the check of a table's freshness: checks/freshness.py."""
+STREAM_IS_RUNNING: Final = "stream_is_running"
+"""Name of the check of a Datastream stream's own state: checks/stream_state.py."""
+DAGSTER_CHECKS: Final = (FRESH, STREAM_IS_RUNNING)
+"""Checks that only Dagster runs."""
 CHECKED_AT: Final = "Checked at"
 """Metadata with the time of a check, in a result that a later run repeats."""
 

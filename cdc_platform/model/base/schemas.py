@@ -174,6 +174,8 @@ CHECK_RESULTS: Final = pa.schema(
         ("is_warning", pa.bool_()),
         ("ran_at", TIMESTAMP),
         ("summary", pa.string()),
+        # whether only what was new was examined; NULL in rows of earlier versions
+        ("is_partial", pa.bool_()),
     ],
 )
 

@@ -1,9 +1,8 @@
 """Checks, their scope, and their results."""
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Final
 
@@ -13,8 +12,6 @@ from cdc_platform.errors import CheckFailed, LakeDamaged
 from cdc_platform.lake.catalog.lake import LOG, RAW, Lake
 from cdc_platform.lake.commits.commits import has_at_most, head
 from cdc_platform.lake.state.cuts import newest_cut
-from cdc_platform.lake.state.last_results import LastResult, save_results
-from cdc_platform.model.base.names import lake_table_name
 from cdc_platform.model.base.progress import Step
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities
 from cdc_platform.pipeline.opened.pipeline import Pipeline
@@ -35,12 +32,14 @@ class CheckResult:
 
     ``facts`` are for the record: Dagster plots numbers, so one that only grows is a text. ``tables`` are the
     results of single tables, by their names in a cut, for checks that examine tables one by one.
+    ``is_partial`` states whether only a new part of the log was examined; `Check.examine` sets it.
     """
 
     passed: bool
     summary: str
     facts: Mapping[str, Fact]
     tables: Mapping[str, "CheckResult"] = field(default_factory=dict)
+    is_partial: bool = False
 
 
 @dataclass(frozen=True)
@@ -85,11 +84,12 @@ class Check:
         every_cycle: whether cycles run it before they publish, every `check_every_s`. Such a check also runs
             before the first cut, where a check that stops the pipeline must pass. False for checks that read
             whole tables, which are meant for CI and schedules.
-        run: function that runs the check.
+        run: function that runs the check; `examine` calls it.
         severity: the consequence of a failure.
         applies: returns whether the check makes sense for a source with given capabilities.
         table_name: name of the check on a single table; empty if it does not check single tables.
         reads_histories: whether it checks histories instead of tables.
+        is_incremental: whether it can examine a new part of the log alone; others always examine everything.
     """
 
     name: str
@@ -101,6 +101,15 @@ class Check:
     applies: Callable[[SourceCapabilities], bool] = lambda _: True
     table_name: str = ""
     reads_histories: bool = False
+    is_incremental: bool = False
+
+    def examine(self, pipeline: Pipeline, spark: SparkSession, scope: Scope) -> CheckResult:
+        """Run the check on a scope, or on all of the log if it cannot examine a part of it."""
+        if not self.is_incremental:
+            scope = Scope(tables=scope.tables)
+        # A warning reports what is new, and ends when nothing is.
+        is_partial = scope.after_cycle > 0 and not self.is_warning
+        return replace(self.run(pipeline, spark, scope), is_partial=is_partial)
 
     @property
     def table_description(self) -> str:
@@ -116,29 +125,6 @@ class Check:
     def is_blocking(self) -> bool:
         """Whether a failure stops publication."""
         return self.severity is Severity.STOP
-
-
-def store_results(
-    lake: Lake,
-    results: Mapping[Check, CheckResult],
-    scope: Scope = EVERYTHING,
-    unchanged_after_s: float = 0.0,
-) -> None:
-    """Store results in the lake: in total and by table, or by table alone if the scope names tables.
-
-    ``unchanged_after_s`` is that of `save_results`.
-    """
-    at_s, is_total, stored = time.time(), scope.tables is None, []
-    for check, result in results.items():
-        places = {(check.name, f"{lake.system_namespace}/{check.asset}"): result} if is_total else {}
-        for table, of_table in result.tables.items():
-            places[check.table_name, f"{lake.pipeline}/{lake_table_name(table)}"] = of_table
-        stored += [
-            LastResult(*place, of_place.passed, check.is_warning, at_s, of_place.summary)
-            for place, of_place in places.items()
-        ]
-    names = {name for check in results for name in (check.name, check.table_name)} if is_total else ()
-    save_results(lake, stored, all_of=names, unchanged_after_s=unchanged_after_s)
 
 
 def raise_failures(results: Mapping[Check, CheckResult]) -> None:

@@ -16,9 +16,9 @@ from cdc_platform.pipeline.checks.check_result import (
     Scope,
     checking,
     raise_failures,
-    store_results,
 )
 from cdc_platform.pipeline.checks.invariants import checks_of
+from cdc_platform.pipeline.checks.stored_results import store_results
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 
 CheckListener = Callable[[Check, CheckResult, int], None]
@@ -71,7 +71,7 @@ class CheckRunner:
                 for check in news:
                     results[check] = make(check, mark.cycle)
         finally:
-            store_results(self._pipeline.lake, results, unchanged_after_s=UNCHANGED_AFTER_S)
+            store_results(self._pipeline, results, unchanged_after_s=UNCHANGED_AFTER_S)
         raise_failures(results)
         for turn, check in enumerate(due, 1):
             self._passed[check] = Scope(mark.cycle, mark.position_micros)
@@ -82,7 +82,7 @@ class CheckRunner:
 
     def _make(self, check: Check, cycle: int) -> CheckResult:
         with self._pipeline.progress.step(f"check {check.name}"):
-            result = check.run(self._pipeline, self._spark, self._passed[check])
+            result = check.examine(self._pipeline, self._spark, self._passed[check])
         if self._listener is not None:
             self._listener(check, result, cycle)
         return result

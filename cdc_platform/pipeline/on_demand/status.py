@@ -1,12 +1,15 @@
 """The status of a pipeline, from the lake alone: no Spark, and the source may be down."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, Final, TypeVar
 
+from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
+from cdc_platform.errors import LakeError
 from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.lake.commits.commits import CYCLE, ancestors_of, count_rows, fact, head, read_mark
 from cdc_platform.lake.state.control import load_lineage, load_stuck
@@ -15,11 +18,16 @@ from cdc_platform.lake.state.cuts import Cut, newest_cut
 from cdc_platform.lake.state.last_results import LastResult, load_results
 from cdc_platform.lake.state.quarantine import count_quarantined
 from cdc_platform.lake.state.read_progress import ReplayProgress, load_poll, load_replay_progress
+from cdc_platform.model.base.stored_texts import MISUNDERSTOOD
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.model.stream.lineage import watermark_micros
 from cdc_platform.model.stream.watermark_holders import StuckPartition
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.reading.unread_files import UnreadFile, list_unread
+
+Part = TypeVar("Part")
+UNREADABLE: Final = (LakeError, NoSuchTableError, *MISUNDERSTOOD)
+"""Errors of a damaged part of the lake."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +70,7 @@ class Status:
     ``watermark_micros`` is None before the first cycle, ``lag_s`` before the first cut.
     ``lag_s`` compares the position of the newest cut with this machine's clock. For event sources it is no
     lag but the silence, ``is_silence``: the lake cannot know what they have not delivered yet.
+    ``unreadable`` has the error of each damaged part of the lake, whose values are None or empty.
     """
 
     pipeline: str
@@ -74,7 +83,7 @@ class Status:
     finished_partitions: int
     tables: Mapping[str, TableStatus]
     cut: Cut | None
-    quarantined: int
+    quarantined: int | None
     findings: tuple[str, ...]
     """Reasons why tables differ from the source by design."""
     copies: Mapping[str, CopyStatus] = field(default_factory=dict)
@@ -88,6 +97,7 @@ class Status:
     """A replay from quarantine that is not over."""
     checks: tuple[LastResult, ...] = ()
     """Last results of the checks."""
+    unreadable: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def has_begun(self) -> bool:
@@ -132,6 +142,7 @@ class Status:
             "unread_files": [file.to_dict() for file in self.unread_files],
             "checks": [_check_as_dict(check) for check in self.checks],
             "findings": list(self.findings),
+            "unreadable": dict(self.unreadable),
             "copies": {
                 name: {
                     "number": copy.number,
@@ -147,18 +158,38 @@ class Status:
         }
 
 
+class _Parts(dict[str, str]):
+    """Reads of the parts of a status: the error of a damaged one is kept, and hides no other part."""
+
+    def read(self, name: str, read: Callable[[], Part], damaged: Part) -> Part:
+        """Return a part, or its substitute if it is damaged."""
+        try:
+            return read()
+        except UNREADABLE as error:
+            if isinstance(error, LakeError) and error.retryable:
+                raise
+            self[name] = str(error) if isinstance(error, LakeError) else f"{type(error).__name__}: {error}"
+            return damaged
+
+
 def read_status(pipeline: Pipeline) -> Status:
-    """Return the current state of the pipeline."""
-    lake = pipeline.lake
-    lineage, is_events = load_lineage(lake), pipeline.capabilities.delivers_events
+    """Return the current state of the pipeline, without what is damaged.
+
+    Raises:
+        LakeDamaged: the raw records cannot be read.
+    """
+    lake, is_events, parts = pipeline.lake, pipeline.capabilities.delivers_events, _Parts()
+    raw = lake.system_table(RAW)
+    mark = read_mark(raw)
+    lineage = parts.read("partitions", lambda: load_lineage(lake), None)
     partitions = list(lineage.partitions.values()) if lineage is not None else []
-    # The lineage exists before the first cycle; its start is not a watermark yet.
-    watermark = watermark_micros(lineage) if lineage is not None and lineage.cycle else None
-    cut, raw = newest_cut(lake), lake.system_table(RAW)
+    cut = parts.read("cut", lambda: newest_cut(lake), None)
+    polled_micros = parts.read("polls", lambda: load_poll(lake), 0)
     return Status(
         pipeline=pipeline.name,
-        cycle=read_mark(raw).cycle,
-        watermark_micros=watermark,
+        cycle=mark.cycle,
+        # The lineage exists before the first cycle; its start is not a watermark yet.
+        watermark_micros=watermark_micros(lineage) if lineage is not None and lineage.cycle else None,
         lag_s=cut.lag_s(time.time_ns() // 1000) if cut is not None else None,
         is_silence=is_events,
         live_partitions=tuple(partition.key for partition in partitions if partition.is_live),
@@ -166,16 +197,21 @@ def read_status(pipeline: Pipeline) -> Status:
             partition.key for partition in partitions if not partition.is_live and not partition.is_finished
         ),
         finished_partitions=sum(partition.is_finished for partition in partitions),
-        tables={name: _table_status(pipeline, name) for name in lake.table_names()},
+        tables={
+            name: parts.read(f"table {name}", partial(_table_status, pipeline, name), TableStatus(None, None))
+            for name in lake.table_names()
+        },
         cut=cut,
-        quarantined=count_quarantined(lake),
-        findings=pipeline.findings(pipeline.schema_history),
-        copies=_copies(pipeline, cut),
-        stuck_partitions=load_stuck(lake),
-        unread_files=list_unread(pipeline),
-        replay=load_replay_progress(lake),
-        checks=load_results(lake),
-        polled_micros=max(load_poll(lake), _changed_micros(raw) or 0) or None if is_events else None,
+        quarantined=parts.read("quarantine", lambda: count_quarantined(lake), None),
+        findings=parts.read("notes", lambda: pipeline.findings(pipeline.schema_history), ()),
+        # Without the cut, copies that have ended would look as if they ran.
+        copies=parts.read("copies", lambda: _copies(pipeline, cut), {}) if "cut" not in parts else {},
+        stuck_partitions=parts.read("stuck partitions", lambda: load_stuck(lake), ()),
+        unread_files=parts.read("unread files", lambda: list_unread(pipeline), ()),
+        replay=parts.read("replay", lambda: load_replay_progress(lake), None),
+        checks=parts.read("checks", lambda: load_results(lake), ()),
+        polled_micros=max(polled_micros, _changed_micros(raw) or 0) or None if is_events else None,
+        unreadable=parts,
     )
 
 

@@ -54,6 +54,10 @@ class Pipeline:
     level_tables: LevelTables = field(default_factory=LevelTables, init=False, compare=False, repr=False)
     """Tables that this process need not examine again."""
 
+    def as_reader(self) -> "Pipeline":
+        """Return the pipeline for reading alone: it neither makes nor needs what is missing in the lake."""
+        return replace(self, lake=replace(self.lake, is_reader=True))
+
     @property
     def capabilities(self) -> SourceCapabilities:
         """Guarantees of the source about its changes."""

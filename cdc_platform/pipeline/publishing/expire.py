@@ -6,8 +6,9 @@ from typing import Final
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
-from cdc_platform.lake.catalog.lake import CHECKED, CUT, DELETION_MARKERS, LINEAGE
-from cdc_platform.lake.commits.maintenance import expire_snapshots, find_expendable
+from cdc_platform.lake.catalog.lake import CUT, DELETION_MARKERS, LINEAGE
+from cdc_platform.lake.commits.maintenance import expire_snapshots
+from cdc_platform.lake.commits.snapshots import GLANCE_S, find_expendable
 from cdc_platform.lake.state.cuts import Cut, cycle_published_by, find_cuts, publications_since
 from cdc_platform.model.base.retention import kept_moments, max_kept
 from cdc_platform.pipeline.opened.pipeline import Pipeline
@@ -16,10 +17,8 @@ from cdc_platform.pipeline.versions.branch import load_table
 
 READING_S: Final = 600
 """Time for which every snapshot of the platform's own tables stays: a reader may still need it."""
-GLANCED_TABLES: Final = (CUT, LINEAGE, CHECKED)
-"""Small system tables that are read at a glance."""
-GLANCE_S: Final = 60
-"""The same time for these tables."""
+GLANCED_TABLES: Final = (CUT, LINEAGE)
+"""Small system tables that are read at a glance, whose snapshots stay for `GLANCE_S` only."""
 GLANCED_SNAPSHOTS: Final = 60
 """So many old snapshots of such a table are expired at once: pyiceberg, which writes these tables, handles
 all snapshots of a table some twenty times in each commit."""

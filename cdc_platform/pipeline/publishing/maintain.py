@@ -12,7 +12,7 @@ from pyiceberg.table.snapshots import Operation
 from pyspark.sql import SparkSession
 
 from cdc_platform.errors import LakeError
-from cdc_platform.lake.catalog.lake import CHECKED, CUT, DELETION_MARKERS, LINEAGE, LOG, RAW, READ, SELDOM
+from cdc_platform.lake.catalog.lake import CUT, DELETION_MARKERS, LINEAGE, LOG, RAW, READ, UNMAINTAINED
 from cdc_platform.lake.commits.commits import (
     BRANCH,
     ancestors_of,
@@ -46,9 +46,6 @@ ROLLING_TABLES: Final = (RAW, LOG, CUT)
 
 EVENT_ROLLING_TABLES: Final = (READ, DELETION_MARKERS)
 """The same for event sources."""
-
-REWRITTEN_TABLES: Final = (LINEAGE, CHECKED)
-"""The platform's own tables that each write replaces, so that they have one file."""
 
 
 @dataclass(frozen=True)
@@ -155,10 +152,9 @@ def _list_tasks(run: MaintenanceRun) -> list[TableTask]:
         ),
         *(
             TableTask(name, _urgency_of_own(run, name), partial(_maintain_own, name))
-            for name in (*_rolling_tables(pipeline), *REWRITTEN_TABLES)
+            for name in (*_rolling_tables(pipeline), LINEAGE)
         ),
-        # These tables are seldom written, so they are never due.
-        *(TableTask(name, 0, partial(_clean_seldom, name)) for name in (SELDOM if run.is_thorough else ())),
+        *(TableTask(name, 0, partial(_clean, name)) for name in (UNMAINTAINED if run.is_thorough else ())),
     ]
 
 
@@ -194,7 +190,7 @@ def _urgency_of_merged(run: MaintenanceRun, table: Table) -> float:
 def _urgency_of_own(run: MaintenanceRun, name: str) -> float:
     table = run.pipeline.lake.system_table(name)
     age = age_of_own(run.pipeline, name, table, run.now_micros)
-    return max(age, fragmentation(run.pipeline, table)) if name not in REWRITTEN_TABLES else age
+    return max(age, fragmentation(run.pipeline, table)) if name != LINEAGE else age
 
 
 def _maintain_merged(table: str, run: MaintenanceRun) -> MaintenanceOutcome:
@@ -216,7 +212,7 @@ def _maintain_merged(table: str, run: MaintenanceRun) -> MaintenanceOutcome:
     return MaintenanceOutcome(minor, major, expired)
 
 
-def _clean_seldom(name: str, run: MaintenanceRun) -> MaintenanceOutcome:
+def _clean(name: str, run: MaintenanceRun) -> MaintenanceOutcome:
     return MaintenanceOutcome(expired_files=run.delete_orphans(run.pipeline.lake.system_table(name)))
 
 
@@ -226,7 +222,7 @@ def _maintain_own(name: str, run: MaintenanceRun) -> MaintenanceOutcome:
         forget_deletion_markers(pipeline, spark, run.now_micros)
     minor = 0
     is_fragmented = fragmentation(pipeline, pipeline.lake.system_table(name)) >= 1
-    if name not in REWRITTEN_TABLES and (run.is_thorough or is_fragmented):
+    if name != LINEAGE and (run.is_thorough or is_fragmented):
         small_file_bytes = pipeline.settings.maintenance.small_file_bytes
         minor = compact_small_files(spark, f"{pipeline.lake.system_namespace}.{name}", small_file_bytes)
     expired = expire_own(pipeline, spark, name, run.now_micros, thorough=run.is_thorough)

@@ -10,7 +10,8 @@ import pytest
 
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.lake.commits.maintenance import delete_orphans, expire_snapshots, find_expendable
+from cdc_platform.lake.commits.maintenance import delete_orphans, expire_snapshots
+from cdc_platform.lake.commits.snapshots import find_expendable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -2,22 +2,36 @@
 
 import logging
 import math
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 import pyarrow as pa
 import pytest
 
 from cdc_platform.lake.catalog.lake import CHECKED, Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.lake.commits.snapshots import KEPT_NEWEST
 from cdc_platform.lake.state.last_results import LastResult, load_results, save_results
 from cdc_platform.model.base.schemas import CHECK_RESULTS
 
+METADATA_FILES: Final = 20
+"""Former metadata files that Iceberg keeps."""
 
-def result(name: str, asset: str, *, passed: bool = True, at_s: float = 1.5) -> LastResult:
+
+def result(
+    name: str, asset: str, *, passed: bool = True, at_s: float = 1.5, is_partial: bool = False
+) -> LastResult:
     """Return a result of a check on an asset."""
-    return LastResult(name, asset, passed, is_warning=False, at_s=at_s, summary=f"{name} of {asset}")
+    return LastResult(name, asset, passed, False, at_s, f"{name} of {asset}", is_partial=is_partial)
+
+
+def without(name: str) -> Callable[[LastResult], bool]:
+    """Return whether a result is of another check than one of which all results are new."""
+    return lambda stored: stored.name != name
 
 
 def test_a_newer_result_replaces_the_former_one(tmp_path: Path) -> None:
@@ -26,7 +40,7 @@ def test_a_newer_result_replaces_the_former_one(tmp_path: Path) -> None:
     kept, former = result("exactly_once", "bank__cdc/change_log"), result("keys_unique", "bank/accounts")
     save_results(lake, [former, kept])
     newer = result("keys_unique", "bank/accounts", passed=False, at_s=2.25)
-    save_results(lake, [newer], all_of={"keys_unique"})
+    save_results(lake, [newer], stays=without("keys_unique"))
     reader = Lake(lake.settings, "bank", is_reader=True)
     assert load_results(reader) == (kept, newer)
     assert newer.has_failed
@@ -40,11 +54,11 @@ def test_a_result_of_a_table_that_is_gone_goes_with_a_whole_round(tmp_path: Path
     save_results(lake, tables)
     save_results(lake, tables[:1])
     assert load_results(lake) == tuple(tables)
-    save_results(lake, tables[:1], all_of={"fresh"})
+    save_results(lake, tables[:1], stays=without("fresh"))
     assert load_results(lake) == tuple(tables[:1])
-    save_results(lake, [], all_of={"keys_unique"})
+    save_results(lake, [], stays=without("keys_unique"))
     assert load_results(lake) == tuple(tables[:1])
-    save_results(lake, [], all_of={"fresh"})
+    save_results(lake, [], stays=without("fresh"))
     assert load_results(lake) == ()
 
 
@@ -77,7 +91,7 @@ def test_processes_store_their_results_at_the_same_time(tmp_path: Path) -> None:
     assert load_results(lake) == ()
     with ThreadPoolExecutor() as pool:
         calls = [
-            partial(save_results, own, [found], all_of={found.name})
+            partial(save_results, own, [found], stays=without(found.name))
             for own, found in zip(lakes, results, strict=True)
         ]
         assert all(future.result() is None for future in [pool.submit(call) for call in calls])
@@ -98,3 +112,62 @@ def test_an_unchanged_result_is_stored_after_a_while(tmp_path: Path) -> None:
         save_results(lake, [result("fresh", "bank/cut", passed=passed, at_s=at_s)], unchanged_after_s=60.0)
         stored = [(found.at_s, found.passed) for found in load_results(lake)]
         assert stored == [(0.0 if at_s == 59.0 else at_s, passed)]
+
+
+LOG: Final = "bank__cdc/change_log"
+
+
+def test_a_failure_of_a_whole_look_outlasts_partial_looks(tmp_path: Path) -> None:
+    """A check of the new part of the log says nothing of the part that has failed."""
+    lake = Lake(LakeSettings(str(tmp_path / "lake")), "bank")
+    failure = result("exactly_once", LOG, passed=False)
+    partial = result("exactly_once", LOG, at_s=60.0, is_partial=True)
+    save_results(lake, [failure])
+    for later in (replace(partial, passed=False), partial):
+        save_results(lake, [later])
+        assert load_results(lake) == (failure,)
+    whole = replace(failure, passed=True, at_s=90.0)
+    save_results(lake, [whole])
+    assert load_results(lake) == (whole,)
+    later = replace(partial, at_s=120.0)
+    save_results(lake, [later])
+    assert load_results(lake) == (later,)
+
+
+def test_a_whole_look_replaces_the_failure_of_a_partial_one(tmp_path: Path) -> None:
+    """It has examined what the partial look did; another partial look replaces it, too."""
+    lake = Lake(LakeSettings(str(tmp_path / "lake")), "bank")
+    failure = result("exactly_once", LOG, passed=False, is_partial=True)
+    for later in (result("exactly_once", LOG), result("exactly_once", LOG, is_partial=True)):
+        save_results(lake, [failure])
+        assert load_results(lake) == (failure,)
+        save_results(lake, [later])
+        assert load_results(lake) == (later,)
+
+
+def test_results_of_checks_that_nobody_makes_leave(tmp_path: Path) -> None:
+    """What no longer counts goes with the next result, whoever makes that."""
+    lake = Lake(LakeSettings(str(tmp_path / "lake")), "bank")
+    former, kept, new = (result(name, LOG) for name in ("former_name", "kept", "new"))
+    save_results(lake, [former, kept])
+    save_results(lake, [new], stays=without("former_name"))
+    assert load_results(lake) == (kept, new)
+
+
+def test_writing_bounds_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Months of a check that cron starts leave few snapshots and files, without any maintenance."""
+    lake = Lake(LakeSettings(str(tmp_path / "lake")), "bank")
+    monkeypatch.setattr("cdc_platform.lake.commits.snapshots.GLANCE_S", -1)
+    for at_s in range(70):
+        save_results(lake, [result("exactly_once", LOG, at_s=at_s)])
+        assert [found.at_s for found in load_results(lake)] == [at_s]
+    table = lake.system_table(CHECKED)
+    snapshots = table.metadata.snapshots
+    assert len(snapshots) < 2 * KEPT_NEWEST
+    folder = Path(table.location().removeprefix("file://"))
+    files = {path.name for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".")}
+    # Each snapshot has a file of rows, a list, and manifests of what it added and removed.
+    assert len(files) < 4 * len(snapshots) + METADATA_FILES + 5
+    for snapshot in snapshots:
+        # pyiceberg replaces rows in two snapshots of one commit, the first of which is empty.
+        assert table.scan(snapshot_id=snapshot.snapshot_id).to_arrow().num_rows <= 1
