@@ -24,6 +24,7 @@ from cdc_platform.commands.servers.demo import demo
 from cdc_platform.commands.servers.simulate import simulate
 from cdc_platform.commands.servers.spark_server import spark_server
 from cdc_platform.printing.lines import print_line, print_text
+from cdc_platform.printing.progress_display import shown_step
 from cdc_platform.stopping import SIGNAL_EXIT
 
 ERROR_PAGES: Final = (
@@ -74,7 +75,16 @@ Run a pipeline with Dagster's UI and sensor, and with a Spark that stays up betw
 
 
 class Commands(click.Group):
-    """A group whose commands end with a message instead of a traceback if the platform knows the error."""
+    """A group whose commands are never silent, and end with a message if the platform knows the error."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find a command, and show from now on that it runs, also while it imports libraries."""
+        name, command, rest = super().resolve_command(ctx, args)
+        if not ctx.resilient_parsing:
+            ctx.with_resource(shown_step(f"{ctx.info_name} {name}"))
+        return name, command, rest
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""

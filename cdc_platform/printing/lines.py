@@ -63,9 +63,9 @@ def join_lines(lines: Iterable[str]) -> str:
     return "\n".join(visible_line(line) for line in lines)
 
 
-def print_line(*parts: Part, err: bool = False) -> None:
-    """Print one line of parts, to the standard output or as a message."""
-    _print([_segment(part, visible_line) for part in parts], stream_of(err=err))
+def print_line(*parts: Part, err: bool = False, stream: TextIO | None = None) -> None:
+    """Print one line of parts, to the standard output, as a message, or to another stream."""
+    _print([_segment(part, visible_line) for part in parts], stream or stream_of(err=err))
 
 
 def print_text(text: str, style: str = "", *, err: bool = False) -> None:
