@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import click
 
-from cdc_platform.commands.common import FiniteRange, interruption
+from cdc_platform.commands.common import FiniteRange, examples, interruption
 from cdc_platform.errors import SettingError
 from cdc_platform.model.base.timestamps import from_rfc3339, to_rfc3339
 from cdc_platform.model.stream.records import ValueCaptureType
@@ -28,13 +28,6 @@ from cdc_platform.simulator.wire.simulator_settings import (
 )
 
 ALL_FAULTS: Final = "all"
-EXAMPLES: Final = """\b
-Examples:
-  cdc-platform simulate
-  cdc-platform simulate --dialect postgresql --partitions 200 --rate 1000
-  cdc-platform simulate --seed 7 --faults all --history truth.jsonl
-  cdc-platform simulate --state bank.json --faults unavailable,stalled --stall 60
-"""
 _FILE: Final = click.Path(dir_okay=False, path_type=Path)
 _HIGHEST_RATE: Final = 100_000
 _CAPTURES: Final = [item for item in ValueCaptureType if item is not ValueCaptureType.UNKNOWN]
@@ -60,7 +53,14 @@ def _setting(option: str, name: str, kind: "click.ParamType[Any]", text: str | N
     return click.option(option, name, type=kind, default=default, show_default=True, help=text)
 
 
-@click.command(epilog=EXAMPLES)
+@click.command(
+    epilog=examples(
+        "simulate",
+        "simulate --dialect postgresql --partitions 200 --rate 1000",
+        "simulate --seed 7 --faults all --history truth.jsonl",
+        "simulate --state bank.json --faults unavailable,stalled --stall 60",
+    )
+)
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=0, help="Port on loopback; by default any free port."
 )
