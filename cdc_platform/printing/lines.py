@@ -40,6 +40,13 @@ class Footer:
         self.last_line_s = 0.0
         """When the last line was printed, by the monotonic clock."""
 
+    def clear(self) -> None:
+        """Remove what is shown."""
+        with self.lock:
+            if self.shown is not None:
+                self.shown.stop()
+                self.shown = None
+
     @contextmanager
     def hidden(self) -> Iterator[None]:
         """Make room for a line; a thread and a signal handler may do so at any time."""

@@ -74,6 +74,7 @@ def at_rest() -> Iterator[None]:
     """Show nothing within the context, in which a command serves others, or waits for its user."""
     progress = Progress()
     with progress.rest(), show_progress(progress):
+        FOOTER.clear()
         yield
 
 
@@ -90,8 +91,7 @@ class _Bars:
         self._reports = reports
         with FOOTER.lock:
             if not reports:
-                self.stop()
-                FOOTER.shown = None
+                FOOTER.clear()
             elif self._live is None:
                 FOOTER.shown = self
                 self.start()

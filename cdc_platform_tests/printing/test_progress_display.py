@@ -41,14 +41,26 @@ with (
             Event().wait(0.01)
         print_line(f"line {number}")
 """
+RESTING: Final = """
+from threading import Event
+from cdc_platform.printing.lines import FOOTER
+from cdc_platform.printing.progress_display import at_rest, shown_step
+with shown_step("look at the lakes"):
+    while FOOTER.shown is None:
+        Event().wait(0.01)
+    with at_rest():
+        print("resting")
+        Event().wait(0.5)
+        print("still resting")
+"""
 WITHIN_S: Final = 60.0
 
 
-def output_on_terminal() -> str:
+def output_on_terminal(program: str) -> str:
     """Return all that the program writes to a terminal of 80 columns, which it has for both streams."""
     own, its = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80"}
-    process = subprocess.Popen([sys.executable, "-c", PROGRAM], stdout=its, stderr=its, env=environment)
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=its, stderr=its, env=environment)
     os.close(its)
     chunks, end = [], time.monotonic() + WITHIN_S
     while time.monotonic() < end and select.select([own], [], [], WITHIN_S)[0]:
@@ -63,7 +75,7 @@ def output_on_terminal() -> str:
 
 def test_a_terminal_shows_bars_and_keeps_lines() -> None:
     """The bar is drawn in place and gone at the end; each line stands above it, and the cursor returns."""
-    output = output_on_terminal()
+    output = output_on_terminal(PROGRAM)
     assert "copy" in output
     assert "of 40 chunks" in output
     for number in range(3):
@@ -72,6 +84,13 @@ def test_a_terminal_shows_bars_and_keeps_lines() -> None:
         assert CURSOR_UP not in below.partition("accounts")[0]
     assert output.count("\x1b[?25l") == output.count("\x1b[?25h") > 0
     assert "of 40 chunks" not in output.rpartition("line 2")[2].rpartition("\x1b[2K")[2]
+
+
+def test_nothing_is_drawn_at_rest() -> None:
+    """The bar is gone before anything else draws on the terminal, such as a display that is refreshed."""
+    before, _, after = output_on_terminal(RESTING).partition("resting")
+    assert "look at the lakes" in before
+    assert after.startswith("\r\nstill resting")
 
 
 def test_a_pipe_gets_no_control_characters() -> None:
