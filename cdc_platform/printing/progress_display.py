@@ -120,7 +120,8 @@ class _Bars:
 
 def _redraw(bars: _Bars, is_over: Event) -> None:
     while not is_over.wait(REDRAWN_EVERY_S):
-        bars.show(_reports())
+        with FOOTER.lock:  # Otherwise steps could be drawn after `at_rest` has cleared them.
+            bars.show(_reports())
     bars.show(())
 
 
