@@ -83,7 +83,7 @@ class Commands(click.Group):
         """Find a command, and show from now on that it runs, also while it imports libraries."""
         name, command, rest = super().resolve_command(ctx, args)
         if not ctx.resilient_parsing:
-            ctx.with_resource(shown_step(f"{ctx.info_name} {name}"))
+            ctx.with_resource(shown_step(f"cdc-platform {name}"))
         return name, command, rest
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -116,7 +116,7 @@ def _quick_lines(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run_slowly(work: Callable[[], object]) -> str:
     """Return the error output of a command of the platform's kind that does some work."""
-    group = Commands("platform")
+    group = Commands("other")
     group.add_command(click.Command("slow", callback=work))
     result = CliRunner().invoke(group, ["slow"])
     assert result.exit_code == 0, result.output
@@ -134,7 +134,7 @@ def test_every_command_is_watched_from_its_beginning() -> None:
 
     lines = run_slowly(work).splitlines()
     assert re.fullmatch(r"look at the lake: [\d.]+ s so far", lines[0])
-    assert re.fullmatch(r"platform slow: [\d.]+ s so far", lines[-1])
+    assert re.fullmatch(r"cdc-platform slow: [\d.]+ s so far", lines[-1])
 
 
 @pytest.mark.usefixtures("_quick_lines")
