@@ -1,5 +1,7 @@
 """The command line: the group of all commands; each defined in a file below commands/."""
 
+import atexit
+import gc
 import signal
 from importlib.metadata import version
 from pathlib import Path
@@ -119,6 +121,9 @@ for command in (
     *(explain, query, cuts, quarantine, maintain, spark_server),
 ):
     main.add_command(command)
+
+# Python would search a million objects for cycles as it ends, which takes more than a second of a core.
+atexit.register(gc.freeze)
 
 if __name__ == "__main__":
     main()
