@@ -85,6 +85,8 @@ class Commands(click.Group):
         """Find a command, and show from now on that it runs, also while it imports libraries."""
         name, command, rest = super().resolve_command(ctx, args)
         if not ctx.resilient_parsing:
+            # Python would search a million objects for cycles as it ends, more than a second of a core.
+            atexit.register(gc.freeze)
             ctx.with_resource(shown_step(f"cdc-platform {name}"))
         return name, command, rest
 
@@ -121,9 +123,6 @@ for command in (
     *(explain, query, cuts, quarantine, maintain, spark_server),
 ):
     main.add_command(command)
-
-# Python would search a million objects for cycles as it ends, which takes more than a second of a core.
-atexit.register(gc.freeze)
 
 if __name__ == "__main__":
     main()
