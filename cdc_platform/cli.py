@@ -1,5 +1,7 @@
 """The command line: the group of all commands; each defined in a file below commands/."""
 
+import atexit
+import gc
 import signal
 from importlib.metadata import version
 from pathlib import Path
@@ -24,6 +26,7 @@ from cdc_platform.commands.servers.demo import demo
 from cdc_platform.commands.servers.simulate import simulate
 from cdc_platform.commands.servers.spark_server import spark_server
 from cdc_platform.printing.lines import print_line, print_text
+from cdc_platform.printing.progress_display import shown_step
 from cdc_platform.stopping import SIGNAL_EXIT
 
 ERROR_PAGES: Final = (
@@ -74,7 +77,18 @@ Run a pipeline with Dagster's UI and sensor, and with a Spark that stays up betw
 
 
 class Commands(click.Group):
-    """A group whose commands end with a message instead of a traceback if the platform knows the error."""
+    """A group whose commands are never silent, and end with a message if the platform knows the error."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find a command, and show from now on that it runs, also while it imports libraries."""
+        name, command, rest = super().resolve_command(ctx, args)
+        if not ctx.resilient_parsing:
+            # Python would search a million objects for cycles as it ends, more than a second of a core.
+            atexit.register(gc.freeze)
+            ctx.with_resource(shown_step(f"cdc-platform {name}"))
+        return name, command, rest
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""

@@ -7,6 +7,7 @@ from typing import BinaryIO, Final, Literal
 
 FILE_MODE: Final = 0o600
 FOLDER_MODE: Final = 0o700
+PART: Final = ".part"
 
 
 def open_private(path: Path, mode: Literal["wb", "ab"]) -> BinaryIO:
@@ -36,3 +37,18 @@ def make_private_folder(folder: Path) -> None:
     """Make a folder of mode 0700, with those above it, or give the mode to the one that is there."""
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(FOLDER_MODE)
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write a file atomically, even if the power fails."""
+    part = path.with_name(path.name + PART)
+    with open_private(part, "wb") as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+        file.flush()
+        os.fsync(file.fileno())
+    part.rename(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -243,7 +243,7 @@ def run_resource(settings: PipelineSettings) -> dg.ResourceDefinition:
     def open_run(context: dg.InitResourceContext) -> Iterator[PipelineRun]:
         run = PipelineRun(settings, lambda: _claim(context, settings.name))
         try:
-            with report_lines(run.progress, context.log.info) if context.log is not None else nullcontext():
+            with report_lines(run.progress.reports, context.log.info) if context.log else nullcontext():
                 yield run
         finally:
             run.close()

@@ -107,3 +107,11 @@ def test_a_value_that_an_option_does_not_accept_is_refused(command: str, option:
     code, _, errors = run(command, option, value)
     assert code == 2
     assert f"Invalid value for '{option}'" in errors
+
+
+def test_a_command_does_not_search_for_garbage_as_it_ends() -> None:
+    """With all libraries loaded that would take more than a second."""
+    program = "import atexit, gc; atexit.register(lambda: print(gc.get_freeze_count())); "
+    program += "from cdc_platform.cli import main; main(['list', '--help'])"
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert int(answer.stdout.splitlines()[-1]) > 0

@@ -19,10 +19,11 @@ from cdc_platform.model.base.quantities import as_duration
 from cdc_platform.pipeline.cycle_loop import follow_source, pause
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
+from cdc_platform.pipeline.reading.trace import trace_lineage
 from cdc_platform.pipeline.schema.evolve import find_exclusions
 from cdc_platform.printing.lines import print_line, print_text
 from cdc_platform.printing.progress_display import show_progress, shown_step
-from cdc_platform.spark.session.connect_server import start_connect_server, wait_until_ready
+from cdc_platform.spark.session.connect_server import ConnectServer, start_connect_server, wait_until_ready
 from cdc_platform.spark.session.connect_token import choose_token
 from cdc_platform.spark.session.running_tasks import watch_tasks
 
@@ -33,6 +34,8 @@ VIEW_EVERY_S: Final = 2.0
 FIRST_WINDOW_S: Final = 10.0
 """Length of the first cycle's read window, in the bank's time."""
 CATCH_UP_WITHIN_S: Final = 900.0
+DAGSTER_ENDS_WITHIN_S: Final = 2.0
+"""Dagster would wait up to half a minute for each of its threads; a killed run loses nothing."""
 
 
 def run_demo(options: DemoOptions, tools: DemoTools, wants_more: Callable[[], bool]) -> bool:
@@ -97,8 +100,11 @@ def _publish_first(stage: Stage, pipeline: Pipeline, spark: "SparkSession") -> N
     """Run short cycles until there is a cut, and show their progress."""
     begun = time.monotonic()
     pipeline.progress.count_tasks = watch_tasks(spark)
-    # The bank has run while Spark started: the first cut need not wait for all of those changes.
-    short = replace(pipeline, settings=replace(pipeline.settings, max_window_s=FIRST_WINDOW_S))
+    # The bank has run while Spark started: the first cut need not wait for all of those changes, nor for the
+    # checks of a new log, which the next run makes as it begins.
+    every_s = pipeline.settings.check_every_s if newest_cut(pipeline.lake) is not None else None
+    settings = replace(pipeline.settings, max_window_s=FIRST_WINDOW_S, check_every_s=every_s)
+    short = replace(pipeline, settings=settings)
     with show_progress(short.progress), short.progress.step("first cut"):
         for outcome in follow_source(short, spark, stage.wants_more, _as_fault):
             stage.children.check()
@@ -116,11 +122,15 @@ def _print_next_steps(stage: Stage, pipeline: Pipeline, pages: Pages | None = No
 
 def _run_with_ui(stage: Stage, is_wanted: Callable[[], bool]) -> bool:
     settings = stage.tools.load_settings(stage.home.defs)
-    remote = _start_connect_server(stage, settings)
+    server, remote = _start_connect_server(stage, settings)
     settings = replace(settings, spark=replace(settings.spark, remote=remote))
     pipeline = open_pipeline(settings)
     with closing(pipeline.source):
-        _report_exclusions(pipeline)
+        with shown_step("start of Spark"):
+            # Neither needs Spark.
+            _report_exclusions(pipeline)
+            trace_lineage(pipeline)
+            wait_until_ready(server)
         with _session(stage, settings) as spark:
             # Before Dagster takes over: its own first run would come much later.
             _publish_first(stage, pipeline, spark)
@@ -142,7 +152,7 @@ def _run_dagster(stage: Stage, pipeline: Pipeline, remote: str) -> None:
             show()
             pause(VIEW_EVERY_S, stage.wants_more)
     with shown_step("end of Dagster"):
-        stage.children.stop("dagster", signal.SIGINT)
+        stage.children.stop("dagster", signal.SIGINT, DAGSTER_ENDS_WITHIN_S)
 
 
 @contextmanager
@@ -162,15 +172,13 @@ def _report_exclusions(pipeline: Pipeline) -> None:
         print_line((f"Note: {finding}", "yellow"))
 
 
-def _start_connect_server(stage: Stage, settings: PipelineSettings) -> str:
+def _start_connect_server(stage: Stage, settings: PipelineSettings) -> tuple[ConnectServer, str]:
     port, log = free_port(), stage.children.log_of("spark")
     print_line(f"Starting a Spark Connect server; the first start fetches its packages ({log}) ...")
     token = choose_token()
     server = start_connect_server(settings.spark, settings.lake, port, log, token)
     stage.children.adopt("spark", server.process)
-    with shown_step("start of Spark"):
-        wait_until_ready(server)
-    return f"sc://{LOOPBACK}:{port}/;token={token}"
+    return server, f"sc://{LOOPBACK}:{port}/;token={token}"
 
 
 def _finish(stage: Stage, pipeline: Pipeline, spark: "SparkSession", is_wanted: Callable[[], bool]) -> bool:

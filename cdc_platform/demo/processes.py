@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self
@@ -20,7 +20,10 @@ CHILD_VARIABLE: Final = "CDC_PLATFORM_DEMO_CHILD"
 """Environment variable with the name of the demo's child from which a process descends."""
 
 STOP_WITHIN_S: Final = 30.0
-"""Java needs some seconds to write the archive of its classes at the end of a first demo."""
+STORES_CLASSES: Final = b"-XX:ArchiveClassesAtExit="
+"""Option of a Java process that takes some seconds to write the archive of its classes when it ends."""
+CLEANS_UP_WITHIN_S: Final = 1.0
+NO_SIGNAL: Final = 0
 TAIL_LINES: Final = 15
 
 DIE_WITH_PARENT: Final = """
@@ -37,10 +40,11 @@ os.execvp(sys.argv[2], sys.argv[2:])
 
 
 class Children:
-    """Child processes by name, stopped in the reverse order of their start when the context ends.
+    """Child processes by name, stopped together when the context ends.
 
     They stay in the demo's process group, so a signal to the group reaches all of them. On Linux they die
-    with the demo even if it is killed, and processes that they started are found by their environment.
+    with the demo even if it is killed, and processes that they started are found by their environment. Only
+    a Java process that has been ended may still write the archive of its classes after the context.
     """
 
     def __init__(self, home: Path, logs: Path) -> None:
@@ -53,11 +57,14 @@ class Children:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        for name in reversed(list(self._processes)):
-            self.stop(name)
-        # A killed Java process leaves no archive of its classes for the next start.
-        _send(signal.SIGTERM, f"{HOME_VARIABLE}={self._home}")
-        end_leftovers(self._home)
+        mark = f"{HOME_VARIABLE}={self._home}"
+        # A killed Java process would leave no archive of its classes for the next start.
+        storing = {pid for pid in _marked(mark) if _stores_classes(pid)}
+        _send(signal.SIGTERM, _marked(mark), spared=storing)
+        for process in self._processes.values():
+            if process.pid not in storing:
+                end_process(process, STOP_WITHIN_S)
+        _send(signal.SIGKILL, set(_marked(mark)) - storing)
 
     def log_of(self, name: str) -> Path:
         """Return the log file of a process."""
@@ -79,10 +86,16 @@ class Children:
         """Take ownership of a running process."""
         self._processes[name] = process
 
-    def stop(self, name: str, number: int = signal.SIGTERM) -> None:
+    def stop(self, name: str, number: int = signal.SIGTERM, within_s: float = STOP_WITHIN_S) -> None:
         """End a process and all its descendants, by force if they do not end in time."""
-        end_process(self._processes.pop(name), STOP_WITHIN_S, number)
-        _send(signal.SIGKILL, f"{CHILD_VARIABLE}={name}", f"{HOME_VARIABLE}={self._home}")
+        process = self._processes.pop(name)
+        with suppress(subprocess.TimeoutExpired):
+            process.send_signal(number)
+            process.wait(within_s)
+        marks = f"{CHILD_VARIABLE}={name}", f"{HOME_VARIABLE}={self._home}"
+        # Once its descendants have ended, it can still clean up.
+        _send(signal.SIGKILL, set(_marked(*marks)) - {process.pid})
+        end_process(process, CLEANS_UP_WITHIN_S, NO_SIGNAL)
 
     def check(self) -> None:
         """Check that all processes are alive.
@@ -113,17 +126,31 @@ def end_process(process: "subprocess.Popen[bytes]", within_s: float, number: int
 
 def end_leftovers(home: Path) -> None:
     """Kill the leftovers of an earlier demo of the same home, such as a run that outlived its server."""
-    _send(signal.SIGKILL, f"{HOME_VARIABLE}={home}")
+    _send(signal.SIGKILL, _marked(f"{HOME_VARIABLE}={home}"))
 
 
-def _send(number: int, *marks: str) -> None:
-    """Send a signal to the processes that carry all marks, and wait until they end or the time is up."""
-    for pid in _marked(*marks):
+def _send(number: int, pids: Iterable[int], spared: Collection[int] = ()) -> None:
+    """Send a signal to processes, and wait until those that are not spared end, or the time is up."""
+    running = set(pids)
+    for pid in running:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
     deadline = time.monotonic() + STOP_WITHIN_S
-    while any(True for _ in _marked(*marks)) and time.monotonic() < deadline:
+    while any(_environment(pid) for pid in running.difference(spared)) and time.monotonic() < deadline:
         time.sleep(0.05)
+
+
+def _stores_classes(pid: int) -> bool:
+    with suppress(OSError):
+        return STORES_CLASSES in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return False
+
+
+def _environment(pid: int) -> set[bytes]:
+    """Return the environment of a process; it is empty once the process has ended."""
+    with suppress(OSError):
+        return set(Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")) - {b""}
+    return set()
 
 
 def _marked(*marks: str) -> Iterator[int]:
@@ -131,9 +158,8 @@ def _marked(*marks: str) -> Iterator[int]:
     encoded = {mark.encode() for mark in marks}
     for environ in Path("/proc").glob("[0-9]*/environ"):
         pid = int(environ.parent.name)
-        with suppress(OSError):
-            if pid not in (os.getpid(), os.getppid()) and encoded <= set(environ.read_bytes().split(b"\0")):
-                yield pid
+        if pid not in (os.getpid(), os.getppid()) and encoded <= _environment(pid):
+            yield pid
 
 
 LOOPBACK: Final = "127.0.0.1"

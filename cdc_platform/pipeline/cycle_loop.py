@@ -115,7 +115,8 @@ def follow_source(
         yield outcome
         failures.count_outcome(outcome)
         if is_idle(outcome) or outcome.copy.failure is not None:
-            pause(pipeline.settings.idle_interval_s, wants_more)
+            with pipeline.progress.rest():
+                pause(pipeline.settings.idle_interval_s, wants_more)
 
 
 def is_idle(outcome: CycleOutcome) -> bool:

@@ -40,6 +40,13 @@ class Footer:
         self.last_line_s = 0.0
         """When the last line was printed, by the monotonic clock."""
 
+    def clear(self) -> None:
+        """Remove what is shown."""
+        with self.lock:
+            if self.shown is not None:
+                self.shown.stop()
+                self.shown = None
+
     @contextmanager
     def hidden(self) -> Iterator[None]:
         """Make room for a line; a thread and a signal handler may do so at any time."""
@@ -63,9 +70,9 @@ def join_lines(lines: Iterable[str]) -> str:
     return "\n".join(visible_line(line) for line in lines)
 
 
-def print_line(*parts: Part, err: bool = False) -> None:
-    """Print one line of parts, to the standard output or as a message."""
-    _print([_segment(part, visible_line) for part in parts], stream_of(err=err))
+def print_line(*parts: Part, err: bool = False, stream: TextIO | None = None) -> None:
+    """Print one line of parts, to the standard output, as a message, or to another stream."""
+    _print([_segment(part, visible_line) for part in parts], stream or stream_of(err=err))
 
 
 def print_text(text: str, style: str = "", *, err: bool = False) -> None:

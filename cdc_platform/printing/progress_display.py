@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from threading import Event
 from typing import Final
@@ -14,25 +14,51 @@ from rich.table import Table
 
 from cdc_platform.model.base.progress import Progress, StepReport, without_frames
 from cdc_platform.model.base.progress_lines import in_background, report_lines
-from cdc_platform.printing.lines import FOOTER, open_console, own_stderr, print_line, stream_of
+from cdc_platform.printing.lines import FOOTER, open_console, own_stderr, print_line
 from cdc_platform.printing.tables import make_line
 
 REDRAWN_EVERY_S: Final = 0.2
 BAR_WIDTH: Final = 20
 
 
+_SHOWN: Final[list[Progress]] = []
+"""What the process shows at the same time, outer ones first: the first one is that of the whole command."""
+
+
+def _reports() -> Sequence[StepReport]:
+    """Return the numbers of all steps that are shown; none while the innermost progress rests."""
+    shown = tuple(_SHOWN)
+    reports = [progress.reports() for progress in shown]
+    if shown and shown[-1].is_resting and not reports[-1]:
+        return ()
+    return [report for of_progress in reports for report in of_progress]
+
+
 @contextmanager
 def show_progress(progress: Progress) -> Iterator[None]:
-    """Show the running steps within the context, on the error stream.
+    """Show the running steps within the context, on the error stream, inside those of outer contexts.
 
     A terminal shows a bar for each step; other streams get a line if nothing has been printed for seconds.
     """
-    if not open_console(stream_of(err=True)).is_interactive:
-        with report_lines(progress, lambda line: print_line(line, err=True), lambda: FOOTER.last_line_s):
+    _SHOWN.append(progress)
+    try:
+        with _watch() if len(_SHOWN) == 1 else nullcontext():
             yield
-        return
-    with in_background(partial(_redraw, progress, _Bars(open_console(own_stderr())))):
-        yield
+    finally:
+        _SHOWN.remove(progress)
+
+
+@contextmanager
+def _watch() -> Iterator[None]:
+    # Its own stream: Spark's start and a request to stop replace the process's.
+    stream = own_stderr()
+    console = open_console(stream)
+    if console.is_interactive:
+        with in_background(partial(_redraw, _Bars(console))):
+            yield
+    else:
+        with report_lines(_reports, lambda line: print_line(line, stream=stream), lambda: FOOTER.last_line_s):
+            yield
 
 
 @contextmanager
@@ -40,6 +66,15 @@ def shown_step(step: str) -> Iterator[None]:
     """Show a step that may take seconds."""
     progress = Progress()
     with show_progress(progress), progress.step(step):
+        yield
+
+
+@contextmanager
+def at_rest() -> Iterator[None]:
+    """Show nothing within the context, in which a command serves others, or waits for its user."""
+    progress = Progress()
+    with progress.rest(), show_progress(progress):
+        FOOTER.clear()
         yield
 
 
@@ -56,8 +91,7 @@ class _Bars:
         self._reports = reports
         with FOOTER.lock:
             if not reports:
-                self.stop()
-                FOOTER.shown = None
+                FOOTER.clear()
             elif self._live is None:
                 FOOTER.shown = self
                 self.start()
@@ -84,9 +118,10 @@ class _Bars:
             self._live = None
 
 
-def _redraw(progress: Progress, bars: _Bars, is_over: Event) -> None:
+def _redraw(bars: _Bars, is_over: Event) -> None:
     while not is_over.wait(REDRAWN_EVERY_S):
-        bars.show(progress.reports())
+        with FOOTER.lock:  # Otherwise steps could be drawn after `at_rest` has cleared them.
+            bars.show(_reports())
     bars.show(())
 
 

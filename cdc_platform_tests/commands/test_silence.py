@@ -54,6 +54,7 @@ def _commands(folder: Path, silent_server: str) -> tuple[tuple[str | Path, ...],
     return (
         ("status", defs),
         ("list", defs),
+        ("dashboard", defs, "--html", folder / "page.html"),
         ("cuts", defs),
         ("cuts", defs, "--pin", "1"),
         ("query", defs, "SELECT 1"),
@@ -66,7 +67,7 @@ def _commands(folder: Path, silent_server: str) -> tuple[tuple[str | Path, ...],
 def test_a_lake_that_does_not_answer_is_waited_for_aloud(programs: dict[str, Program]) -> None:
     """Each command that reads a lake says after some seconds that it still does."""
     readers = [program for name, program in programs.items() if not name.startswith("sync ")]
-    assert len(readers) == 7
+    assert len(readers) == 8
     for program in readers:
         program.wait_for_match(LINE, WITHIN_S)
 

@@ -181,3 +181,75 @@ def test_leftovers_of_an_earlier_demo_are_ended(tmp_path: Path) -> None:
     for process in processes.values():
         process.kill()
         process.communicate()
+
+
+def test_all_processes_end_at_the_same_time(tmp_path: Path) -> None:
+    """Each is signalled before any has ended: here each waits until the other has its signal, too."""
+    meeting = """
+import signal, sys, time
+from pathlib import Path
+mine, other = map(Path, sys.argv[1:])
+def end(*_):
+    mine.touch()
+    while not other.exists():
+        time.sleep(0.02)
+    sys.exit()
+signal.signal(signal.SIGTERM, end)
+print("up", flush=True)
+time.sleep(600)
+"""
+    places = [tmp_path / "first", tmp_path / "second"]
+    with Children(tmp_path, tmp_path) as children:
+        for mine, other in (places, reversed(places)):
+            children.start(mine.name, [sys.executable, "-c", meeting, str(mine), str(other)])
+            wait_for("up", children.log_of(mine.name))
+        processes = list(children._processes.values())  # noqa: SLF001  how they end is seen nowhere else
+    assert [process.returncode for process in processes] == [0, 0]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_nobody_waits_for_the_archive_of_java(tmp_path: Path) -> None:
+    """A process that stores its classes as it ends gets its signal, and finishes after the demo."""
+    released, finished = tmp_path / "released", tmp_path / "finished"
+    storing = f"""
+import signal, sys, time
+from pathlib import Path
+def store(*_):
+    while not Path({str(released)!r}).exists():
+        time.sleep(0.02)
+    Path({str(finished)!r}).touch()
+    sys.exit()
+signal.signal(signal.SIGTERM, store)
+print("up", flush=True)
+time.sleep(600)
+"""
+    with Children(tmp_path, tmp_path) as children:
+        children.start("java", [sys.executable, "-c", storing, "-XX:ArchiveClassesAtExit=classes.jsa"])
+        wait_for("up", children.log_of("java"))
+        java = children._processes["java"]  # noqa: SLF001  it is seen nowhere else
+    assert is_alive(java.pid)
+    released.touch()
+    assert java.wait(WITHIN_S) == 0
+    assert finished.exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_a_process_whose_descendants_hang_still_cleans_up(tmp_path: Path) -> None:
+    """A process that waits too long for its own child loses that child, and ends by itself."""
+    waiting = f"""
+import subprocess, sys, time
+from pathlib import Path
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+try:
+    print("up", flush=True)
+    time.sleep(600)
+except KeyboardInterrupt:
+    child.wait()
+    Path({str(tmp_path / "cleaned")!r}).touch()
+"""
+    with Children(tmp_path, tmp_path) as children:
+        children.start("waiting", [sys.executable, "-c", waiting])
+        wait_for("up", children.log_of("waiting"))
+        children.stop("waiting", signal.SIGINT, 0.2)
+        assert marked(tmp_path) == []
+    assert (tmp_path / "cleaned").exists()

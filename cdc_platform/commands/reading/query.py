@@ -12,7 +12,7 @@ import click
 from cdc_platform.commands.common import DEFS, NAME, CommandOnDefs, examples
 from cdc_platform.errors import SettingError
 from cdc_platform.model.base.timestamps import to_rfc3339
-from cdc_platform.printing.lines import print_line, print_text
+from cdc_platform.printing.lines import FOOTER, print_line, print_text
 from cdc_platform.printing.progress_display import shown_step
 
 if TYPE_CHECKING:
@@ -92,7 +92,8 @@ def _run(connection: "duckdb.DuckDBPyConnection", sql: str, form: str) -> None:
             if table is not None:
                 print_text(table)
                 return
-            with file.open("rb") as copied:
+            # Progress would be drawn between the bytes.
+            with file.open("rb") as copied, FOOTER.hidden():
                 if form == JSON:
                     sys.stdout.buffer.writelines(map(_valid_json, copied))
                 else:

@@ -27,7 +27,7 @@ from cdc_platform.commands.common import (
 from cdc_platform.model.base.quantities import as_count, as_duration, as_number
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.printing.lines import print_text
-from cdc_platform.printing.progress_display import shown_step
+from cdc_platform.printing.progress_display import at_rest, shown_step
 from cdc_platform.printing.tables import Cell, make_grid, make_line, make_table, open_live, print_rendered
 
 if TYPE_CHECKING:
@@ -113,10 +113,11 @@ def _watch(chosen: "Sequence[PipelineSettings]", every_s: float, *, as_json: boo
     """Show the pipelines until a signal: in place on a terminal, else one block or array after another."""
     is_over = interruption()
     opened: dict[str, Pipeline] = {}
+    statuses = [_read_again(settings, opened) for settings in chosen]
     live = None if as_json else open_live()
-    with live or nullcontext():
+    # Nothing else is drawn below a live display.
+    with live or nullcontext(), at_rest() if live is not None else nullcontext():
         while not is_over.is_set():
-            statuses = [_read_again(settings, opened) for settings in chosen]
             shown = Group(
                 make_line(to_rfc3339(time.time_ns() // 1000), "dim"),
                 describe_statuses(statuses, max_partitions=WATCHED_PARTITIONS),
@@ -127,7 +128,10 @@ def _watch(chosen: "Sequence[PipelineSettings]", every_s: float, *, as_json: boo
                 live.update(shown, refresh=True)
             else:
                 print_rendered(shown, make_line())
-            is_over.wait(every_s)
+            with at_rest():
+                if is_over.wait(every_s):
+                    return
+            statuses = [_read_again(settings, opened) for settings in chosen]
 
 
 def _read(pipeline: "Pipeline") -> "Status | UnreadableStatus":

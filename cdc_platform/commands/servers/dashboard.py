@@ -8,6 +8,7 @@ import click
 
 from cdc_platform.commands.common import LATE_AFTER_S, CommandOnDefs, FiniteRange, examples, write_file
 from cdc_platform.printing.lines import print_line
+from cdc_platform.printing.progress_display import at_rest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,7 +82,8 @@ def dashboard(
         print_line(f"Status page: {address}   metrics: {address}/metrics   (press Ctrl-C to stop)")
         if not is_loopback(host):
             print_line((OPEN_TO_OTHERS, "yellow"), err=True)
-        serve(build_app(watch, host, PageOptions(hours, REFRESH_S, dagster_url)), listener)
+        with at_rest():
+            serve(build_app(watch, host, PageOptions(hours, REFRESH_S, dagster_url)), listener)
 
 
 def open_watch(defs: "Sequence[Path]", late_after_s: float) -> "Watch":

@@ -9,12 +9,14 @@ from typing import Any, Final
 
 import click
 
-from cdc_platform.commands.common import FiniteRange, interruption
+from cdc_platform.commands.common import FiniteRange, examples, interruption
 from cdc_platform.errors import SettingError
 from cdc_platform.model.base.timestamps import from_rfc3339, to_rfc3339
 from cdc_platform.model.stream.records import ValueCaptureType
 from cdc_platform.printing.lines import print_line
+from cdc_platform.printing.progress_display import at_rest
 from cdc_platform.printing.tables import make_grid, print_rendered
+from cdc_platform.private_files import write_whole
 from cdc_platform.simulator.wire.simulator_settings import (
     PASSING_FAULTS,
     Dialect,
@@ -26,13 +28,6 @@ from cdc_platform.simulator.wire.simulator_settings import (
 )
 
 ALL_FAULTS: Final = "all"
-EXAMPLES: Final = """\b
-Examples:
-  cdc-platform simulate
-  cdc-platform simulate --dialect postgresql --partitions 200 --rate 1000
-  cdc-platform simulate --seed 7 --faults all --history truth.jsonl
-  cdc-platform simulate --state bank.json --faults unavailable,stalled --stall 60
-"""
 _FILE: Final = click.Path(dir_okay=False, path_type=Path)
 _HIGHEST_RATE: Final = 100_000
 _CAPTURES: Final = [item for item in ValueCaptureType if item is not ValueCaptureType.UNKNOWN]
@@ -58,7 +53,14 @@ def _setting(option: str, name: str, kind: "click.ParamType[Any]", text: str | N
     return click.option(option, name, type=kind, default=default, show_default=True, help=text)
 
 
-@click.command(epilog=EXAMPLES)
+@click.command(
+    epilog=examples(
+        "simulate",
+        "simulate --dialect postgresql --partitions 200 --rate 1000",
+        "simulate --seed 7 --faults all --history truth.jsonl",
+        "simulate --state bank.json --faults unavailable,stalled --stall 60",
+    )
+)
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=0, help="Port on loopback; by default any free port."
 )
@@ -141,11 +143,13 @@ def simulate(**options: Any) -> None:
         names = simulator.names()
         # Before anything is printed: a program that waits for the address may then read the file.
         if options["names"] is not None:
-            _write_whole(options["names"], json.dumps(names, indent=1))
+            options["names"].parent.mkdir(parents=True, exist_ok=True)
+            write_whole(options["names"], json.dumps(names, indent=1))
         print_rendered(make_grid(names.items()))
         print_line()
         print_line(f"export SPANNER_EMULATOR_HOST={simulator.host}")
-        is_over.wait()
+        with at_rest():
+            is_over.wait()
     print_line(f"{simulator.transactions:,} transactions since {to_rfc3339(simulator.origin_micros)}")
 
 
@@ -185,10 +189,3 @@ def parse_faults(text: str) -> tuple[Fault, ...]:
     if unknown:
         raise SettingError("--faults", f"knows {', '.join(Fault)} and {ALL_FAULTS}, but not: {unknown[0]}")
     return tuple(map(Fault, names))
-
-
-def _write_whole(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(".new")
-    draft.write_text(text, encoding="utf-8")
-    draft.replace(path)

@@ -11,7 +11,7 @@ import click
 from cdc_platform.commands.common import DEFS, NAME, CommandOnDefs, examples, interruption
 from cdc_platform.errors import SettingError, SparkUnreachable
 from cdc_platform.printing.lines import print_line
-from cdc_platform.printing.progress_display import shown_step
+from cdc_platform.printing.progress_display import at_rest, shown_step
 
 LOOPBACK: Final = ("127.0.0.1", "localhost")
 EXAMPLE: Final = "sc://127.0.0.1:15002"
@@ -52,8 +52,9 @@ def spark_server(defs: Path, name: str | None, log: Path) -> None:
         with shown_step("start of the server"):
             wait_until_ready(server)
         print_line(f"The runs of `{settings.name}` find Spark at {settings.spark.address}")
-        while server.process.poll() is None and not is_over.wait(LOOK_EVERY_S):
-            pass
+        with at_rest():
+            while server.process.poll() is None and not is_over.wait(LOOK_EVERY_S):
+                pass
     finally:
         has_stopped = server.process.poll() is not None
         end_process(server.process, ENDS_WITHIN_S)

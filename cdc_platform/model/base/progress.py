@@ -114,6 +114,7 @@ class Progress:
         self.count_tasks: Callable[[], TaskCount | None] | None = None
         """Counts Spark's tasks, once there is a session. The innermost step shows them if it has nothing else
         to count; their rate is that of the stages that run now."""
+        self.is_resting = False
         self._steps: list[Step] = []
         self._stages: tuple[int, ...] = ()
         self._stages_step = Step(TASKS)
@@ -127,6 +128,15 @@ class Progress:
             yield begun
         finally:
             self._steps = [step for step in self._steps if step is not begun]
+
+    @contextmanager
+    def rest(self) -> Iterator[None]:
+        """Declare a pause in which there is nothing to show, such as a wait for news or for the user."""
+        self.is_resting = True
+        try:
+            yield
+        finally:
+            self.is_resting = False
 
     def reports(self) -> tuple[StepReport, ...]:
         """Return the numbers of all running steps."""

@@ -1,12 +1,12 @@
 """Progress lines about long steps, for pipes and run logs."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Event, Thread
 from typing import Final
 
-from cdc_platform.model.base.progress import Progress, without_frames
+from cdc_platform.model.base.progress import StepReport, without_frames
 
 EVERY_S: Final = 3.5
 """Longest silence of running steps, in seconds."""
@@ -14,7 +14,7 @@ EVERY_S: Final = 3.5
 
 @contextmanager
 def report_lines(
-    progress: Progress,
+    reports_now: Callable[[], Sequence[StepReport]],
     write: Callable[[str], None],
     last_line_s: Callable[[], float] = lambda: 0.0,
     every_s: float = EVERY_S,
@@ -24,7 +24,7 @@ def report_lines(
     Steps in a row are one silence; only a pause without steps, such as a wait for news, begins another.
 
     Args:
-        progress: the steps.
+        reports_now: returns the numbers of all running steps.
         write: called with a line, in a separate thread.
         last_line_s: returns the time of the last other output, by the monotonic clock.
         every_s: seconds between two lines.
@@ -33,7 +33,7 @@ def report_lines(
     def run(is_over: Event) -> None:
         since_s, was_idle = time.monotonic(), True
         while not is_over.wait(every_s / 8):
-            reports, now_s = progress.reports(), time.monotonic()
+            reports, now_s = reports_now(), time.monotonic()
             if not reports and was_idle:
                 # One poll without a step may fall between two steps.
                 since_s = now_s

@@ -59,6 +59,7 @@ class ReadRequest:
 class ReadPlan:
     """The windows that a cycle reads; ``inputs`` is the source's own description of what to read, as text.
 
+    ``files`` is the number of files to read, again or for the first time; None for other sources.
     With ``finished_parents``, the read continues with the children of partitions that end in it; see
     `model/stream/generations.py`. With None, the next read takes the children.
     """
@@ -66,6 +67,7 @@ class ReadPlan:
     windows: tuple[ReadWindow, ...]
     inputs: str = ""
     finished_parents: tuple[str, ...] | None = None
+    files: int | None = None
 
     @property
     def end_micros(self) -> int:

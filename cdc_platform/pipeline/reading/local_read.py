@@ -5,6 +5,7 @@ from contextlib import closing
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.table import Table
 
 from cdc_platform.lake.catalog.lake import RAW, own_tables
@@ -12,6 +13,7 @@ from cdc_platform.lake.commits.commits import cycles_between, number_of
 from cdc_platform.lake.commits.writes import CycleStep, append_cycle
 from cdc_platform.model.base.progress import Step
 from cdc_platform.model.stream.read_windows import ReadPlan
+from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 
 MAX_BYTES: Final = 16 * 1024**2
@@ -46,7 +48,8 @@ def commit_local(
     batches = pipeline.source.read_locally(step.committed, plan, pipeline.settings.local_read_s)
     if batches is None:
         return False
-    with closing(batches), pipeline.progress.step("read", "records") as reading:
+    counted = ("records",) if plan.files is None else ("files", plan.files)
+    with closing(batches), pipeline.progress.step("read", *counted) as reading:
         rows = _collect(
             batches, reading, own_tables(delivers_events=pipeline.capabilities.delivers_events)[RAW]
         )
@@ -63,12 +66,21 @@ def _was_large(raw: Table, cycle: int) -> bool:
     return before is not None and (number_of(before, "added-records") or 0) > MAX_RECORDS
 
 
+def _advance(reading: Step, batch: pa.RecordBatch) -> None:
+    """Count the records of a batch, or the files that it reports on; a source may also report its state."""
+    if reading.total is None:
+        reading.advance(batch.num_rows)
+        return
+    reports = pc.sum(pc.equal(batch["kind"], RecordKind.FILE.value)).as_py() or 0
+    reading.done = min(reading.done + reports, reading.total)
+
+
 def _collect(batches: Iterable[pa.RecordBatch], reading: Step, schema: pa.Schema) -> pa.Table | None:
     collected: list[pa.RecordBatch] = []
     total_bytes = 0
     for batch in batches:
         collected.append(batch)
-        reading.advance(batch.num_rows)
+        _advance(reading, batch)
         total_bytes += batch.nbytes
         if total_bytes > MAX_BYTES:
             return None

@@ -17,6 +17,7 @@ from cdc_platform.lake.commits.writes import CycleStep, commit_cycle
 from cdc_platform.lake.state.control import read_control
 from cdc_platform.lake.state.read_progress import load_read_progress, save_poll, waiting_texts
 from cdc_platform.model.base.progress import as_step
+from cdc_platform.model.base.quantities import as_count
 from cdc_platform.model.stream.lineage import live, watermark_micros
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest, WindowOutcome, WindowReport
 from cdc_platform.model.stream.records import RecordKind
@@ -217,7 +218,8 @@ def _commit_plan(
     if commit_local(pipeline, raw, step, plan, properties, replayed):
         return True
     with pipeline.progress.step("read by Spark") as reading, pipeline.source.reading():
-        reading.note = f"{len(plan.windows):,} partitions"
+        partitions, files = as_count(len(plan.windows), "partition"), plan.files
+        reading.note = partitions if files is None else as_count(files, "file")
         tasks = max_tasks(pipeline, spark, step.before, plan)
         frame = pipeline.source.read(spark, step.committed, plan, tasks)
         if replayed is not None:

@@ -8,7 +8,6 @@ generates the same transactions up to that time.
 
 import json
 import math
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any, Final
 
 from cdc_platform.errors import SettingError
 from cdc_platform.model.base.timestamps import to_rfc3339
+from cdc_platform.private_files import write_whole
 from cdc_platform.simulator.wire.simulator_settings import SimulatorSettings
 
 FORMAT_VERSION: Final = 1
@@ -146,7 +146,7 @@ class StateFile:
             raise SettingError("history_s", f"(--age) is {self.settings.history_s:g}, but {advice}")
 
     def write(self, origin_micros: int, openings: Sequence[Interval]) -> None:
-        """Replace the file atomically."""
+        """Replace the file."""
         document = {
             "format_version": FORMAT_VERSION,
             "origin_micros": origin_micros,
@@ -154,12 +154,7 @@ class StateFile:
             "openings": [asdict(opening) for opening in openings],
         }
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        draft = self.path.with_suffix(".new")
-        with draft.open("w", encoding="utf-8") as file:
-            json.dump(document, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(self.path)
+        write_whole(self.path, json.dumps(document, indent=1))
 
     def _lasting(self) -> dict[str, Any]:
         free = FREE_SETTINGS | {*PACE_SETTINGS, "origin_micros", "history_s"}

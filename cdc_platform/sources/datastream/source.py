@@ -120,7 +120,7 @@ class DatastreamSource(ArrivalTimeSource, SparkSource):
             "settled": resolved,
             "schemas": {key: files_to_json(files) for key, files in offers.items()},
         }
-        return ReadPlan(windows, json.dumps(inputs))
+        return ReadPlan(windows, json.dumps(inputs), files=len(chosen))
 
     def _choose(
         self, listed: Sequence[SourceFile], read: Mapping[str, str], lineage: Lineage, request: ReadRequest

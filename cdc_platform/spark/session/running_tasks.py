@@ -1,6 +1,7 @@
 """Counts of Spark's running tasks, in this process or on a Spark Connect server."""
 
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
@@ -14,12 +15,27 @@ if TYPE_CHECKING:
 
 
 def watch_tasks(spark: SparkSession) -> Callable[[], TaskCount | None]:
-    """Return a function that counts a session's running tasks; it returns None if Spark does not answer."""
+    """Return a function that counts a session's running tasks; it returns None until Spark answers."""
     if not type(spark).__module__.startswith("pyspark.sql.connect"):
-        return _count_in_process
+        return _Counting().latest
     reported = _ReportedTasks()
     spark.registerProgressHandler(reported)
     return reported.count
+
+
+class _Counting:
+    """Counts tasks in a thread, since a busy Java process may take seconds to answer."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1)
+        self._count = self._thread.submit(_count_in_process)
+
+    def latest(self) -> TaskCount | None:
+        """Return the answer to the last call, None if there is none yet, and ask again."""
+        if not self._count.done():
+            return None
+        count, self._count = self._count.result(), self._thread.submit(_count_in_process)
+        return count
 
 
 def _count_in_process() -> TaskCount | None:

@@ -105,14 +105,14 @@ def test_long_steps_say_where_they_are() -> None:
         lines.append(line)
         has_line.set()
 
-    with report_lines(progress, write, every_s=0.05), progress.step("read"):
+    with report_lines(progress.reports, write, every_s=0.05), progress.step("read"):
         assert has_line.wait(10)
     assert re.fullmatch(r"read: [\d.]+ s so far", lines[0])
     count = len(lines)
-    with report_lines(progress, write, every_s=0.05):
+    with report_lines(progress.reports, write, every_s=0.05):
         has_line.clear()
         assert not has_line.wait(0.2)
-    with report_lines(progress, write, lambda: float("inf"), 0.05), progress.step("read"):
+    with report_lines(progress.reports, write, lambda: float("inf"), 0.05), progress.step("read"):
         assert not has_line.wait(0.2)
     assert count == len(lines)
 
@@ -124,14 +124,14 @@ def test_short_steps_in_a_row_are_one_silence() -> None:
     def write(_line: str) -> None:
         has_line.set()
 
-    with report_lines(progress, write, every_s=1.0):
+    with report_lines(progress.reports, write, every_s=1.0):
         end = time.monotonic() + 20
         while not has_line.is_set() and time.monotonic() < end:
             with progress.step("read"):
                 has_line.wait(0.2)
         assert has_line.is_set()
     has_line.clear()
-    with report_lines(progress, write, every_s=1.0):
+    with report_lines(progress.reports, write, every_s=1.0):
         assert not has_line.wait(1.2)
         with progress.step("read"):
             assert not has_line.wait(0.3)

@@ -1,7 +1,9 @@
 """Small cycles are read by the process that runs them, and come to the same as those that Spark reads."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
@@ -11,6 +13,7 @@ from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import read_mark
+from cdc_platform.model.base.progress import Progress, Step
 from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering import change_streams
@@ -21,6 +24,8 @@ from cdc_platform.spark.log.faults import VALUES_FAULT
 from cdc_platform.spark.log.order import LogStats
 from cdc_platform.spark.log.ordered_rows import measure_rows
 from cdc_platform_tests.pipeline.bank import balances, bank_pipeline, busy, wait
+from cdc_platform_tests.support.datastream.files import StreamFolder
+from cdc_platform_tests.support.datastream.pipelines import make_pipeline
 from cdc_platform_tests.support.history import RawRow
 from cdc_platform_tests.support.pipelines import log_rows, quarantined_rows, run_steps, source_of
 
@@ -44,6 +49,33 @@ def test_a_short_cycle_is_read_without_spark(tmp_path: Any) -> None:
     assert outcome.is_local
     assert [row["kind"] for row in raw_rows(pipeline)] == ["data_change", "read_window"]
     assert read_mark(pipeline.lake.system_table(RAW)).cycle == 1
+
+
+class KeptProgress(Progress):
+    """Progress that keeps its steps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: list[Step] = []
+
+    @contextmanager
+    def step(self, *arguments: Any, **options: Any) -> Iterator[Step]:
+        """Yield a step that runs within the context."""
+        with super().step(*arguments, **options) as begun:
+            self.kept.append(begun)
+            yield begun
+
+
+def test_files_that_are_read_again_have_a_total(tmp_path: Path) -> None:
+    """Nobody knows the records of a file before they are read, so the bar counts the files."""
+    progress, folder = KeptProgress(), tmp_path / "files"
+    pipeline = replace(make_pipeline(LakeSettings(str(tmp_path / "lake")), folder), progress=progress)
+    for number in range(3):
+        StreamFolder(folder).put(folder / f"shop_visits/2027/01/15/08/00/{number}.jsonl", b'{"uuid": "x", \n')
+    assert read_windows(pipeline, NO_SPARK).is_local
+    assert read_windows(pipeline, NO_SPARK).is_local
+    [*_, reading] = [step for step in progress.kept if step.unit]
+    assert (reading.name, reading.unit, reading.done, reading.total) == ("read", "files", 3, 3)
 
 
 @pytest.mark.integration

@@ -20,10 +20,11 @@ from typing import Any, Final
 
 from cdc_platform.errors import CaptureStopped, CdcError, DiskFull, LibraryMissing, SettingError
 from cdc_platform.model.base.declared_settings import read_json, to_json
+from cdc_platform.private_files import write_whole
 from cdc_platform.sources.debezium.engine.batches import BatchWriter, Run
 from cdc_platform.sources.debezium.engine.engine_failures import failure_of
 from cdc_platform.sources.debezium.engine.engine_source import check_capturable, emit_marker, read_comments
-from cdc_platform.sources.debezium.engine.spool import Spool, reported_as_unusable, write_whole
+from cdc_platform.sources.debezium.engine.spool import Spool, reported_as_unusable
 from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
 
 LOGGER: Final = logging.getLogger(__name__)

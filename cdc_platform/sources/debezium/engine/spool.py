@@ -9,7 +9,6 @@ timestamp.
 import errno
 import fcntl
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,11 +17,10 @@ from pathlib import Path
 from typing import Final
 
 from cdc_platform.errors import DiskFull, OffsetsLost, SettingError, SlotInUse, SpoolUnusable
-from cdc_platform.private_files import make_private_folder, open_private
+from cdc_platform.private_files import PART, make_private_folder, open_private, write_whole
 
 FORMAT_VERSION: Final = 1
 SUFFIX: Final = ".jsonl"
-PART: Final = ".part"
 DIGITS: Final = 20
 FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
@@ -245,21 +243,6 @@ class SpoolWriter:
         with reported_as_unusable(self._spool.folder):
             if self._spool.offsets.exists():
                 write_whole(self._spool.offsets_copy, self._spool.offsets.read_bytes())
-
-
-def write_whole(path: Path, content: str | bytes) -> None:
-    """Write a file atomically, even if the power fails."""
-    part = path.with_name(path.name + PART)
-    with open_private(part, "wb") as file:
-        file.write(content.encode() if isinstance(content, str) else content)
-        file.flush()
-        os.fsync(file.fileno())
-    part.rename(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 @contextmanager

@@ -187,7 +187,7 @@ class DebeziumSource(ArrivalTimeSource):
         read_lines = {file.path: read.lines for file, read in progress.items()}
         lines = {file.path: read_lines[file.path] for file in unread}
         inputs = {"files": files_to_json(unread), "lines": lines, **states_of(stored_progress)}
-        return ReadPlan(windows, json.dumps(inputs))
+        return ReadPlan(windows, json.dumps(inputs), files=len(unread))
 
     def readable(self, _origins: Collection[str]) -> frozenset[str]:
         """Return none: a stream is read once, in order, and a replay uses the texts of its events."""
