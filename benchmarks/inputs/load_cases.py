@@ -187,4 +187,5 @@ def run_size(bench: Bench) -> None:
             bench.note(f"{what}: cycle {number}")
     bench.report.note(f"{rows:,} rows: slowest maintenance", max(candidate.seconds["maintain"]), "s")
     candidate.verify(bench.spark)
-    bench.report.note(f"{rows:,} rows: the largest of {candidate.files} files", candidate.largest_rows, "rows")
+    largest = f"{rows:,} rows: the largest of {candidate.files} files"
+    bench.report.note(largest, candidate.largest_rows, "rows")
