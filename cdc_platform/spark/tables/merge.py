@@ -33,8 +33,6 @@ def create_table_sql(target: str, table: TableSchema, format_version: int) -> st
         # Iceberg retries after a conflict with compaction; the branch detects a conflict with another cycle.
         "write.merge.isolation-level": "snapshot",
         "write.parquet.compression-codec": "zstd",
-        # A file of Iceberg's 512 MiB may have more rows than a local merge searches, whatever it changes.
-        "write.target-file-size-bytes": str(128 * 1024**2),
         **KEPT_BY_TIME,
     }
     listed = ", ".join(f"'{key}'='{value}'" for key, value in properties.items())
