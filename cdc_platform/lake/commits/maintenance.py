@@ -20,8 +20,8 @@ NEVER: Final = 2_147_483_647
 NAMED_SIGN: Final = "Still referenced by refs"
 """Iceberg's message for a snapshot that a tag or a branch names."""
 MERGED_FILE_BYTES: Final = 32 * 1024**2
-"""Size of a merged table's compacted files. One of Iceberg's 512 MiB, written by one task, can have 100 million
-rows, which no local merge searches."""
+"""Size of a merged table's compacted files. A file of Iceberg's 512 MiB, which one task writes, can have 100
+million rows, and no local merge searches so many."""
 
 
 def compact_small_files(
