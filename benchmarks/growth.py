@@ -133,6 +133,7 @@ class Candidate:
     changes: int
     seconds: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     files: int = 0
+    largest_rows: int = 0
 
     def copy(self, spark: SparkSession) -> None:
         """Bring the table into the lake as it is before any change."""
@@ -159,7 +160,8 @@ class Candidate:
         row = spark.sql(CHECKSUM_SQL.format(table=table)).collect()[0]
         must_equal(self.history.checksum, Checksum(**row.asDict()), table)
         actual = self.pipeline.lake.table(TABLE.name)
-        self.files = 0 if actual is None else len(list(actual.scan().plan_files()))
+        rows = [] if actual is None else [task.file.record_count for task in actual.scan().plan_files()]
+        self.files, self.largest_rows = len(rows), max(rows, default=0)
 
 
 def records(changes: pa.Table, at_micros: int) -> Iterator[RawRow]:

@@ -23,6 +23,7 @@ from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.on_demand.status import read_status
 
 CYCLES: Final = 10
+CYCLES_OF_SIZE: Final = 3
 CHANGED: Final = 3
 FEW: Final = 10
 MAX_GROWTH: Final = 1.3
@@ -170,12 +171,21 @@ def run_size(bench: Bench) -> None:
     rows = bench.scaled(100_000_000)
     options = Namespace(seed=bench.options.seed, changes=100, chunk_rows=250_000, even=False)
     candidate = growth.open_candidate(bench.lake, rows, options)
-    bench.report.note(f"initial copy of {rows:,} rows", timed(partial(candidate.copy, bench.spark)), "s")
-    for changes in (100, 1_000, 10_000, 100_000):
+    copied = f"initial copy of {rows:,} rows"
+    bench.meter.begin()
+    candidate.copy(bench.spark)
+    bench.meter.end(copied)
+    bench.note(copied)
+    # The last cycles merge into files that compaction has rewritten in between.
+    for changes, when in ((100, ""), (1_000, ""), (10_000, ""), (100_000, ""), (100, " after compaction")):
         candidate.changes = changes
-        for number in range(3):
+        what = f"{rows:,} rows, {changes:,} changes{when}"
+        for number in range(1, CYCLES_OF_SIZE + 1):
             bench.meter.begin()
             candidate.cycle(bench.spark)
-            bench.meter.end(f"{rows:,} rows, {changes:,} changes: cycle {number + 1}")
-        bench.note(f"{rows:,} rows, {changes:,} changes: cycle 3")
+            bench.meter.end(f"{what}: cycle {number}")
+            bench.note(f"{what}: cycle {number}")
+    bench.report.note(f"{rows:,} rows: slowest maintenance", max(candidate.seconds["maintain"]), "s")
     candidate.verify(bench.spark)
+    largest = f"{rows:,} rows: the largest of {candidate.files} files"
+    bench.report.note(largest, candidate.largest_rows, "rows")

@@ -1,10 +1,9 @@
 """One transaction of many changes: over the partitions of a change stream, or as events of PostgreSQL."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -40,6 +39,8 @@ MODS_A_RECORD: Final = 10
 RECORDS_A_BATCH: Final = 1_000
 LINES_A_FILE: Final = 50_000
 SECOND: Final = 1_000_000
+NOTES: Final = ("inserted", "updated")
+"""Beginnings of the texts of all rows after the first transaction, and after the second."""
 TABLE: Final = schema_of("items", ("number_", "note"))
 TYPES: Final = {"id": "bigint", "number_": "bigint", "note": "text"}
 
@@ -67,6 +68,7 @@ class TransactionReader(DataSourceReader):
     def __init__(self, options: Mapping[str, str]) -> None:
         self.windows = [ReadWindow(*window) for window in json.loads(options["windows"])]
         self.cycle, self.changes = int(options["cycle"]), int(options["changes"])
+        self.note = options["note"]
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return one partition for each window."""
@@ -85,10 +87,10 @@ class TransactionReader(DataSourceReader):
         keys = range(number * MODS_A_RECORD, (number + 1) * MODS_A_RECORD)
         return data_change(
             TABLE.name,
-            ModType.INSERT,
-            *[({"id": str(key)}, {"number_": str(key), "note": f"row {key}"}) for key in keys],
+            ModType.INSERT if self.note == NOTES[0] else ModType.UPDATE,
+            *[({"id": str(key)}, {"number_": str(key), "note": f"{self.note} {key}"}) for key in keys],
             at_micros=window.end_inclusive_micros,
-            transaction="huge",
+            transaction=self.note,
             sequence=number,
             records=self.changes // MODS_A_RECORD,
             capture=ValueCaptureType.NEW_ROW,
@@ -102,6 +104,7 @@ class TransactionSource(FakeSource):
     """A change stream whose partitions have one transaction together."""
 
     changes: int = 0
+    note: str = ""
 
     def read_locally(self, cycle: int, plan: ReadPlan, max_s: float) -> None:
         """Leave all reading to Spark."""
@@ -113,17 +116,35 @@ class TransactionSource(FakeSource):
     def spark_options(self, cycle: int, plan: ReadPlan, max_tasks: int) -> dict[str, str]:  # noqa: ARG002
         """Return the windows of a cycle."""
         windows = [(w.token, w.start_exclusive_micros, w.end_inclusive_micros) for w in plan.windows]
-        return {"windows": json.dumps(windows), "cycle": str(cycle), "changes": str(self.changes)}
+        own = {"cycle": str(cycle), "changes": str(self.changes), "note": self.note}
+        return {"windows": json.dumps(windows), **own}
+
+
+class Sender(Protocol):
+    """A source of transactions that each change all rows, and the pipeline that reads them."""
+
+    pipeline: Pipeline
+
+    def send(self, note: str) -> None:
+        """Send a transaction that inserts all rows, with the first of `NOTES`, or updates them."""
+        ...
 
 
 def run_transaction(bench: Bench) -> None:
-    """Publish one transaction of a million changes in one cut."""
+    """Publish a transaction that inserts a million rows in one cut, and one that updates them in the next."""
     changes = bench.scaled(1_000_000)
-    makers = {"spanner": _stream, "debezium": _events}
-    for kind in makers.keys() & {*bench.options.sources}:
-        _publish(
-            bench, f"{kind}, a transaction of {changes:,} changes", makers[kind](bench, changes), changes
-        )
+    makers: Mapping[str, Callable[[Bench, int], Sender]] = {"spanner": StreamSender, "debezium": EventSender}
+    for kind in [kind for kind in makers if kind in bench.options.sources]:
+        sender = makers[kind](bench, changes)
+        for note in NOTES:
+            sender.send(note)
+            what = f"{kind}, a transaction of {changes:,} changes, {note}"
+            _publish(bench, what, sender.pipeline, changes)
+            must_equal(
+                (changes, changes, changes * (changes - 1) // 2),
+                _summary(bench.spark, sender.pipeline, note),
+                what,
+            )
 
 
 def _publish(bench: Bench, what: str, pipeline: Pipeline, changes: int) -> None:
@@ -136,44 +157,58 @@ def _publish(bench: Bench, what: str, pipeline: Pipeline, changes: int) -> None:
     bench.meter.end(what)
     bench.note(what)
     must_equal((changes, 1), (outcome.order.changes, outcome.order.transactions), what)
-    must_equal((changes, changes, changes * (changes - 1) // 2), _summary(bench.spark, pipeline), what)
 
 
-def _summary(spark: SparkSession, pipeline: Pipeline) -> tuple[int, int, int]:
+def _summary(spark: SparkSession, pipeline: Pipeline, note: str) -> tuple[int, int, int]:
     """Return the rows of the table, those of them that are right, and the sum of their keys."""
     target = pipeline.lake.spark_table(pipeline.tables[0].name)
-    right = "count_if(number_ = id and note = concat('row ', id))"
+    right = f"count_if(number_ = id and note = concat('{note} ', id))"
     row = spark.sql(f"SELECT count(distinct id), {right}, sum(cast(id as bigint)) FROM {target}").collect()[0]
     return row[0], row[1], row[2]
 
 
-def _stream(bench: Bench, changes: int) -> Pipeline:
-    stream = SpannerSettings("project", "instance", "database", "stream")
-    settings = PipelineSettings("transaction_spanner", stream, bench.lake, initial_copy=False)
-    lineage = long_lineage(0, PARTITIONS)
-    source = TransactionSource((TABLE,), START, START + 2 * SECOND, changes=changes)
-    pipeline = Pipeline(settings, Lake(bench.lake, settings.name), cast("SpannerSource", source))
-    save_lineage(pipeline.lake, replace(lineage, cycle=0))
-    return pipeline
+class StreamSender:
+    """Transactions over the partitions of a change stream."""
+
+    def __init__(self, bench: Bench, changes: int) -> None:
+        stream = SpannerSettings("project", "instance", "database", "stream")
+        settings = PipelineSettings("transaction_spanner", stream, bench.lake, initial_copy=False)
+        self._source = TransactionSource((TABLE,), START, START, changes=changes)
+        self.pipeline = Pipeline(
+            settings, Lake(bench.lake, settings.name), cast("SpannerSource", self._source)
+        )
+        save_lineage(self.pipeline.lake, replace(long_lineage(0, PARTITIONS), cycle=0))
+
+    def send(self, note: str) -> None:
+        """Let each partition return its part of the transaction."""
+        self._source.now_micros += 2 * SECOND
+        self._source.note = note
 
 
-def _events(bench: Bench, changes: int) -> Pipeline:
-    folder = bench.options.work / "load" / "transaction_debezium"
-    folder.mkdir(parents=True)
-    connector, files = Connector(), 0
-    connector.begin()
-    for key in range(changes):
-        connector.insert(key, number_=key, note=f"row {key}")
-        if len(connector.lines) >= LINES_A_FILE:
-            files = _flush(connector, folder, files)
-    connector.end()
-    _flush(connector, folder, files)
-    columns = {"public.orders": TYPES | {"n": "integer"}}
-    source = DebeziumSettings(FilesInput(str(folder)), columns=columns, has_transaction_topic=True)
-    return open_pipeline(PipelineSettings("transaction_debezium", source, bench.lake))
+class EventSender:
+    """Transactions of PostgreSQL in files of Debezium's events."""
 
+    def __init__(self, bench: Bench, changes: int) -> None:
+        self._folder = bench.options.work / "load" / "transaction_debezium"
+        self._folder.mkdir(parents=True)
+        self._connector, self._changes, self._files = Connector(), changes, 0
+        columns = {"public.orders": TYPES | {"n": "integer"}}
+        source = DebeziumSettings(FilesInput(str(self._folder)), columns=columns, has_transaction_topic=True)
+        self.pipeline = open_pipeline(PipelineSettings("transaction_debezium", source, bench.lake))
 
-def _flush(connector: Connector, folder: Path, files: int) -> int:
-    (folder / f"{files:06}.jsonl").write_text("\n".join([*connector.lines, ""]), encoding="utf-8")
-    connector.lines.clear()
-    return files + 1
+    def send(self, note: str) -> None:
+        """Write the files of the transaction."""
+        change = self._connector.insert if note == NOTES[0] else self._connector.update
+        self._connector.begin()
+        for key in range(self._changes):
+            change(key, n=0, number_=key, note=f"{note} {key}")
+            if len(self._connector.lines) >= LINES_A_FILE:
+                self._flush()
+        self._connector.end()
+        self._flush()
+
+    def _flush(self) -> None:
+        self._files += 1
+        lines = "\n".join([*self._connector.lines, ""])
+        (self._folder / f"{self._files:06}.jsonl").write_text(lines, encoding="utf-8")
+        self._connector.lines.clear()

@@ -39,7 +39,10 @@ class Bench:
         """Report what a step used, and return its processor seconds."""
         use = self.meter.steps[what]
         processor_s = sum(use.processor_s.values())
-        self.report.note(what, processor_s, "processor s", wall_s=round(use.wall_s, 2))
+        written_mib = round(use.written_bytes / 2**20, 1)
+        self.report.note(
+            what, processor_s, "processor s", wall_s=round(use.wall_s, 2), written_mib=written_mib
+        )
         return processor_s
 
 

@@ -115,19 +115,22 @@ class Meter:
 
     def begin(self) -> None:
         """Let the first step begin."""
-        self._before, self._bytes, self._begun = self._processor_s(), _size_of(self._folder), time.time()
+        # Listing the files of a large lake takes a while, which belongs to no step.
+        self._bytes = _size_of(self._folder)
+        self._before, self._begun = self._processor_s(), time.time()
 
     def end(self, step: str) -> None:
         """Add what has happened since the step before to a step."""
+        processor_s, ended = self._processor_s(), time.time()
         before, bytes_before, begun = self._before, self._bytes, self._begun
         self.begin()
-        ended, use = self._begun, self.steps[step]
+        use = self.steps[step]
         stages = [stage for stage in self._stages() if begun <= stage.begun < ended]
         use.wall_s += ended - begun
         use.without_stage_s += ended - begun - _covered_s(stages)
         use.stages += stages
         use.written_bytes += max(0, self._bytes - bytes_before)
-        for kind, seconds in self._before.items():
+        for kind, seconds in processor_s.items():
             use.processor_s[kind] += seconds - before[kind]
 
     def _processor_s(self) -> dict[str, float]:

@@ -15,19 +15,27 @@ from cdc_platform.model.base.timestamps import to_datetime
 NEVER: Final = 2_147_483_647
 NAMED_SIGN: Final = "Still referenced by refs"
 """Iceberg's message for a snapshot that a tag or a branch names."""
+MERGED_FILE_BYTES: Final = 32 * 1024**2
+"""Size of a merged table's compacted files. A file of Iceberg's 512 MiB, which one task writes, can have 100
+million rows, and no local merge searches so many."""
 
 
-def compact_small_files(spark: SparkSession, table: str, small_file_bytes: int) -> int:
-    """Rewrite small files as one, and no large ones; return the number of rewritten files.
+def compact_small_files(
+    spark: SparkSession, table: str, small_file_bytes: int, target_bytes: int = 512 * 1024**2
+) -> int:
+    """Rewrite small files as few larger ones, and no large ones; return the number of rewritten files.
 
     Args:
         spark: session that does the work.
         table: `NAMESPACE.TABLE`.
         small_file_bytes: files below it are small.
+        target_bytes: size of the new files.
     """
     options = {
         "min-input-files": "2",
         "min-file-size-bytes": str(small_file_bytes),
+        # Iceberg refuses a target that is not above the minimum.
+        "target-file-size-bytes": str(max(target_bytes, 2 * small_file_bytes)),
         # Large files are left alone even with many deleted rows: rewriting them is a major compaction.
         "delete-file-threshold": str(NEVER),
         "delete-ratio-threshold": "1.0",
@@ -38,7 +46,8 @@ def compact_small_files(spark: SparkSession, table: str, small_file_bytes: int) 
 
 def compact_all_files(spark: SparkSession, table: str) -> int:
     """Rewrite every file with deleted rows; return the number of rewritten files."""
-    return _rewrite(spark, table, {"delete-file-threshold": "1"})
+    options = {"delete-file-threshold": "1", "target-file-size-bytes": str(MERGED_FILE_BYTES)}
+    return _rewrite(spark, table, options)
 
 
 def _rewrite(spark: SparkSession, table: str, options: dict[str, str]) -> int:

@@ -20,7 +20,12 @@ from cdc_platform.lake.commits.commits import (
     head,
     read_mark,
 )
-from cdc_platform.lake.commits.maintenance import compact_all_files, compact_small_files, delete_orphans
+from cdc_platform.lake.commits.maintenance import (
+    MERGED_FILE_BYTES,
+    compact_all_files,
+    compact_small_files,
+    delete_orphans,
+)
 from cdc_platform.lake.commits.metadata_files import delete_old_metadata
 from cdc_platform.lake.state.cuts import Cut
 from cdc_platform.model.base.cached_values import cached_value
@@ -196,7 +201,8 @@ def _urgency_of_own(run: MaintenanceRun, name: str) -> float:
 def _maintain_merged(table: str, run: MaintenanceRun) -> MaintenanceOutcome:
     pipeline, spark, settings = run.pipeline, run.spark, run.pipeline.settings.maintenance
     pipeline.level_tables.forget(table)
-    minor = compact_small_files(spark, _spark_name(pipeline, table), settings.small_file_bytes)
+    name = _spark_name(pipeline, table)
+    minor = compact_small_files(spark, name, settings.small_file_bytes, MERGED_FILE_BYTES)
     _compare_rows(pipeline, table)
     major = _compact_deleted(pipeline, spark, table, thorough=run.is_thorough)
     expired = expire_merged(

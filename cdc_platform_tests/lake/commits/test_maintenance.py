@@ -10,7 +10,12 @@ import pytest
 
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.lake.commits.maintenance import delete_orphans, expire_snapshots
+from cdc_platform.lake.commits.maintenance import (
+    MERGED_FILE_BYTES,
+    compact_small_files,
+    delete_orphans,
+    expire_snapshots,
+)
 from cdc_platform.lake.commits.snapshots import find_expendable
 
 if TYPE_CHECKING:
@@ -39,6 +44,25 @@ def test_expiry_waits_where_a_snapshot_has_got_a_tag(
     assert expire_snapshots(spark, "expiring.t", (first, third)) > 0
     left = {snapshot.snapshot_id for snapshot in table.refresh().metadata.snapshots}
     assert {first, second, third} & left == {second}
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("target_bytes", "least", "most"), [(2**18, 2, 3), (MERGED_FILE_BYTES, 1, 1)], ids=["small", "merged"]
+)
+def test_small_files_become_files_of_a_size(
+    spark: "SparkSession", session_lake: LakeSettings, target_bytes: int, least: int, most: int
+) -> None:
+    """The copied chunks of a large table become several files, which a local merge can search one by one."""
+    rows = pa.table({"value": [os.urandom(64) for _ in range(1000)]})
+    name = f"compacted.t{target_bytes}"
+    table = Lake(session_lake, "compacted").catalog.create_table(name, rows.schema)
+    for _ in range(8):
+        table.append(rows)
+    assert compact_small_files(spark, name, 2**17, target_bytes) == 8
+    files = list(table.refresh().scan().plan_files())
+    assert least <= len(files) <= most
+    assert sum(task.file.record_count for task in files) == 8 * len(rows)
 
 
 @pytest.mark.integration
