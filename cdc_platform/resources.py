@@ -50,7 +50,8 @@ UNRESOLVED: Final = ("unresolved dependenc", "server access error", "download fa
 
 def spark_resource(settings: PipelineSettings) -> LazyPySparkResource:
     """Return the resource that creates the session at first use."""
-    return LazyPySparkResource(spark_config=with_fetched_jars(spark_config(settings.spark, settings.lake)))
+    conf = spark_config(settings.spark, settings.lake)
+    return LazyPySparkResource(spark_config=with_fetched_jars(conf, settings.spark.conf))
 
 
 def spark_session(settings: PipelineSettings, report: Callable[[str], None] | None = None) -> "SparkSession":

@@ -53,7 +53,7 @@ def start_connect_server(
     check_jars(spark)
     secrets = launch_secrets(spark, lake)
     conf = {
-        **with_fetched_jars(spark_config(spark, lake)),
+        **with_fetched_jars(spark_config(spark, lake), spark.conf),
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(port),
     }

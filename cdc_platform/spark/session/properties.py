@@ -67,11 +67,6 @@ def started_with(properties: Mapping[str, str]) -> Iterator[None]:
         try:
             yield
         finally:
-            _restore(arguments)
-
-
-def _restore(arguments: str | None) -> None:
-    if arguments is None:
-        del os.environ[SUBMIT_ARGUMENTS]
-    else:
-        os.environ[SUBMIT_ARGUMENTS] = arguments
+            os.environ.pop(SUBMIT_ARGUMENTS)
+            if arguments is not None:
+                os.environ[SUBMIT_ARGUMENTS] = arguments

@@ -11,6 +11,7 @@ import pytest
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.spark.session.class_archive import CACHE_VARIABLE, UNUSED_S, archive_file, archive_options
 from cdc_platform.spark.session.config import spark_config
+from cdc_platform.spark.session.jars import CLASS_PATH_SETTING
 from cdc_platform.spark.session.spark_settings import SparkSettings
 from cdc_platform_tests.spark_fixtures import require_java
 
@@ -74,6 +75,16 @@ def test_a_spark_that_is_installed_again_has_an_archive_of_its_own(
     assert before != place()
 
 
+def test_other_jars_have_an_archive_of_their_own(cache: Path) -> None:
+    """Java ignores an archive from another class path, and never replaces it."""
+    jar = cache.parent / "iceberg.jar"
+    jar.parent.mkdir()
+    jar.touch()
+    paths = {str(archive_file(path)) for path in ("", str(jar), os.pathsep.join([str(jar), str(jar)]))}
+    os.utime(jar, (1, 1))
+    assert len(paths | {str(archive_file(str(jar)))}) == 4
+
+
 def test_an_archive_that_nothing_uses_is_removed_after_a_month(cache: Path) -> None:
     """A start keeps its own one; what belongs to a Java or a Spark that is gone does not stay for ever."""
     mine = place()
@@ -111,4 +122,7 @@ def test_spark_maps_the_archive(spark: "SparkSession") -> None:
     maps = Path(f"/proc/{jvm.java.lang.ProcessHandle.current().pid()}/maps")
     if not maps.exists():
         pytest.skip("This system does not state what a process has mapped.")
-    assert str(archive_file()) in maps.read_text(encoding="utf-8")
+    class_path = spark.sparkContext.getConf().get(CLASS_PATH_SETTING)
+    assert str(archive_file(class_path or "")) in maps.read_text(encoding="utf-8")
+    iceberg = jvm.java.lang.Class.forName("org.apache.iceberg.spark.SparkCatalog")
+    assert iceberg.getClassLoader().equals(jvm.java.lang.ClassLoader.getSystemClassLoader())

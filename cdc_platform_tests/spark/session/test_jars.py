@@ -1,5 +1,6 @@
 """A jar of the default packages that is not the published one starts no Spark."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -7,11 +8,14 @@ import pytest
 from cdc_platform.components.loading import load_settings
 from cdc_platform.errors import JarsUnavailable
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.resources import spark_session
+from cdc_platform.resources import spark_resource, spark_session
+from cdc_platform.spark.session.class_archive import archive_options
 from cdc_platform.spark.session.connect_server import start_connect_server
 from cdc_platform.spark.session.jars import (
     BRINGS,
+    CLASS_PATH_SETTING,
     FOLDER_SETTING,
+    JAVA_SETTING,
     PACKAGES_SETTING,
     SHA256,
     check_jars,
@@ -55,15 +59,24 @@ def test_jars_that_have_been_fetched_are_named(tmp_path: Path, monkeypatch: pyte
     """Spark resolves packages only if one is unknown or not cached, or if others may name jars."""
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     packages = ",".join((*DEFAULT_PACKAGES, POSTGRESQL_DRIVER))
-    conf = {PACKAGES_SETTING: packages, FOLDER_SETTING: str(tmp_path), "spark.master": "local[2]"}
+    cluster = {FOLDER_SETTING: str(tmp_path), "spark.master": "spark://host:7077"}
+    conf = {PACKAGES_SETTING: packages, **cluster}
     brought = [package for packages in BRINGS.values() for package in packages]
     jars = [f"{tmp_path}/jars/{'{}_{}-{}'.format(*each.split(':'))}.jar" for each in (*BRINGS, *brought)]
     for jar in map(Path, jars):
         assert conf == with_fetched_jars(conf)
         jar.parent.mkdir(exist_ok=True)
         jar.touch()
-    named = {"spark.jars": ",".join(jars), FOLDER_SETTING: str(tmp_path), "spark.master": "local[2]"}
-    assert named == with_fetched_jars(conf)
+    named = {"spark.jars": ",".join(jars)}
+    assert cluster | named == with_fetched_jars(conf)
+    # Java finds them itself, and archives their classes with Spark's.
+    local = {"spark.master": "local[2]"}
+    java = {JAVA_SETTING: f"-Done {archive_options()} -Dtwo"}
+    class_path = os.pathsep.join(jars)
+    mine = {CLASS_PATH_SETTING: class_path, JAVA_SETTING: f"-Done {archive_options(class_path)} -Dtwo"}
+    assert cluster | local | mine == with_fetched_jars(conf | local | java)
+    assert cluster | local | java | named == with_fetched_jars(conf | local | java, {CLASS_PATH_SETTING})
+    assert conf == with_fetched_jars(conf, {"spark.jars"})
     for other in (
         {PACKAGES_SETTING: f"{packages},{KAFKA_CONNECTOR}"},
         {"spark.jars": "own.jar"},
@@ -73,6 +86,27 @@ def test_jars_that_have_been_fetched_are_named(tmp_path: Path, monkeypatch: pyte
     assert with_fetched_jars({"spark.remote": "sc://spark"}) == {"spark.remote": "sc://spark"}
     (tmp_path / "spark-defaults.conf").touch()
     assert conf == with_fetched_jars(conf)
+
+
+def test_jars_of_the_user_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`spark.conf` may name further jars, of Spark or of Java: none of the platform's replaces them."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    folder = tmp_path / ".ivy2" / "jars"
+    folder.mkdir(parents=True)
+    for package in DEFAULT_PACKAGES:
+        (folder / f"{'{}_{}-{}'.format(*package.split(':'))}.jar").touch()
+    named = {}
+    for setting in (None, "spark.jars", CLASS_PATH_SETTING):
+        spark = {"conf": {setting: "own.jar"}} if setting else {}
+        settings = load_settings(write_defs(tmp_path, bank_attributes(spark=spark)))
+        conf = spark_resource(settings).spark_config
+        named[setting] = {*conf} & {"spark.jars", PACKAGES_SETTING, CLASS_PATH_SETTING}
+    assert named == {
+        None: {CLASS_PATH_SETTING},
+        "spark.jars": {PACKAGES_SETTING},
+        CLASS_PATH_SETTING: {"spark.jars"},
+    }
 
 
 @pytest.mark.integration
