@@ -16,8 +16,7 @@ from cdc_platform.errors import JavaMissing
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.spark.frames.small import INTERPRETED, ONE_TASK
 from cdc_platform.spark.session.class_archive import archive_file, is_complete
-from cdc_platform.spark.session.config import spark_config
-from cdc_platform.spark.session.jars import CLASS_PATH_SETTING, with_fetched_jars
+from cdc_platform.spark.session.jars import CLASS_PATH_SETTING, start_config
 from cdc_platform.spark.session.java import check_java
 from cdc_platform.spark.session.session_settings import changed_settings
 from cdc_platform.spark.session.spark_settings import DEFAULT_PACKAGES, POSTGRESQL_DRIVER, SparkSettings
@@ -47,12 +46,11 @@ PREPARE: Final = """
 from tempfile import TemporaryDirectory
 from pyspark.sql import SparkSession
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.spark.session.config import spark_config
-from cdc_platform.spark.session.jars import with_fetched_jars
+from cdc_platform.spark.session.jars import start_config
 from cdc_platform_tests.spark_fixtures import TEST_SPARK
 
 with TemporaryDirectory() as folder:
-    conf = with_fetched_jars(spark_config(TEST_SPARK, LakeSettings(folder)))
+    conf = start_config(TEST_SPARK, LakeSettings(folder))
     spark = SparkSession.builder.config(map={**conf}).getOrCreate()
     spark.sql("CREATE NAMESPACE lake.first")
     version = "TBLPROPERTIES ('format-version' = '3')"
@@ -102,7 +100,7 @@ def _is_prepared() -> bool:
 
 def shared_config(lake: str) -> dict[str, str]:
     """Return the settings with which the Spark that tests share starts."""
-    return with_fetched_jars(spark_config(TEST_SPARK, LakeSettings(lake)))
+    return start_config(TEST_SPARK, LakeSettings(lake))
 
 
 @pytest.fixture

@@ -61,8 +61,8 @@ def archive_file(class_path: str = "") -> Path | None:
 
 def _jars(class_path: str) -> str:
     """Return all jars in the form that Java compares with an archive: path, time and size."""
-    own = sorted(Path(pyspark.__file__).parent.glob("jars/*.jar"))
-    files = [*map(Path, filter(None, class_path.split(os.pathsep))), *own]
+    first = map(Path, class_path.split(os.pathsep) if class_path else ())
+    files = (*first, *sorted(Path(pyspark.__file__).parent.glob("jars/*.jar")))
     facts = ((file, file.stat()) for file in files)
     return " ".join(f"{file} {status.st_mtime_ns} {status.st_size}" for file, status in facts)
 

@@ -2,12 +2,14 @@
 
 import hashlib
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from cdc_platform.errors import JarsUnavailable
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.spark.session.class_archive import archive_options
+from cdc_platform.spark.session.config import spark_config
 from cdc_platform.spark.session.properties import SUBMIT_ARGUMENTS, conf_folder
 from cdc_platform.spark.session.spark_settings import DEFAULT_PACKAGES, POSTGRESQL_DRIVER, SparkSettings
 
@@ -56,43 +58,38 @@ def check_jars(spark: SparkSettings) -> None:
                 )
 
 
-def with_fetched_jars(conf: Mapping[str, str], user: Collection[str] = ()) -> dict[str, str]:
-    """Return settings with the jars of packages, if all are in Spark's cache and the user names no others.
+def start_config(spark: SparkSettings, lake: LakeSettings) -> dict[str, str]:
+    """Return the settings for a start, with the jars of packages if all are in Spark's cache.
 
     Spark would resolve the packages at each start (0.4 s of processor time), and add their jars to Python's
     path, too: each worker reads the directory of Iceberg's jar before a task (0.2 s).
     """
-    # The user's may be in a private file, over which these take precedence.
-    names = {*conf, *user} - {PACKAGES_SETTING, FOLDER_SETTING}
+    conf = spark_config(spark, lake)
     packages = conf.get(PACKAGES_SETTING, "").split(",")
-    has_others = any(name.startswith("spark.jars") for name in names)
+    has_others = any(name.startswith("spark.jars") for name in {*spark.conf} - {FOLDER_SETTING})
     if has_others or _has_defaults() or not all(package in BRINGS for package in packages):
-        return {**conf}
-    jars = _fetched(packages, conf.get(FOLDER_SETTING))
-    other_options = {name: value for name, value in conf.items() if name != PACKAGES_SETTING}
-    return {**conf} if jars is None else {**other_options, **_named(conf, user, jars)}
+        return _with_archive(conf, spark)
+    jars = _fetched(packages, spark.conf.get(FOLDER_SETTING))
+    if jars is None:
+        # The archive of this start would not fit the next one.
+        return conf
+    del conf[PACKAGES_SETTING]
+    if not spark.is_local or CLASS_PATH_SETTING in spark.conf:
+        return _with_archive(conf | {"spark.jars": ",".join(map(str, jars))}, spark)
+    # Jars of `spark.jars` would be copied at each start, and their classes would be in no archive.
+    return _with_archive(conf | {CLASS_PATH_SETTING: os.pathsep.join(map(str, jars))}, spark)
 
 
-def _named(conf: Mapping[str, str], user: Collection[str], jars: Sequence[Path]) -> dict[str, str]:
-    """Return the settings that name jars: on the class path of Java if only one process needs them.
-
-    Jars of `spark.jars` would be copied at each start, and their classes would be in no archive.
-    """
-    if not conf.get("spark.master", "").startswith("local") or CLASS_PATH_SETTING in user:
-        return {"spark.jars": ",".join(map(str, jars))}
-    class_path, archive = os.pathsep.join(map(str, jars)), archive_options()
-    named = {CLASS_PATH_SETTING: class_path}
-    if archive and JAVA_SETTING in conf:
-        # Java ignores an archive from another class path.
-        named[JAVA_SETTING] = conf[JAVA_SETTING].replace(archive, archive_options(class_path))
-    return named
+def _with_archive(conf: dict[str, str], spark: SparkSettings) -> dict[str, str]:
+    if not spark.class_archive or JAVA_SETTING not in conf:
+        return conf
+    options = f"{conf[JAVA_SETTING]} {archive_options(conf.get(CLASS_PATH_SETTING, ''))}"
+    return conf | {JAVA_SETTING: options.rstrip()}
 
 
 def _has_defaults() -> bool:
     """Return whether this machine has arguments or settings for all Spark programs, which may name jars."""
-    if SUBMIT_ARGUMENTS in os.environ:
-        return True
-    return (conf_folder() / "spark-defaults.conf").is_file()
+    return SUBMIT_ARGUMENTS in os.environ or (conf_folder() / "spark-defaults.conf").is_file()
 
 
 def _fetched(packages: Sequence[str], folder: str | None) -> list[Path] | None:

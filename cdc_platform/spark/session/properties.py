@@ -68,5 +68,4 @@ def started_with(properties: Mapping[str, str]) -> Iterator[None]:
             yield
         finally:
             os.environ.pop(SUBMIT_ARGUMENTS)
-            if arguments is not None:
-                os.environ[SUBMIT_ARGUMENTS] = arguments
+            os.environ |= {} if arguments is None else {SUBMIT_ARGUMENTS: arguments}

@@ -10,8 +10,7 @@ import pytest
 
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.spark.session.class_archive import CACHE_VARIABLE, UNUSED_S, archive_file, archive_options
-from cdc_platform.spark.session.config import spark_config
-from cdc_platform.spark.session.jars import CLASS_PATH_SETTING
+from cdc_platform.spark.session.jars import CLASS_PATH_SETTING, start_config
 from cdc_platform.spark.session.spark_settings import SparkSettings
 from cdc_platform_tests.spark_fixtures import require_java
 
@@ -109,9 +108,11 @@ def test_without_java_or_a_cache_there_is_no_archive(cache: Path, monkeypatch: p
 @pytest.mark.usefixtures("cache")
 def test_it_can_be_switched_off(tmp_path: Path) -> None:
     """`spark.class_archive: false` leaves Java as it is."""
-    spark = SparkSettings(class_archive=False)
-    assert ".jsa" not in spark_config(spark, LakeSettings(str(tmp_path)))["spark.driver.extraJavaOptions"]
-    assert str(place()) in spark_config(SparkSettings(), LakeSettings("x"))["spark.driver.extraJavaOptions"]
+    name, lake = "spark.driver.extraJavaOptions", LakeSettings(str(tmp_path))
+    # No other start has the jars of a package that the platform does not know.
+    packages = ("own:package:1",)
+    assert ".jsa" not in start_config(SparkSettings(packages=packages, class_archive=False), lake)[name]
+    assert str(place()) in start_config(SparkSettings(packages=packages), lake)[name]
 
 
 @pytest.mark.integration
