@@ -82,7 +82,7 @@ def _prepare_spark() -> None:
     """Let one process do what Spark's first start has to: two would write the same files."""
     with (Path(gettempdir()) / f"cdc_platform_tests-{os.getuid()}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        # The first one has no jars yet, and leaves an archive without their classes.
+        # The first one fetches the jars, and leaves no archive yet.
         for _ in range(2):
             if not _is_prepared():
                 # The Spark of a test reports what blocks it.
