@@ -91,11 +91,10 @@ def _prepare_spark() -> None:
 
 def _is_prepared() -> bool:
     """Return whether Spark's jars are there, and the archive of their classes."""
-    class_path = shared_config("").get(CLASS_PATH_SETTING)
-    if class_path is None:
-        return False
-    archive = archive_file(class_path)
-    return archive is None or is_complete(archive)
+    jars = (f"{'{}_{}-{}'.format(*package.split(':'))}.jar" for package in TEST_SPARK.packages)
+    has_jars = all(any(Path.home().glob(f".ivy2*/jars/{jar}")) for jar in jars)
+    archive = archive_file(shared_config("").get(CLASS_PATH_SETTING, ""))
+    return has_jars and (archive is None or is_complete(archive))
 
 
 def shared_config(lake: str) -> dict[str, str]:
