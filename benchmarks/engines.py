@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,6 +30,7 @@ from cdc_platform.read import PublishedTables, open_tables
 from cdc_platform.simulator.server import Simulator
 from cdc_platform.simulator.wire.simulator_settings import SimulatorSettings
 from cdc_platform.spark.frames.small import INTERPRETED, ONE_TASK
+from cdc_platform.spark.session.class_archive import cache_folder
 from cdc_platform_tests.servers.object_store import BUCKET, REGION, ObjectStore, object_store
 from cdc_platform_tests.servers.postgresql import postgresql, postgresql_programs
 
@@ -177,21 +179,29 @@ def run(*command: str | Path, **environment: str) -> None:
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
-def run_program(engine: Engine, folder: Path, memory: str, program: str, *arguments: str | Path) -> None:
-    """Run a Java program of an engine's folder with its jars, whose list goes into another folder."""
-    jars = folder / "jars"
-    home = {} if engine.java_home is None else {"JAVA_HOME": engine.java_home}
-    build = ("dependency:build-classpath", f"-Dmdep.outputFile={jars}")
-    run("mvn", "-q", "-B", "-f", engine.folder / "pom.xml", *build, MAVEN_OPTS=" ".join(SHORT_LIVED), **home)
+def class_path(engine: Engine) -> str:
+    """Return the jars of an engine: Maven takes ten seconds to find again what it has found before."""
+    pom = engine.folder / "pom.xml"
+    found = cache_folder() / f"{engine.name}-{sha256(pom.read_bytes()).hexdigest()[:16]}.jars"
+    if not found.is_file() or not all(map(os.path.isfile, found.read_text("utf-8").split(os.pathsep))):
+        found.parent.mkdir(parents=True, exist_ok=True)
+        home = {} if engine.java_home is None else {"JAVA_HOME": engine.java_home}
+        build = ("dependency:build-classpath", f"-Dmdep.outputFile={found}")
+        run("mvn", "-q", "-B", "-f", pom, *build, MAVEN_OPTS=" ".join(SHORT_LIVED), **home)
+    return found.read_text("utf-8")
+
+
+def run_program(engine: Engine, memory: str, program: str, *arguments: str | Path) -> None:
+    """Run a Java program of an engine's folder with its jars."""
     java = "java" if engine.java_home is None else Path(engine.java_home) / "bin" / "java"
-    options = (f"-Xmx{memory}", *SHORT_LIVED, *engine.options, "-cp", jars.read_text(encoding="utf-8"))
+    options = (f"-Xmx{memory}", *SHORT_LIVED, *engine.options, "-cp", class_path(engine))
     run(java, *options, engine.folder / program, *arguments)
 
 
 def ask(engine: Engine, folder: Path, settings: Path, queries: list[str]) -> list[str]:
     """Return the rows of some queries, each a list as Java prints it."""
     rows = folder / "rows"
-    run_program(engine, folder, "1500m", "Query.java", settings, rows, *queries)
+    run_program(engine, "1500m", "Query.java", settings, rows, *queries)
     return rows.read_text(encoding="utf-8").splitlines()
 
 

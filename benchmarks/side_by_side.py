@@ -259,7 +259,7 @@ def run_flink(bench: Bench, events: Events, folder: Path, rounds: int) -> None:
     seconds, warehouse = folder / "seconds", folder / "flink"
     filled = {"warehouse": warehouse.as_uri(), "topic": events.topic, "address": bench.address}
     statements = [statement.format(**filled) for statement in FLINK_STATEMENTS]
-    run_program(FLINK, folder, "3g", "Upsert.java", seconds, str(rounds), *statements)
+    run_program(FLINK, "3g", "Upsert.java", seconds, str(rounds), *statements)
     wall_s, used_s = map(float, seconds.read_text(encoding="utf-8").splitlines()[-1].split())
     frame = bench.spark.read.format("iceberg").load(str(warehouse / "side" / f"items_{rounds}"))
     bench.note(SQL, events, frame, wall_s, used_s)

@@ -22,10 +22,10 @@ from cdc_platform.model.base.progress import Progress
 from cdc_platform.model.base.progress_lines import report_lines
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
-from cdc_platform.spark.session.config import launch_secrets, session_secrets, spark_config
+from cdc_platform.spark.session.config import launch_secrets, session_secrets
 from cdc_platform.spark.session.connect_token import VARIABLE as TOKEN_VARIABLE
 from cdc_platform.spark.session.interrupted_start import interruptible_start
-from cdc_platform.spark.session.jars import check_jars, with_fetched_jars
+from cdc_platform.spark.session.jars import check_jars, start_config
 from cdc_platform.spark.session.java import check_java
 from cdc_platform.spark.session.properties import started_with
 from cdc_platform.spark.session.running_tasks import watch_tasks
@@ -50,7 +50,7 @@ UNRESOLVED: Final = ("unresolved dependenc", "server access error", "download fa
 
 def spark_resource(settings: PipelineSettings) -> LazyPySparkResource:
     """Return the resource that creates the session at first use."""
-    return LazyPySparkResource(spark_config=with_fetched_jars(spark_config(settings.spark, settings.lake)))
+    return LazyPySparkResource(spark_config=start_config(settings.spark, settings.lake))
 
 
 def spark_session(settings: PipelineSettings, report: Callable[[str], None] | None = None) -> "SparkSession":

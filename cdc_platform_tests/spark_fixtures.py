@@ -16,8 +16,7 @@ from cdc_platform.errors import JavaMissing
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.spark.frames.small import INTERPRETED, ONE_TASK
 from cdc_platform.spark.session.class_archive import archive_file, is_complete
-from cdc_platform.spark.session.config import spark_config
-from cdc_platform.spark.session.jars import with_fetched_jars
+from cdc_platform.spark.session.jars import CLASS_PATH_SETTING, start_config
 from cdc_platform.spark.session.java import check_java
 from cdc_platform.spark.session.session_settings import changed_settings
 from cdc_platform.spark.session.spark_settings import DEFAULT_PACKAGES, POSTGRESQL_DRIVER, SparkSettings
@@ -47,12 +46,11 @@ PREPARE: Final = """
 from tempfile import TemporaryDirectory
 from pyspark.sql import SparkSession
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.spark.session.class_archive import archive_file, is_complete
-from cdc_platform.spark.session.config import spark_config
+from cdc_platform.spark.session.jars import start_config
 from cdc_platform_tests.spark_fixtures import TEST_SPARK
 
 with TemporaryDirectory() as folder:
-    conf = spark_config(TEST_SPARK, LakeSettings(folder))
+    conf = start_config(TEST_SPARK, LakeSettings(folder))
     spark = SparkSession.builder.config(map={**conf}).getOrCreate()
     spark.sql("CREATE NAMESPACE lake.first")
     version = "TBLPROPERTIES ('format-version' = '3')"
@@ -84,12 +82,24 @@ def _prepare_spark() -> None:
     """Let one process do what Spark's first start has to: two would write the same files."""
     with (Path(gettempdir()) / f"cdc_platform_tests-{os.getuid()}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        archive = archive_file()
-        jars = (f"{'{}_{}-{}'.format(*package.split(':'))}.jar" for package in TEST_SPARK.packages)
-        has_jars = all(any(Path.home().glob(f".ivy2*/jars/{jar}")) for jar in jars)
-        if not has_jars or (archive is not None and not is_complete(archive)):
-            # The Spark of a test reports what blocks it.
-            subprocess.run([sys.executable, "-c", PREPARE], check=False, capture_output=True)
+        # The first one fetches the jars, and leaves no archive yet.
+        for _ in range(2):
+            if not _is_prepared():
+                # The Spark of a test reports what blocks it.
+                subprocess.run([sys.executable, "-c", PREPARE], check=False, capture_output=True)
+
+
+def _is_prepared() -> bool:
+    """Return whether Spark's jars are there, and the archive of their classes."""
+    jars = (f"{'{}_{}-{}'.format(*package.split(':'))}.jar" for package in TEST_SPARK.packages)
+    has_jars = all(any(Path.home().glob(f".ivy2*/jars/{jar}")) for jar in jars)
+    archive = archive_file(shared_config("").get(CLASS_PATH_SETTING, ""))
+    return has_jars and (archive is None or is_complete(archive))
+
+
+def shared_config(lake: str) -> dict[str, str]:
+    """Return the settings with which the Spark that tests share starts."""
+    return start_config(TEST_SPARK, LakeSettings(lake))
 
 
 @pytest.fixture
@@ -119,7 +129,7 @@ def spark(session_lake: LakeSettings) -> "Iterator[SparkSession]":
     os.environ["PYSPARK_PYTHON"] = sys.executable
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(VARIABLE, f"{os.environ[VARIABLE]} {ROOM_FOR_NEW}")
-        session = _start(with_fetched_jars(spark_config(TEST_SPARK, session_lake)))
+        session = _start(shared_config(session_lake.path))
     keep_classes(session)
     # Otherwise Spark walks the stack of Java for each RDD and each job, to name it by the line that made it.
     for form in ("short", "long"):

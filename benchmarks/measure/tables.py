@@ -17,7 +17,7 @@ from benchmarks.inputs.changes import CHECKSUM_SQL, FIRST_MOMENT_MICROS, TABLE, 
 from benchmarks.measure.harness import must_equal
 from cdc_platform.lake.catalog.catalogs import open_catalog
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.spark.session.config import spark_config
+from cdc_platform.spark.session.jars import start_config
 from cdc_platform.spark.session.spark_settings import SparkSettings
 from cdc_platform.spark.tables.merge import create_table_sql
 
@@ -45,7 +45,7 @@ def open_session(settings: SparkSettings, lake: LakeSettings) -> Iterator[SparkS
     """Provide the one session of a benchmark, configured as the platform configures its own."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     Path(lake.path).mkdir(parents=True, exist_ok=True)
-    spark = SparkSession.builder.config(map={**spark_config(settings, lake)}).getOrCreate()
+    spark = SparkSession.builder.config(map={**start_config(settings, lake)}).getOrCreate()
     try:
         yield spark
     finally:

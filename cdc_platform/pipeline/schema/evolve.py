@@ -193,8 +193,7 @@ def between_positions(kind: RecordKind, after_micros: int | None, until_micros: 
 
 
 def _batches(pipeline: Pipeline, window: str) -> Iterator[pa.Table]:
-    raw = pipeline.lake.system_table(RAW)
-    return read_repeated(raw, window, SHAPE, "record_timestamp", "kind")
+    return read_repeated(pipeline.lake.system_table(RAW), window, SHAPE, "record_timestamp", "kind")
 
 
 def _named(key: ShapeKey) -> Shape:

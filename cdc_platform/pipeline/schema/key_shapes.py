@@ -1,10 +1,9 @@
 """Events with another key than their table: their rows would mix with the table's rows, or replace them."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache, partial
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_platform.lake.catalog.lake import RAW
@@ -14,7 +13,6 @@ from cdc_platform.model.schema.observed_columns import ObservedColumn, key_types
 from cdc_platform.model.schema.widening import key_family
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.pipeline.reading import window_content
 
 Shape = tuple[str, str]
 """A table, and the column types of its records."""
@@ -86,15 +84,11 @@ def _reason(table: str, table_key: Key, key: Key) -> str:
     )
 
 
-def shapes_in(pipeline: Pipeline, window: str) -> set[Shape]:
-    """Return the shapes of the raw records of a window; needs no Spark."""
-    return {shape for batch in _batches(pipeline, window) for shape in window_content.shapes_in(batch)}
-
-
 def first_orders(pipeline: Pipeline, window: str, *, skips_deletes: bool = False) -> dict[Shape, str]:
     """Return the shapes of a window, each with the ordering key of its first event; needs no Spark."""
     first: dict[Shape, str] = {}
-    for batch in _batches(pipeline, window, "record_order", "mod_type"):
+    raw, fields = pipeline.lake.system_table(RAW), ("kind", "record_timestamp", "record_order", "mod_type")
+    for batch in read_repeated(raw, window, ("table_name", "column_types"), *fields):
         kept = batch.filter(pc.field("mod_type") != ModType.DELETE.value) if skips_deletes else batch
         rows = kept.group_by(["table_name", "column_types"]).aggregate([("record_order", "min")])
         for row in rows.to_pylist():
@@ -102,8 +96,3 @@ def first_orders(pipeline: Pipeline, window: str, *, skips_deletes: bool = False
             if None not in (*shape, order):
                 first[shape] = min(order, first.get(shape, order))
     return first
-
-
-def _batches(pipeline: Pipeline, window: str, *more: str) -> Iterator[pa.Table]:
-    raw = pipeline.lake.system_table(RAW)
-    return read_repeated(raw, window, ("table_name", "column_types"), "kind", "record_timestamp", *more)

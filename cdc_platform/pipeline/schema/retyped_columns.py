@@ -4,14 +4,15 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Final
 
+from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.model.base.timestamps import to_datetime
 from cdc_platform.model.schema.evolution import SchemaHistory, same_type
 from cdc_platform.model.schema.observed_columns import ObservedColumn, parse_column_types
 from cdc_platform.model.schema.widening import keeps_values
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform.pipeline.reading.window_content import measure_content
 from cdc_platform.pipeline.schema.evolve import history_through
-from cdc_platform.pipeline.schema.key_shapes import shapes_in
 
 NOTHING: Final = frozenset[str]()
 
@@ -27,7 +28,7 @@ def replaced_columns(pipeline: Pipeline, cycle: int) -> Mapping[str, frozenset[s
     since = to_datetime(history.position_micros).isoformat()
     window = f"kind = '{RecordKind.DATA_CHANGE.value}' and record_timestamp > '{since}'"
     replaced: defaultdict[str, frozenset[str]] = defaultdict(frozenset)
-    for table, text in shapes_in(pipeline, window):
+    for table, text in measure_content(pipeline.lake.system_table(RAW), window).shapes:
         replaced[table] |= _replaced(history, table, parse_column_types(text) or {})
     return replaced
 

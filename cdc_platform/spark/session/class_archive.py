@@ -28,12 +28,12 @@ _MAGIC_BYTES: Final = 4
 _QUIET: Final = "-Xlog:cds*=off"
 
 
-def archive_options() -> str:
+def archive_options(class_path: str = "") -> str:
     """Return options for Spark's Java process: it maps the archive, or writes it at its end.
 
-    They are empty without Java or a writable cache.
+    They are empty without Java or a writable cache. ``class_path`` names the jars before Spark's own.
     """
-    file = archive_file()
+    file = archive_file(class_path)
     if file is None:
         return ""
     if not is_complete(file):
@@ -42,15 +42,15 @@ def archive_options() -> str:
     return f'"-XX:SharedArchiveFile={file}" -Xshare:auto {_QUIET}'
 
 
-def archive_file() -> Path | None:
-    """Return the path of the archive for this Java and this Spark; None if there can be none."""
+def archive_file(class_path: str = "") -> Path | None:
+    """Return the path of the archive for this Java and these jars; None if there can be none."""
     java = find_java()
     if java is None:
         return None
     try:
         folder = cache_folder()
         program = java.resolve()
-        is_from = f"{program} {program.stat().st_mtime_ns} {_jars()}"
+        is_from = f"{program} {program.stat().st_mtime_ns} {_jars(class_path)}"
         folder.mkdir(parents=True, exist_ok=True)
         remove_unused(folder)
     except (OSError, RuntimeError):
@@ -59,9 +59,11 @@ def archive_file() -> Path | None:
     return folder / f"spark-{name}.jsa"
 
 
-def _jars() -> str:
-    """Return Spark's jars in the form that Java compares with an archive: path, time and size."""
-    facts = ((file, file.stat()) for file in sorted(Path(pyspark.__file__).parent.glob("jars/*.jar")))
+def _jars(class_path: str) -> str:
+    """Return all jars in the form that Java compares with an archive: path, time and size."""
+    first = map(Path, class_path.split(os.pathsep) if class_path else ())
+    files = (*first, *sorted(Path(pyspark.__file__).parent.glob("jars/*.jar")))
+    facts = ((file, file.stat()) for file in files)
     return " ".join(f"{file} {status.st_mtime_ns} {status.st_size}" for file, status in facts)
 
 

@@ -14,7 +14,6 @@ from cdc_platform.lake.catalog.lake_settings import (
     holds_secret,
     is_secret,
 )
-from cdc_platform.spark.session.class_archive import archive_options
 from cdc_platform.spark.session.collector import collector_option
 from cdc_platform.spark.session.connect_token import with_token
 from cdc_platform.spark.session.spark_settings import POSTGRESQL_DRIVER, SparkSettings
@@ -110,9 +109,7 @@ def spark_config(spark: SparkSettings, lake: LakeSettings) -> dict[str, str]:
 
 
 def _java_options(spark: SparkSettings) -> str:
-    archive = archive_options() if spark.class_archive else ""
-    options = (f"-Dlog4j2.configurationFile={LOG4J.as_uri()}", collector_option(spark), archive)
-    return " ".join(option for option in options if option)
+    return f"-Dlog4j2.configurationFile={LOG4J.as_uri()} {collector_option(spark)}".rstrip()
 
 
 def launch_secrets(spark: SparkSettings, lake: LakeSettings) -> dict[str, str]:

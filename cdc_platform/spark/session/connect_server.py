@@ -15,9 +15,9 @@ import pyspark
 from cdc_platform.errors import SparkUnreachable
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.private_files import open_private
-from cdc_platform.spark.session.config import launch_secrets, spark_config
+from cdc_platform.spark.session.config import launch_secrets
 from cdc_platform.spark.session.connect_token import VARIABLE as TOKEN_VARIABLE
-from cdc_platform.spark.session.jars import check_jars, with_fetched_jars
+from cdc_platform.spark.session.jars import check_jars, start_config
 from cdc_platform.spark.session.java import check_java
 from cdc_platform.spark.session.properties import properties_options, write_properties
 from cdc_platform.spark.session.spark_settings import SparkSettings
@@ -53,7 +53,7 @@ def start_connect_server(
     check_jars(spark)
     secrets = launch_secrets(spark, lake)
     conf = {
-        **with_fetched_jars(spark_config(spark, lake)),
+        **start_config(spark, lake),
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(port),
     }

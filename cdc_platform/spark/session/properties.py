@@ -67,11 +67,5 @@ def started_with(properties: Mapping[str, str]) -> Iterator[None]:
         try:
             yield
         finally:
-            _restore(arguments)
-
-
-def _restore(arguments: str | None) -> None:
-    if arguments is None:
-        del os.environ[SUBMIT_ARGUMENTS]
-    else:
-        os.environ[SUBMIT_ARGUMENTS] = arguments
+            os.environ.pop(SUBMIT_ARGUMENTS)
+            os.environ |= {} if arguments is None else {SUBMIT_ARGUMENTS: arguments}

@@ -10,7 +10,7 @@ import pytest
 
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.spark.session.class_archive import CACHE_VARIABLE, UNUSED_S, archive_file, archive_options
-from cdc_platform.spark.session.config import spark_config
+from cdc_platform.spark.session.jars import CLASS_PATH_SETTING, start_config
 from cdc_platform.spark.session.spark_settings import SparkSettings
 from cdc_platform_tests.spark_fixtures import require_java
 
@@ -74,6 +74,16 @@ def test_a_spark_that_is_installed_again_has_an_archive_of_its_own(
     assert before != place()
 
 
+def test_other_jars_have_an_archive_of_their_own(cache: Path) -> None:
+    """Java ignores an archive from another class path, and never replaces it."""
+    jar = cache.parent / "iceberg.jar"
+    jar.parent.mkdir()
+    jar.touch()
+    paths = {str(archive_file(path)) for path in ("", str(jar), os.pathsep.join([str(jar), str(jar)]))}
+    os.utime(jar, (1, 1))
+    assert len(paths | {str(archive_file(str(jar)))}) == 4
+
+
 def test_an_archive_that_nothing_uses_is_removed_after_a_month(cache: Path) -> None:
     """A start keeps its own one; what belongs to a Java or a Spark that is gone does not stay for ever."""
     mine = place()
@@ -98,9 +108,11 @@ def test_without_java_or_a_cache_there_is_no_archive(cache: Path, monkeypatch: p
 @pytest.mark.usefixtures("cache")
 def test_it_can_be_switched_off(tmp_path: Path) -> None:
     """`spark.class_archive: false` leaves Java as it is."""
-    spark = SparkSettings(class_archive=False)
-    assert ".jsa" not in spark_config(spark, LakeSettings(str(tmp_path)))["spark.driver.extraJavaOptions"]
-    assert str(place()) in spark_config(SparkSettings(), LakeSettings("x"))["spark.driver.extraJavaOptions"]
+    name, lake = "spark.driver.extraJavaOptions", LakeSettings(str(tmp_path))
+    # No other start has the jars of a package that the platform does not know.
+    packages = ("own:package:1",)
+    assert ".jsa" not in start_config(SparkSettings(packages=packages, class_archive=False), lake)[name]
+    assert str(place()) in start_config(SparkSettings(packages=packages), lake)[name]
 
 
 @pytest.mark.integration
@@ -111,4 +123,7 @@ def test_spark_maps_the_archive(spark: "SparkSession") -> None:
     maps = Path(f"/proc/{jvm.java.lang.ProcessHandle.current().pid()}/maps")
     if not maps.exists():
         pytest.skip("This system does not state what a process has mapped.")
-    assert str(archive_file()) in maps.read_text(encoding="utf-8")
+    class_path = spark.sparkContext.getConf().get(CLASS_PATH_SETTING)
+    assert str(archive_file(class_path or "")) in maps.read_text(encoding="utf-8")
+    iceberg = jvm.java.lang.Class.forName("org.apache.iceberg.spark.SparkCatalog")
+    assert iceberg.getClassLoader().equals(jvm.java.lang.ClassLoader.getSystemClassLoader())

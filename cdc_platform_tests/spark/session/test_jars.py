@@ -1,5 +1,7 @@
 """A jar of the default packages that is not the published one starts no Spark."""
 
+import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,15 +9,19 @@ import pytest
 from cdc_platform.components.loading import load_settings
 from cdc_platform.errors import JarsUnavailable
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.resources import spark_session
+from cdc_platform.resources import spark_resource, spark_session
+from cdc_platform.spark.session.class_archive import archive_options
+from cdc_platform.spark.session.config import spark_config
 from cdc_platform.spark.session.connect_server import start_connect_server
 from cdc_platform.spark.session.jars import (
     BRINGS,
+    CLASS_PATH_SETTING,
     FOLDER_SETTING,
+    JAVA_SETTING,
     PACKAGES_SETTING,
     SHA256,
     check_jars,
-    with_fetched_jars,
+    start_config,
 )
 from cdc_platform.spark.session.spark_settings import (
     DEFAULT_PACKAGES,
@@ -54,25 +60,50 @@ def test_another_jar_is_refused(tmp_path: Path, name: str) -> None:
 def test_jars_that_have_been_fetched_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark resolves packages only if one is unknown or not cached, or if others may name jars."""
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
-    packages = ",".join((*DEFAULT_PACKAGES, POSTGRESQL_DRIVER))
-    conf = {PACKAGES_SETTING: packages, FOLDER_SETTING: str(tmp_path), "spark.master": "local[2]"}
+    packages, lake = (*DEFAULT_PACKAGES, POSTGRESQL_DRIVER), LakeSettings(str(tmp_path))
+    spark = SparkSettings(packages=packages, conf={FOLDER_SETTING: str(tmp_path)})
+    plain = spark_config(spark, lake)
     brought = [package for packages in BRINGS.values() for package in packages]
     jars = [f"{tmp_path}/jars/{'{}_{}-{}'.format(*each.split(':'))}.jar" for each in (*BRINGS, *brought)]
     for jar in map(Path, jars):
-        assert conf == with_fetched_jars(conf)
+        # The archive of such a start would not fit the next one.
+        assert plain == start_config(spark, lake)
         jar.parent.mkdir(exist_ok=True)
         jar.touch()
-    named = {"spark.jars": ",".join(jars), FOLDER_SETTING: str(tmp_path), "spark.master": "local[2]"}
-    assert named == with_fetched_jars(conf)
-    for other in (
-        {PACKAGES_SETTING: f"{packages},{KAFKA_CONNECTOR}"},
-        {"spark.jars": "own.jar"},
-        {"spark.jars.excludes": "a:b"},
-    ):
-        assert conf | other == with_fetched_jars(conf | other)
-    assert with_fetched_jars({"spark.remote": "sc://spark"}) == {"spark.remote": "sc://spark"}
+    # Java finds them itself, and archives their classes with Spark's.
+    class_path = os.pathsep.join(jars)
+    options = f"{plain[JAVA_SETTING]} {archive_options(class_path)}"
+    others = {name: value for name, value in plain.items() if name != PACKAGES_SETTING}
+    assert others | {CLASS_PATH_SETTING: class_path, JAVA_SETTING: options} == start_config(spark, lake)
+    cluster = start_config(replace(spark, master="spark://host:7077"), lake)
+    assert (cluster.get("spark.jars"), cluster.get(CLASS_PATH_SETTING)) == (",".join(jars), None)
+    more = start_config(replace(spark, packages=(*packages, KAFKA_CONNECTOR)), lake)
+    assert (more[PACKAGES_SETTING], "spark.jars" in more) == (",".join((*packages, KAFKA_CONNECTOR)), False)
+    assert start_config(SparkSettings(remote="sc://spark"), lake)["spark.remote"] == "sc://spark"
     (tmp_path / "spark-defaults.conf").touch()
-    assert conf == with_fetched_jars(conf)
+    assert plain[PACKAGES_SETTING] == start_config(spark, lake)[PACKAGES_SETTING]
+
+
+def test_jars_of_the_user_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`spark.conf` may name further jars, of Spark or of Java: none of the platform's replaces them."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    folder = tmp_path / ".ivy2" / "jars"
+    folder.mkdir(parents=True)
+    for package in DEFAULT_PACKAGES:
+        (folder / f"{'{}_{}-{}'.format(*package.split(':'))}.jar").touch()
+    named = {}
+    for setting in (None, "spark.jars", "spark.jars.excludes", CLASS_PATH_SETTING):
+        spark = {"conf": {setting: "own.jar"}} if setting else {}
+        settings = load_settings(write_defs(tmp_path, bank_attributes(spark=spark)))
+        conf = spark_resource(settings).spark_config
+        named[setting] = {*conf} & {"spark.jars", PACKAGES_SETTING, CLASS_PATH_SETTING}
+    assert named == {
+        None: {CLASS_PATH_SETTING},
+        "spark.jars": {PACKAGES_SETTING},
+        "spark.jars.excludes": {PACKAGES_SETTING},
+        CLASS_PATH_SETTING: {"spark.jars"},
+    }
 
 
 @pytest.mark.integration
