@@ -1,9 +1,11 @@
 """Lines of single rows from the tables after a cycle, with values in the log's form."""
 
 import sys
+from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property, reduce
+from typing import Final
 
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import DataFrame, SparkSession
@@ -15,19 +17,54 @@ from cdc_platform.lake.commits.branches import contains
 from cdc_platform.lake.commits.commits import BRANCH, head, read_mark
 from cdc_platform.model.base.cached_values import cached_value
 from cdc_platform.model.base.names import KEY_PREFIX, case_key, quote_spark, quote_text
+from cdc_platform.model.base.timestamps import to_datetime
+from cdc_platform.model.schema.evolution import SchemaHistory, same_type
+from cdc_platform.model.schema.observed_columns import ObservedColumn, parse_column_types
 from cdc_platform.model.schema.table_options import DELETED, keeps_deleted
 from cdc_platform.model.schema.table_schema import ARRAY, ColumnType, TableSchema
 from cdc_platform.model.schema.table_schema import Column as SourceColumn
+from cdc_platform.model.schema.widening import keeps_values
+from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.pipeline.completing.key_chains import STORED, STORED_PLACE, UNKNOWN, UNKNOWN_PLACE
 from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.schema.evolve import history_through
-from cdc_platform.pipeline.schema.retyped_columns import NOTHING, replaced_columns
+from cdc_platform.pipeline.schema.key_shapes import shapes_in
 from cdc_platform.pipeline.versions.branch import finished_head
 from cdc_platform.pipeline.versions.lake_frames import read_log, read_table
 from cdc_platform.spark.frames.some_rows import ROW_ID, changes_of
 from cdc_platform.spark.log.unresolved import unresolved_values
 from cdc_platform.spark.tables.typed import ORDINAL, type_changes
+
+NOTHING: Final = frozenset[str]()
+
+
+def replaced_columns(pipeline: Pipeline, cycle: int) -> Mapping[str, frozenset[str]]:
+    """Return the columns, by table, whose values up to a cycle of the log are set aside after it.
+
+    The history of the schema does not have them yet, because it follows the log. Needs no Spark.
+    """
+    history = history_through(pipeline, cycle)
+    if history.position_micros is None:
+        return {}
+    since = to_datetime(history.position_micros).isoformat()
+    window = f"kind = '{RecordKind.DATA_CHANGE.value}' and record_timestamp > '{since}'"
+    replaced: defaultdict[str, frozenset[str]] = defaultdict(frozenset)
+    for table, text in shapes_in(pipeline, window):
+        replaced[table] |= _replaced(history, table, parse_column_types(text) or {})
+    return replaced
+
+
+def _replaced(history: SchemaHistory, table: str, columns: Mapping[str, ObservedColumn]) -> frozenset[str]:
+    table_columns = history.tables.get(table)
+    versions = table_columns.live_versions if table_columns is not None else ()
+    return frozenset(
+        version.name
+        for version in versions
+        if version.name in columns
+        and not same_type(version.type, columns[version.name].type)
+        and not keeps_values(version.type, columns[version.name].type)
+    )
 
 
 @dataclass(frozen=True)

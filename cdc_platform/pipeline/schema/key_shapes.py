@@ -3,6 +3,8 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, partial
+from itertools import islice
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -10,7 +12,12 @@ import pyarrow.compute as pc
 from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.lake.state.repeated import read_repeated
 from cdc_platform.model.schema.evolution import SchemaHistory
-from cdc_platform.model.schema.observed_columns import ObservedColumn, key_types, parse_column_types
+from cdc_platform.model.schema.observed_columns import (
+    ObservedColumn,
+    declares_types_of,
+    key_types,
+    parse_column_types,
+)
 from cdc_platform.model.schema.widening import key_family
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.pipeline.opened.pipeline import Pipeline
@@ -107,3 +114,21 @@ def first_orders(pipeline: Pipeline, window: str, *, skips_deletes: bool = False
 def _batches(pipeline: Pipeline, window: str, *more: str) -> Iterator[pa.Table]:
     raw = pipeline.lake.system_table(RAW)
     return read_repeated(raw, window, ("table_name", "column_types"), "kind", "record_timestamp", *more)
+
+
+MAX_FITTING: Final = 200
+"""Maximum number of such shapes, each a condition of one query; the values of further shapes are checked."""
+
+
+def fitting_shapes(pipeline: Pipeline, shapes: Iterable[Shape]) -> list[Shape]:
+    """Return the shapes of events whose declared types guarantee that their values fit their tables.
+
+    Args:
+        pipeline: the pipeline.
+        shapes: shapes of the events.
+    """
+    if not pipeline.capabilities.values_fit:
+        return []
+    tables = {table.name: table for table in pipeline.known_tables}
+    fitting = (shape for shape in sorted(shapes) if declares_types_of(tables.get(shape[0]), shape[1]))
+    return list(islice(fitting, MAX_FITTING))

@@ -12,8 +12,7 @@ from cdc_platform.model.stream.events import SourceEvent
 from cdc_platform.sources.debezium.rows.findings import Findings, Metadata, is_left_out
 from cdc_platform.sources.debezium.rows.pairing import Identity
 from cdc_platform.sources.debezium.rows.plans import ColumnPlan, TablePlan
-from cdc_platform.sources.debezium.rows.row_keys import key_json
-from cdc_platform.sources.debezium.rows.row_values import is_readable, read_values
+from cdc_platform.sources.debezium.rows.row_values import is_readable, key_json, read_values
 from cdc_platform.sources.debezium.values.detector import VALUE
 from cdc_platform.sources.debezium.wire.envelope import sequences_of
 from cdc_platform.sources.debezium.wire.message_contents import MOD_TYPES, READ, MessageUnusable, Op

@@ -23,8 +23,14 @@ from cdc_platform.sources.debezium.rows.identity import check_key_types
 from cdc_platform.sources.debezium.rows.pairing import Identity, identity_of
 from cdc_platform.sources.debezium.rows.plain_columns import PlainForm, PlainRun
 from cdc_platform.sources.debezium.rows.plans import ColumnPlan, Planner, TablePlan
-from cdc_platform.sources.debezium.rows.row_keys import header_key, key_json, old_key_of
-from cdc_platform.sources.debezium.rows.row_values import IsUnsent, sent_values_json, values_json
+from cdc_platform.sources.debezium.rows.row_values import (
+    IsUnsent,
+    header_key,
+    key_json,
+    old_key_of,
+    sent_values_json,
+    values_json,
+)
 from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
 from cdc_platform.sources.debezium.settings.policies import Strategy
