@@ -73,10 +73,9 @@ class ServerSnapshots:
                 self.open = lsn
         return tuple(ended)
 
-    @property
-    def is_at_rest(self) -> bool:
-        """Whether no snapshot is under way, and no table waits to be emptied."""
-        return self.open is None and not self.empty
+    def is_at_rest(self, lsn: int | None) -> bool:
+        """Return whether no snapshot is under way, and no table is emptied at a position or waits for one."""
+        return self.open is None and not any(place in (0, lsn) for _, place in self.empty.values())
 
     def change(self, table: str, moments: Sequence[int | None]) -> None:
         """Take note of when a table was changed."""
@@ -160,7 +159,7 @@ class SnapshotWatch:
             for change in changes:
                 server_snapshots.change(change.table, (source.micros,))
             changes = [server_snapshots.doubted(change, source) for change in changes]
-            if server_snapshots.is_at_rest:
+            if server_snapshots.is_at_rest(source.lsn):
                 return [*changes]
         is_replaced = replaces and lsn not in (None, server_snapshots.first)
         ended = server_snapshots.see(source, is_buffered=is_replaced)

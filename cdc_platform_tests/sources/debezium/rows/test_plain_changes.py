@@ -344,6 +344,18 @@ def test_plain_changes_are_not_decoded_one_by_one(rest: dict[str, Any], decoding
     assert decodings == decode_row.call_count
 
 
+def test_after_another_table_was_found_empty_changes_are_decoded_by_column_again() -> None:
+    """Only the change that comes first after the notification, and those at its position, are not."""
+    others = [change("u", lsn) for lsn in (9, 11, 9, 13, 15, 17)]
+    texts = [change("u", 3, source={"table": "items"}), change("u", 5), scanned(OTHER, 1), *others]
+    options = {"snapshots": SnapshotPolicy.REPLACE}
+    _check_same(texts, options)
+    with patch.object(Decoder, "_decode_row", autospec=True, side_effect=Decoder._decode_row) as decode_row:  # noqa: SLF001  counted where it is asked
+        decode(texts, **options)
+
+    assert decode_row.call_count == 4
+
+
 @pytest.mark.parametrize("bad", [0, 1, 6, 7])
 @pytest.mark.parametrize("op", ["c", "u"])
 def test_a_value_that_cannot_be_used_makes_no_other_change_a_fault(bad: int, op: str) -> None:
