@@ -37,7 +37,7 @@ from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.model.rows.keyless import keys_text, row_of
 from cdc_platform.model.schema.schema_events import SchemaChange, SchemaEvent, describe_event
 from cdc_platform.model.schema.table_schema import ColumnType
-from cdc_platform.model.stream.file_reports import FileReport, Waiting
+from cdc_platform.model.stream.files import FileReport, Waiting
 from cdc_platform.model.stream.quarantined_records import QuarantinedRecord
 from cdc_platform.model.stream.unread import FailedRead
 from cdc_platform.pipeline.ordering.addresses import read_notes

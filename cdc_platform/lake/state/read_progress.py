@@ -25,8 +25,7 @@ from cdc_platform.lake.state.quarantine import Replays, load_replays, untaken_re
 from cdc_platform.model.base.quantities import as_count, as_duration, as_number
 from cdc_platform.model.base.schemas import FILES
 from cdc_platform.model.base.stored_texts import read_stored, understanding
-from cdc_platform.model.stream.file_reports import FileReport
-from cdc_platform.model.stream.files import READ_AGAIN
+from cdc_platform.model.stream.files import READ_AGAIN, FileReport
 from cdc_platform.model.stream.quarantined_records import QuarantinedRecord
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.model.stream.unread import UNREAD, FailedRead, failed_reads, unread_path

@@ -25,7 +25,7 @@ from cdc_platform.pipeline.completing.equal_rows import EqualRows
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.addresses import call_waiting, contains_addresses, with_keys_by_address
 from cdc_platform.pipeline.ordering.key_shifts import with_shifted_keys
-from cdc_platform.pipeline.ordering.log_window import Window
+from cdc_platform.pipeline.ordering.strategy import Window
 from cdc_platform.pipeline.reading.read_reports import (
     has_texts,
     remembered_from,

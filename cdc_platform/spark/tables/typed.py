@@ -17,13 +17,14 @@ from cdc_platform.spark.frames.casts import (
     LONGEST_TEXT,
     cast_expression,
     is_wide,
+    logged_scalar,
+    logged_text,
     names_by_type,
     parsed_object,
     shown_expression,
     strict_cast_expression,
     unfit_names_expression,
 )
-from cdc_platform.spark.log.logged import logged_scalar, logged_text
 from cdc_platform.spark.tables.log_columns import PLAIN_WORDS, LogColumns
 
 KIND = "__kind"
