@@ -75,7 +75,7 @@ def test_a_move_from_a_partition_that_is_behind() -> None:
     probe = moving()
     find = probe.database.history.tree.find
     # Into a partition that there is already.
-    moves = [(move, find(move.others[0])) for move in changes_of(probe, ChangeKind.MOVE_OUT)]
+    moves = [(move, find(move.other_tokens[0])) for move in changes_of(probe, ChangeKind.MOVE_OUT)]
     move = next(move for move, other in moves if other and other.start_micros < move.moment.micros)
     actual = moving(seconds=(move.moment.micros - ORIGIN - 1) / SECOND)
     actual.catch_up()
@@ -85,7 +85,7 @@ def test_a_move_from_a_partition_that_is_behind() -> None:
         actual.cycle(skipped=move.partition.token)
         assert watermark == actual.watermark_micros
         assert actual.truth() == actual.log
-    assert actual.lineage.partitions[move.others[0]].position_micros > move.moment.micros
+    assert actual.lineage.partitions[move.other_tokens[0]].position_micros > move.moment.micros
     assert actual.waiting
     actual.catch_up()
     assert actual.truth() == actual.log

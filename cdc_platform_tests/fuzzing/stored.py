@@ -208,7 +208,7 @@ def _written_state() -> str:
         envelope("d", before={"id": 1, "n": 1}),
     ]
     list(decoder.decode_lines([line(event, {"id": 1}) for event in events]))
-    decoder.state.snapshots.seen["s"].empty["t"] = ("a", 1)
+    decoder.state.snapshots.servers["s"].empty["t"] = ("a", 1)
     decoder.state.flat_deletes["t"] = '{"id": 1}'
     return decoder.state.to_json()
 

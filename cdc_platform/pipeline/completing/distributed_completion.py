@@ -73,8 +73,8 @@ class DistributedCompletion:
         completed = self._completed(ids, chains)
         unchanged = self.changes.where(f"NOT {_IS_LACKING}")
         if not self.lookup.pipeline.capabilities.completes_log:
-            others = self.changes.where(_IS_LACKING)
-            unchanged = unchanged.unionByName(others.join(ids, list(ROW_ID), "left_anti"))
+            rows = self.changes.where(_IS_LACKING)
+            unchanged = unchanged.unionByName(rows.join(ids, list(ROW_ID), "left_anti"))
         return unchanged.unionByName(completed)
 
     def complete_few(self, incomplete: frozenset[RowId]) -> pa.Table | None:

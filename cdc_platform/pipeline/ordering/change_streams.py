@@ -56,8 +56,8 @@ class ChangeStreams:
             return records
         decoded = pa.Table.from_batches(batches)
         sequences = decoded["record_sequence"].to_pylist()
-        others = records.where(~F.col("record_sequence").isin(sequences))
-        return others.unionByName(records.sparkSession.createDataFrame(decoded.select(records.columns)))
+        kept_records = records.where(~F.col("record_sequence").isin(sequences))
+        return kept_records.unionByName(records.sparkSession.createDataFrame(decoded.select(records.columns)))
 
     def finalise(self, ordered: DataFrame, _window: Window, _cache: ExitStack) -> tuple[DataFrame, LogStats]:
         """Return the changes unchanged, because ordering has already checked whole transactions."""

@@ -37,7 +37,7 @@ class SplitStarts:
 
     def __init__(self, settings: DebeziumSettings, state: DecoderState) -> None:
         self._settings = settings
-        self._first_snapshots = {name: snapshots.first for name, snapshots in state.snapshots.seen.items()}
+        self._first_snapshots = {name: snapshots.first for name, snapshots in state.snapshots.servers.items()}
         self._is_open = False
         self._newest: tuple[bytes, EnvelopeContent | None] = (b"", None)
 

@@ -109,7 +109,7 @@ class PlainChanges:
             return False
         if not form.is_full and form.name in state.unusable:
             return False
-        snapshots = state.snapshots.seen.get(form.server)
+        snapshots = state.snapshots.servers.get(form.server)
         if snapshots is None or not snapshots.is_at_rest(lsn):
             return False
         if not snapshots.empty:  # otherwise the answer depends on the position
@@ -119,7 +119,7 @@ class PlainChanges:
     def _is_of_first_snapshot(self, source: PlainSource) -> bool:
         """Return whether a row is of the snapshot that its stream begins with, but not its first row."""
         state = self._rows.state
-        snapshots = state.snapshots.seen[source.name]
+        snapshots = state.snapshots.servers[source.name]
         return snapshots.first == snapshots.newest == state.floors.get(source.name) == source.lsn
 
     def _may_be_full(self, form: PlainForm) -> bool:
@@ -159,7 +159,7 @@ class PlainChanges:
 
     def _note_change(self, form: PlainForm, moments: Sequence[int | None]) -> None:
         if form.op is not READ:
-            self._rows.state.snapshots.seen[form.server].change(form.table, moments)
+            self._rows.state.snapshots.servers[form.server].change(form.table, moments)
 
     def _decode_one(self, form: PlainForm, arrival: Arrival[Sent]) -> SourceEvent | FaultyEvent:
         event = _event_of(arrival.content, arrival.position)

@@ -121,13 +121,13 @@ def position_of(source: SourceInfo) -> int | None:
 
 @dataclass(slots=True)
 class SnapshotWatch:
-    """Follows the snapshots of all servers; ``seen`` is what it continues with in the next cycle."""
+    """Follows the snapshots of all servers; ``servers`` is what it continues with in the next cycle."""
 
-    seen: dict[str, ServerSnapshots] = field(default_factory=dict)
+    servers: dict[str, ServerSnapshots] = field(default_factory=dict)
 
     def find_empty(self, notification: Notification, table: str) -> None:
         """Take a notification of a table without rows, unless the table has newer changes."""
-        server_snapshots = self.seen.get(notification.server)
+        server_snapshots = self.servers.get(notification.server)
         if server_snapshots is None or server_snapshots.empty.get(table, ("", 0))[0] == notification.identity:
             return
         if notification.micros is not None and server_snapshots.changed.get(table, 0) <= notification.micros:
@@ -152,9 +152,9 @@ class SnapshotWatch:
             is_buffered: whether a snapshot is buffered until it is whole.
         """
         lsn = position_of(source)
-        server_snapshots = self.seen.get(source.server)
+        server_snapshots = self.servers.get(source.server)
         if server_snapshots is None:
-            server_snapshots = self.seen[source.server] = ServerSnapshots(lsn or 0)
+            server_snapshots = self.servers[source.server] = ServerSnapshots(lsn or 0)
         if lsn is None:
             for change in changes:
                 server_snapshots.change(change.table, (source.micros,))

@@ -136,16 +136,16 @@ def _cut(chunks: Iterable[bytes]) -> Iterator[tuple[list[bytes], list[int], bool
     parts: list[bytes] = []
     length = 0
     for chunk in chunks:
-        first, *others = chunk.split(b"\n")
+        first, *rest = chunk.split(b"\n")
         length += len(first)
         if length <= MAX_LINE_BYTES:
             parts.append(first)
-        if others:
-            last = others.pop()
-            lengths = [length + 1, *(len(other) + 1 for other in others)]
+        if rest:
+            last = rest.pop()
+            lengths = [length + 1, *(len(line) + 1 for line in rest)]
             if max(lengths) > MAX_LINE_BYTES:
-                others = [_joined([other], len(other)) for other in others]
-            yield [_joined(parts, length), *others], lengths, True
+                rest = [_joined([line], len(line)) for line in rest]
+            yield [_joined(parts, length), *rest], lengths, True
             parts, length = [last], len(last)
     yield [_joined(parts, length)], [length], False
 
