@@ -11,9 +11,8 @@ from typing import Any, Final, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, PydanticUndefined
 
-from cdc_platform.components.documents import Document
+from cdc_platform.components.documents import Document, texts_of
 from cdc_platform.components.strict_yaml import Names
-from cdc_platform.components.templates import texts_of
 from cdc_platform.errors import SettingError
 from cdc_platform.lake.catalog.lake_settings import holds_secret
 

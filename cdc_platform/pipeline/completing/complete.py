@@ -15,8 +15,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
-from cdc_platform.model.rows.changes import ChangeKind
-from cdc_platform.model.stream.records import RecordKind
+from cdc_platform.model.stream.records import ChangeKind, RecordKind
 from cdc_platform.pipeline.completing.distributed_completion import DistributedCompletion
 from cdc_platform.pipeline.completing.stored_rows import Lookup
 from cdc_platform.pipeline.opened.pipeline import Pipeline

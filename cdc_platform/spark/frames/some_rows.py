@@ -7,8 +7,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
-from cdc_platform.model.rows.changes import ChangeKind
 from cdc_platform.model.rows.resolution import RowId
+from cdc_platform.model.stream.records import ChangeKind
 
 ROW_ID: Final = ("table_name", "keys")
 IS_TRUNCATE: Final = f"change_kind = '{ChangeKind.TRUNCATE.value}'"

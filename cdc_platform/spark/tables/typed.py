@@ -10,9 +10,9 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 
 from cdc_platform.errors import ChangeUnparsed, ValueUnfit
 from cdc_platform.model.base.names import FLAG_PREFIX, KEY_PREFIX, quote_spark, quote_text
-from cdc_platform.model.rows.changes import ChangeKind
 from cdc_platform.model.schema.table_schema import Column as SourceColumn
 from cdc_platform.model.schema.table_schema import ColumnType, TableSchema, spark_type
+from cdc_platform.model.stream.records import ChangeKind
 from cdc_platform.spark.frames.casts import (
     LONGEST_TEXT,
     cast_expression,

@@ -6,8 +6,8 @@ from typing import Final
 from cdc_platform.model.base.malformed import MALFORMED
 from cdc_platform.model.stream.events import FaultyEvent
 from cdc_platform.sources.debezium.rows.state import DecoderState
+from cdc_platform.sources.debezium.settings.connector import SnapshotPolicy
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
-from cdc_platform.sources.debezium.settings.policies import SnapshotPolicy
 from cdc_platform.sources.debezium.wire.contents import read_content
 from cdc_platform.sources.debezium.wire.message_contents import (
     DataEvent,

@@ -21,7 +21,7 @@ from cdc_platform.sources.debezium.rows.plain_columns import (
     plain_run,
 )
 from cdc_platform.sources.debezium.rows.rows import RowDecoder
-from cdc_platform.sources.debezium.settings.policies import Strategy
+from cdc_platform.sources.debezium.settings.connector import Strategy
 from cdc_platform.sources.debezium.wire.contents import read_content
 from cdc_platform.sources.debezium.wire.event_faults import fault_of
 from cdc_platform.sources.debezium.wire.message_contents import (

@@ -33,8 +33,8 @@ from cdc_platform.sources.debezium.rows.row_values import (
     values_json,
 )
 from cdc_platform.sources.debezium.rows.state import DecoderState
+from cdc_platform.sources.debezium.settings.connector import Strategy
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
-from cdc_platform.sources.debezium.settings.policies import Strategy
 from cdc_platform.sources.debezium.values.detector import VALUE
 from cdc_platform.sources.debezium.wire.message_contents import (
     CREATE,

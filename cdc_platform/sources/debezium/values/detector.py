@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from cdc_platform.sources.debezium.settings.policies import NullPolicy
+from cdc_platform.sources.debezium.settings.connector import NullPolicy
 from cdc_platform.sources.debezium.values.unavailable import Shape, marker_of
 
 _SHORTEST_CUT: Final = 6

@@ -11,8 +11,7 @@ from cdc_platform.model.stream.events import SourceEvent, SourceMessage
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.sources.debezium.rows.decoder import Decoder
 from cdc_platform.sources.debezium.rows.state import DecoderState
-from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
-from cdc_platform.sources.debezium.settings.policies import NullPolicy
+from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER, NullPolicy
 from cdc_platform.sources.debezium.wire.message_contents import (
     Heartbeat,
     Signal,
