@@ -24,9 +24,14 @@ from cdc_platform.pipeline.completing.key_chains import (
     STORED,
     ChainCompleter,
 )
-from cdc_platform.pipeline.completing.stored_rows import Lookup
+from cdc_platform.pipeline.completing.stored_rows import (
+    IS_TRUNCATE,
+    ROW_ID,
+    Lookup,
+    ids_frame,
+    key_chains_frame,
+)
 from cdc_platform.pipeline.versions.lake_frames import read_log
-from cdc_platform.spark.frames.some_rows import IS_TRUNCATE, ROW_ID, ids_frame, key_chains_frame
 from cdc_platform.spark.log.unresolved import LACKS_VALUES
 
 MAX_STORED_BYTES: Final = 64 * 1024**2

@@ -16,7 +16,7 @@ from cdc_platform.sources.datastream.files import lines as lines_module
 from cdc_platform.sources.datastream.files.decoding import Decoding
 from cdc_platform.sources.datastream.files.files import read_events
 from cdc_platform.sources.datastream.files.lines import read_blocks
-from cdc_platform.sources.datastream.settings.policies import Bounds
+from cdc_platform.sources.datastream.settings.bounds import Bounds
 from cdc_platform.sources.text_files import CHUNK_BYTES
 from cdc_platform_tests.unified_types import avro_file, event_schema, json_line
 

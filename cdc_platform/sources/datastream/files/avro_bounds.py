@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from cdc_platform.sources.datastream.files.avro_names import DEFINITIONS, PARTS, PRIMITIVES, Schema
-from cdc_platform.sources.datastream.settings.policies import Bounds
+from cdc_platform.sources.datastream.settings.bounds import Bounds
 
 ARRAY_RECORD: Final = ("nestedArray", "elementValue")
 """Fields of Datastream's record for an array, the only type that may contain itself."""

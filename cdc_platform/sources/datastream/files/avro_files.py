@@ -40,7 +40,7 @@ from cdc_platform.sources.datastream.files.decoding import (
     micros_of,
     sort_keys_of,
 )
-from cdc_platform.sources.datastream.settings.policies import DEFAULT_BOUNDS, Bounds
+from cdc_platform.sources.datastream.settings.bounds import DEFAULT_BOUNDS, Bounds
 from cdc_platform.sources.datastream.values.json_text import compact, parsed
 from cdc_platform.sources.datastream.values.rows import RowReader, problem_of, row_reader
 from cdc_platform.sources.datastream.values.types import Fields

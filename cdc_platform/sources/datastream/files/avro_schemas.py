@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from cdc_platform.sources.datastream.files.avro_bounds import ARRAY_RECORD, check_extent
 from cdc_platform.sources.datastream.files.avro_names import PARTS, Schema, qualified, resolved, types_by_name
-from cdc_platform.sources.datastream.settings.policies import DEFAULT_BOUNDS, Bounds
+from cdc_platform.sources.datastream.settings.bounds import DEFAULT_BOUNDS, Bounds
 from cdc_platform.sources.datastream.values.types import Fields, FieldType, Kind
 
 PAYLOAD: Final = "payload"

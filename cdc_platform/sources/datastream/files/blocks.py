@@ -7,7 +7,7 @@ from typing import BinaryIO, Final
 
 from cdc_platform.sources.datastream.files.json_events import Parsed, SchemaName, parsed_lines, row_of
 from cdc_platform.sources.datastream.files.lines import read_blocks
-from cdc_platform.sources.datastream.settings.policies import DEFAULT_BOUNDS, Bounds
+from cdc_platform.sources.datastream.settings.bounds import DEFAULT_BOUNDS, Bounds
 from cdc_platform.sources.datastream.values.columns import RowBatch
 from cdc_platform.sources.text_files import FileDamaged
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 from cdc_platform.errors import RecordUnreadable
 from cdc_platform.model.base.malformed import MALFORMED
 from cdc_platform.model.stream.events import FaultyEvent
+from cdc_platform.sources.datastream.settings.bounds import DEFAULT_BOUNDS, Bounds
 from cdc_platform.sources.datastream.settings.declarations import (
     ALL_TABLES,
     Declarations,
@@ -17,7 +18,6 @@ from cdc_platform.sources.datastream.settings.declarations import (
     names_of_table,
 )
 from cdc_platform.sources.datastream.settings.kinds import SourceKind, source_kind
-from cdc_platform.sources.datastream.settings.policies import DEFAULT_BOUNDS, Bounds
 from cdc_platform.sources.datastream.settings.table_names import name_by_template, table_name
 from cdc_platform.sources.datastream.values.json_text import compact
 from cdc_platform.sources.datastream.values.moments import moment_micros

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import BinaryIO, Final
 
-from cdc_platform.sources.datastream.settings.policies import DEFAULT_BOUNDS
+from cdc_platform.sources.datastream.settings.bounds import DEFAULT_BOUNDS
 from cdc_platform.sources.text_files import CHUNK_BYTES, FileDamaged, read_chunks
 
 _SHOWN_BYTES: Final = 200

@@ -13,7 +13,7 @@ from cdc_platform.model.stream.files import SourceFile
 from cdc_platform.sources.datastream.files.avro_files import schema_of_avro
 from cdc_platform.sources.datastream.files.avro_schemas import fields_of_schema
 from cdc_platform.sources.datastream.files.container import MAGIC
-from cdc_platform.sources.datastream.settings.policies import Bounds
+from cdc_platform.sources.datastream.settings.bounds import Bounds
 from cdc_platform.sources.datastream.values.types import Fields
 from cdc_platform.sources.file_store import FileStore
 

@@ -11,6 +11,7 @@ from cdc_platform.model.base.timestamps import DAY_S
 from cdc_platform.model.schema.schema_policy import SchemaPolicy
 from cdc_platform.model.stream.files import MAX_BYTES, MAX_FILES
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities, SourceSettings
+from cdc_platform.sources.datastream.settings.bounds import DEFAULT_BOUNDS, Bounds
 from cdc_platform.sources.datastream.settings.declarations import (
     ALL_TABLES,
     check_column_lists,
@@ -19,13 +20,7 @@ from cdc_platform.sources.datastream.settings.declarations import (
     epoch_micros_of,
 )
 from cdc_platform.sources.datastream.settings.kinds import SourceKind
-from cdc_platform.sources.datastream.settings.policies import (
-    DEFAULT_BOUNDS,
-    BackfillPolicy,
-    Bounds,
-    KeylessPolicy,
-    OrderBy,
-)
+from cdc_platform.sources.datastream.settings.policies import BackfillPolicy, KeylessPolicy, OrderBy
 from cdc_platform.sources.datastream.settings.stream_settings import StreamSettings
 from cdc_platform.sources.datastream.settings.table_names import name_by_template
 from cdc_platform.sources.locations import DEADLINE_S, check_location

@@ -12,7 +12,7 @@ from cdc_platform.model.stream.events import FaultyEvent
 from cdc_platform.sources.datastream.events.envelope import Envelope
 from cdc_platform.sources.datastream.files.decoding import Decoding
 from cdc_platform.sources.datastream.files.files import read_events
-from cdc_platform.sources.datastream.settings.policies import Bounds
+from cdc_platform.sources.datastream.settings.bounds import Bounds
 from cdc_platform_tests.sources.datastream.raw_avro import (
     avro,
     chain,
