@@ -127,8 +127,8 @@ def zoned_text(value: str, *, is_lenient: bool) -> str:
 def duration_text(value: int, digits: int) -> str:
     """Return an ISO 8601 text in seconds, since months and days are lost before the value arrives."""
     seconds = Decimal(_int_of(value)).scaleb(-digits)
-    excerpt = plain_digits(seconds)
-    return f"PT{excerpt.rstrip('0').rstrip('.') if '.' in excerpt else excerpt}S"
+    text = plain_digits(seconds)
+    return f"PT{text.rstrip('0').rstrip('.') if '.' in text else text}S"
 
 
 def json_text(value: Any) -> str:
