@@ -75,8 +75,9 @@ def states_of(read_progress: Mapping[str, str]) -> dict[str, str | None]:
 def _first_lines(stream: BinaryIO) -> Iterator[str]:
     characters = 0
     for line in islice(read_lines(stream), DESCRIBED_MESSAGES):
-        yield line.text
-        characters += len(line.text)
+        text = line.text.decode(errors="surrogateescape")
+        yield text
+        characters += len(text)
         if characters > DESCRIBED_CHARACTERS:
             return
 
