@@ -104,8 +104,8 @@ class ReplayProgress:
 
     def describe(self) -> str:
         """Return the numbers as a line, in the words of a running step."""
-        count = (self.done, self.total) if self.total else (None, None)
-        report = StepReport("replay", self.elapsed_s, "records", *count, self.records_per_s, self.left_s)
+        done, total = self.done if self.total else None, self.total or None
+        report = StepReport("", self.elapsed_s, "records", done, total, self.records_per_s, self.left_s)
         files = [f"{as_count(self.files, 'file')} to read again"] if self.files else []
         return ", ".join([*report.counts(), *files])
 
