@@ -32,7 +32,7 @@ from benchmarks.measure.tables import (
 )
 from cdc_platform.lake.commits.commits import BRANCH, head
 from cdc_platform.lake.local_writer.local_table import open_local
-from cdc_platform.model.rows.changes import ChangeKind
+from cdc_platform.model.stream.records import ChangeKind
 from cdc_platform.pipeline.merging.local_merge import commit_merge, plan_merge
 from cdc_platform.pipeline.merging.local_rows import LocalNetChanges
 from cdc_platform.spark.tables.merge import append_inserted, merge_existing

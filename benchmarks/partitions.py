@@ -25,9 +25,9 @@ from cdc_platform.lake.state.control import load_lineage, save_lineage
 from cdc_platform.model.base.names import ROOT_TOKEN
 from cdc_platform.model.base.timestamps import from_rfc3339
 from cdc_platform.model.stream.lineage import Lineage, Partition, PartitionState, advance, prune
-from cdc_platform.model.stream.lineage_rules import violations
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadWindow, WindowOutcome, WindowReport
 from cdc_platform.model.stream.window_plans import plan_windows
+from cdc_platform.pipeline.checks.lineage_checks import violations
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.simulator.wire.simulator_settings import Dialect, PartitionMode
 from cdc_platform.sources.spanner.source import SpannerSource

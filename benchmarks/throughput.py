@@ -43,8 +43,7 @@ from cdc_platform.pipeline.reading import read as reading
 from cdc_platform.simulator.history.bank import OPENING_BALANCE
 from cdc_platform.simulator.wire.simulator_settings import SimulatorSettings
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
-from cdc_platform.sources.debezium.files.decoding import FileSplitDecoder
-from cdc_platform.sources.debezium.files.event_files import event_files
+from cdc_platform.sources.debezium.files.decoding import FileSplitDecoder, event_files
 from cdc_platform.sources.debezium.files.segments import Segment
 from cdc_platform.sources.debezium.files.splits import FileSplit
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput

@@ -25,9 +25,8 @@ from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.opened.pipeline import open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
-from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
+from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER, Strategy
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput
-from cdc_platform.sources.debezium.settings.policies import Strategy
 from cdc_platform.spark.session.spark_settings import SparkSettings
 
 WHOLE: Final = "all values sent, omit"

@@ -23,6 +23,11 @@ def visible_line(text: str) -> str:
     return _IN_LINE.sub(_escape, text)
 
 
+def shortened(text: str, max_characters: int) -> str:
+    """Return a text that is cut off, with dots, beyond a number of characters."""
+    return text if len(text) <= max_characters else f"{text[:max_characters]}..."
+
+
 def _escape(match: re.Match[str]) -> str:
     text = json.dumps(match[0])[1:-1]
     return text if text.startswith("\\") else f"\\u{ord(match[0]):04x}"

@@ -3,7 +3,7 @@
 import os
 from typing import Final
 
-from cdc_platform.spark.frames import small
+from cdc_platform.spark.session import session_settings
 from cdc_platform.spark.session.class_archive import archive_file, is_complete
 
 # Without its best compiler Java keeps 48 MB for compiled code. Spark fills them within a minute; from then on
@@ -11,7 +11,7 @@ from cdc_platform.spark.session.class_archive import archive_file, is_complete
 CODE_CACHE: Final = "-XX:ReservedCodeCacheSize=192m"
 SHORT_LIVED: Final = f"-XX:TieredStopAtLevel=1 {CODE_CACHE} -XX:+UseSerialGC -XX:-UsePerfData -Xshare:auto"
 
-INTERPRETED: Final = " ".join(f"-D{name}={value}" for name, value in small.INTERPRETED.items())
+INTERPRETED: Final = " ".join(f"-D{name}={value}" for name, value in session_settings.INTERPRETED.items())
 """For a Spark whose settings a test does not write: it works too briefly for code that it would compile."""
 
 ROOM_FOR_NEW: Final = "-Xmn512m"

@@ -14,11 +14,10 @@ import pytest
 
 from cdc_platform.errors import JavaMissing
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.spark.frames.small import INTERPRETED, ONE_TASK
 from cdc_platform.spark.session.class_archive import archive_file, is_complete
 from cdc_platform.spark.session.jars import CLASS_PATH_SETTING, start_config
 from cdc_platform.spark.session.java import check_java
-from cdc_platform.spark.session.session_settings import changed_settings
+from cdc_platform.spark.session.session_settings import INTERPRETED, ONE_TASK, changed_settings
 from cdc_platform.spark.session.spark_settings import DEFAULT_PACKAGES, POSTGRESQL_DRIVER, SparkSettings
 from cdc_platform_tests.java_options import ROOM_FOR_NEW, VARIABLE
 

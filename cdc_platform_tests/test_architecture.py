@@ -348,7 +348,7 @@ def test_steps_know_sources_by_their_protocol() -> None:
 def test_ordering_asks_its_strategy() -> None:
     """One place decides between change streams and events; the flow reads no capability afterwards."""
     folder = ROOT / PACKAGE / "pipeline/ordering"
-    flow = ("order", "log_commit", "log_window", "strategy", "change_streams")
+    flow = ("order", "log_commit", "strategy", "change_streams")
     uses = {name: (folder / f"{name}.py").read_text(encoding="utf-8").count("capabilities") for name in flow}
     assert uses == {**dict.fromkeys(flow, 0), "order": 1}
 
@@ -382,7 +382,7 @@ def test_packages_export_nothing() -> None:
     [
         ("import dagster", [(1, "dagster")]),  # plain
         ("def f():\n    from pyspark.sql import functions as F", [(2, "pyspark.sql.functions")]),  # late
-        ("from . import changes", [(1, "cdc_platform.model.rows.changes")]),  # relative, same folder
+        ("from . import changes", [(1, "cdc_platform.model.stream.records")]),  # relative, same folder
         ("from ..base.names import quote", [(1, "cdc_platform.model.base.names.quote")]),  # relative, one up
     ],
 )

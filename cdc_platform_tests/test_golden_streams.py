@@ -10,9 +10,9 @@ import pytest
 from cdc_platform.model.base.schemas import RAW_CHANGE_RECORDS
 from cdc_platform.model.base.timestamps import from_datetime, from_rfc3339, to_rfc3339
 from cdc_platform.model.stream.lineage import watermark_micros
-from cdc_platform.model.stream.lineage_rules import violations
 from cdc_platform.model.stream.ordering_key import record_order
 from cdc_platform.model.stream.records import RecordKind
+from cdc_platform.pipeline.checks.lineage_checks import violations
 from cdc_platform_tests.golden_streams import FOLDER, GoldenStream, golden_streams, raw_table
 
 STREAMS = golden_streams()

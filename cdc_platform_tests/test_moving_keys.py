@@ -13,9 +13,9 @@ from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.control import load_lineage, save_lineage
 from cdc_platform.model.base.names import ROOT_TOKEN
 from cdc_platform.model.stream.lineage import PartitionState, prune
-from cdc_platform.model.stream.lineage_rules import violations
 from cdc_platform.model.stream.read_windows import ReadRequest, ReadWindow, WindowOutcome
 from cdc_platform.model.stream.watermark_holders import find_stuck
+from cdc_platform.pipeline.checks.lineage_checks import violations
 from cdc_platform.simulator.history.moving_keys import ChangeKind, MovingKeys, PartitionChange
 from cdc_platform.simulator.wire.problems import Refusal
 from cdc_platform.simulator.wire.simulator_settings import (
@@ -75,7 +75,7 @@ def test_a_move_from_a_partition_that_is_behind() -> None:
     probe = moving()
     find = probe.database.history.tree.find
     # Into a partition that there is already.
-    moves = [(move, find(move.others[0])) for move in changes_of(probe, ChangeKind.MOVE_OUT)]
+    moves = [(move, find(move.other_tokens[0])) for move in changes_of(probe, ChangeKind.MOVE_OUT)]
     move = next(move for move, other in moves if other and other.start_micros < move.moment.micros)
     actual = moving(seconds=(move.moment.micros - ORIGIN - 1) / SECOND)
     actual.catch_up()
@@ -85,7 +85,7 @@ def test_a_move_from_a_partition_that_is_behind() -> None:
         actual.cycle(skipped=move.partition.token)
         assert watermark == actual.watermark_micros
         assert actual.truth() == actual.log
-    assert actual.lineage.partitions[move.others[0]].position_micros > move.moment.micros
+    assert actual.lineage.partitions[move.other_tokens[0]].position_micros > move.moment.micros
     assert actual.waiting
     actual.catch_up()
     assert actual.truth() == actual.log

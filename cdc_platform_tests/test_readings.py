@@ -13,8 +13,8 @@ from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.control import load_lineage, save_lineage
 from cdc_platform.model.stream.lineage import PartitionState, live
-from cdc_platform.model.stream.lineage_rules import violations
 from cdc_platform.model.stream.read_windows import ReadWindow, WindowOutcome
+from cdc_platform.pipeline.checks.lineage_checks import violations
 from cdc_platform.simulator.wire.simulator_settings import (
     PASSING_FAULTS,
     Dialect,

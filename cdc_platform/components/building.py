@@ -15,8 +15,8 @@ from cdc_platform.assets.platform import (
     build_copies,
     build_maintenance,
     build_partition_lineage,
+    build_raw_change_records,
 )
-from cdc_platform.assets.raw import build_raw_change_records
 from cdc_platform.assets.tables import build_history, build_table
 from cdc_platform.assets.upstream import NO_UPSTREAM, Upstream, build_source
 from cdc_platform.checks.asset_checks import build_checks

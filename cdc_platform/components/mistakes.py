@@ -11,11 +11,11 @@ from typing import Any, Final, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, PydanticUndefined
 
-from cdc_platform.components.documents import Document
+from cdc_platform.components.documents import Document, texts_of
 from cdc_platform.components.strict_yaml import Names
-from cdc_platform.components.templates import texts_of
 from cdc_platform.errors import SettingError
 from cdc_platform.lake.catalog.lake_settings import holds_secret
+from cdc_platform.visible import shortened
 
 VARIABLE: Final = re.compile(r"\{\{\s*env\.(\w+)\s*\}\}")
 UNKNOWN: Final = "extra_forbidden"
@@ -36,7 +36,7 @@ _EXPECTED: Final[Mapping[str, tuple[str, str]]] = {
 }
 """The expected value for each of pydantic's kinds of errors, with an example."""
 _CHOICE: Final = "literal_error"
-SHOWN: Final = 80
+MAX_CHARACTERS: Final = 80
 """Maximum number of characters of a wrong value that a message shows."""
 
 
@@ -170,7 +170,7 @@ def _problem(document: Document, mistake: Mistake, component: type[BaseModel]) -
         actual = "the present value"
     else:
         # A value from the environment may be a secret, too.
-        actual = f"the value of `{variables[0]}`" if variables else _shown(mistake.value)
+        actual = f"the value of `{variables[0]}`" if variables else _excerpt(mistake.value)
     return f"must be {_expected(mistake, component)}, and not {actual}"
 
 
@@ -180,7 +180,7 @@ def _expected(mistake: Mistake, component: type[BaseModel]) -> str:
     kind, example = _EXPECTED.get(mistake.kind, ("of another type", ""))
     default = _default(component, mistake.names)
     if isinstance(default, str | int | float) and default != "":
-        example = _shown(default)
+        example = _excerpt(default)
     return f"{kind}, such as {example}" if example else kind
 
 
@@ -194,11 +194,10 @@ def _default(component: type[BaseModel], names: Names) -> object:
     return None if default is PydanticUndefined else default
 
 
-def _shown(value: object) -> str:
+def _excerpt(value: object) -> str:
     if isinstance(value, Mapping | list):
         return "a list" if isinstance(value, list) else "a group of settings"
-    text = _written(value)
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+    return shortened(_written(value), MAX_CHARACTERS)
 
 
 def _written(value: object) -> str:

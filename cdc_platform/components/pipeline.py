@@ -11,9 +11,8 @@ import dagster as dg
 from pydantic import BaseModel
 
 from cdc_platform.assets.upstream import Upstream
-from cdc_platform.components.documents import has_safe_document
+from cdc_platform.components.documents import check_integers, check_templates, has_safe_document
 from cdc_platform.components.schemas import Group, fields_of, make_group
-from cdc_platform.components.templates import check_integers, check_templates
 from cdc_platform.errors import SettingError
 from cdc_platform.model.base.declared_settings import Described, read_settings, settings_of
 from cdc_platform.model.stream.source_capabilities import SourceSettings

@@ -37,7 +37,7 @@ from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.model.rows.keyless import keys_text, row_of
 from cdc_platform.model.schema.schema_events import SchemaChange, SchemaEvent, describe_event
 from cdc_platform.model.schema.table_schema import ColumnType
-from cdc_platform.model.stream.file_reports import FileReport, Waiting
+from cdc_platform.model.stream.files import FileReport, Waiting
 from cdc_platform.model.stream.quarantined_records import QuarantinedRecord
 from cdc_platform.model.stream.unread import FailedRead
 from cdc_platform.pipeline.ordering.addresses import read_notes
@@ -49,7 +49,6 @@ from cdc_platform.sources.debezium.rows.decoder import Decoder
 from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.transactions.progress import PASSED, STATE, FileProgress, PassedUntil
 from cdc_platform.sources.spanner.client.query import Parameter, Query
-from cdc_platform.sources.spanner.copying.copy_bounds import KeyRange, OrderedKeyColumn
 from cdc_platform.sources.spanner.copying.copy_chunks import (
     Chunk,
     PartitionToken,
@@ -57,6 +56,7 @@ from cdc_platform.sources.spanner.copying.copy_chunks import (
     columns_to_text,
     require_sound,
 )
+from cdc_platform.sources.spanner.copying.copy_plan import KeyRange, OrderedKeyColumn
 from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.fuzzing.mutations import TEXTS, bent, trees, written
 from cdc_platform_tests.sources.debezium.written_events import envelope, line, settings_with
@@ -208,7 +208,7 @@ def _written_state() -> str:
         envelope("d", before={"id": 1, "n": 1}),
     ]
     list(decoder.decode_lines([line(event, {"id": 1}) for event in events]))
-    decoder.state.snapshots.seen["s"].empty["t"] = ("a", 1)
+    decoder.state.snapshots.servers["s"].empty["t"] = ("a", 1)
     decoder.state.flat_deletes["t"] = '{"id": 1}'
     return decoder.state.to_json()
 

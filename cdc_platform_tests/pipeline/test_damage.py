@@ -17,9 +17,8 @@ from cdc_platform.model.base.timestamps import to_datetime
 from cdc_platform.pipeline.checks.unlogged_checks import check_arrival
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
-from cdc_platform.pipeline.reading.read_reports import repeated_from
-from cdc_platform.pipeline.reading.unread_files import list_unread
-from cdc_platform.pipeline.schema.planned_columns import planned_columns
+from cdc_platform.pipeline.reading.read_reports import list_unread, repeated_from
+from cdc_platform.pipeline.schema.evolve import planned_columns
 from cdc_platform.sources.debezium.files.source import DebeziumSource, states_of
 from cdc_platform.sources.debezium.kafka.topic_ranges import plan_ranges
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput

@@ -23,9 +23,8 @@ from cdc_platform.pipeline.on_demand.replay import replay_records
 from cdc_platform.pipeline.on_demand.status import read_status
 from cdc_platform.pipeline.opened.pipeline import open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
-from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
+from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER, NullPolicy
 from cdc_platform.sources.debezium.settings.debezium_settings import FilesInput
-from cdc_platform.sources.debezium.settings.policies import NullPolicy
 from cdc_platform.spark.log.event_order import HALF_FAULT
 from cdc_platform_tests.sources.debezium.captures_read import settings_for, truth_of
 from cdc_platform_tests.sources.debezium.written_events import COLUMNS, TABLE, envelope, line, settings_with

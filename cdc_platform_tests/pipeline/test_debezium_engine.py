@@ -23,9 +23,9 @@ from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.sources.debezium.engine.spool import Spool
 from cdc_platform.sources.debezium.files.source import DebeziumSource
+from cdc_platform.sources.debezium.settings.connector import Strategy
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
 from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
-from cdc_platform.sources.debezium.settings.policies import Strategy
 from cdc_platform_tests.servers.postgresql import SUPERUSER, Cluster
 from cdc_platform_tests.sources.debezium.databases import connect, database, play
 from cdc_platform_tests.sources.debezium.postgres_texts import canonical

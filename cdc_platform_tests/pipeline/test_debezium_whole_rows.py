@@ -13,8 +13,8 @@ from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.pipeline.on_demand.explain import explain_row
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
+from cdc_platform.sources.debezium.settings.connector import NullPolicy
 from cdc_platform.sources.debezium.settings.debezium_settings import FilesInput
-from cdc_platform.sources.debezium.settings.policies import NullPolicy
 from cdc_platform_tests.sources.debezium.written_events import TABLE, envelope, line, settings_with
 from cdc_platform_tests.support.cycles import failed_checks, sync
 from cdc_platform_tests.support.debezium.pipelines import append, free_name

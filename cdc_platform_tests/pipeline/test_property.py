@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.cuts import list_cuts
 from cdc_platform.model.base.timestamps import from_datetime
-from cdc_platform.model.rows.changes import ChangeKind
+from cdc_platform.model.stream.records import ChangeKind
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform_tests.fake_stream import FakeChangeStream, ReadSchedule, raw_rows
 from cdc_platform_tests.strategies import spark_cases, streams

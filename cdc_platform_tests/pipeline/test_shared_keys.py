@@ -9,8 +9,8 @@ from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.model.schema.table_options import DELETED, IS_CURRENT, TableOptions
 from cdc_platform.pipeline.opened.pipeline import open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
+from cdc_platform.sources.debezium.settings.connector import Strategy
 from cdc_platform.sources.debezium.settings.debezium_settings import FilesInput
-from cdc_platform.sources.debezium.settings.policies import Strategy
 from cdc_platform_tests.sources.debezium.cycles import append
 from cdc_platform_tests.sources.debezium.deferred import FIRST, DeferredConnector, without_headers
 from cdc_platform_tests.sources.debezium.written_events import TABLE, settings_with

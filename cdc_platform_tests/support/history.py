@@ -12,10 +12,9 @@ from typing import Any, Final, TypeAlias
 
 from cdc_platform.model.base.schemas import RAW_CHANGE_RECORDS
 from cdc_platform.model.base.timestamps import to_datetime
-from cdc_platform.model.rows.changes import ChangeKind
 from cdc_platform.model.schema.table_schema import ColumnType, TableSchema
 from cdc_platform.model.stream.ordering_key import record_order
-from cdc_platform.model.stream.records import ModType, RecordKind, ValueCaptureType
+from cdc_platform.model.stream.records import ChangeKind, ModType, RecordKind, ValueCaptureType
 
 JsonValue: TypeAlias = str | int | float | bool | list[Any] | None
 Key: TypeAlias = tuple[JsonValue, ...]

@@ -40,7 +40,7 @@ from cdc_platform.sources.loading import load_with, read_with
 from cdc_platform.sources.spanner.copying.copy_chunks import columns_from_text, columns_to_text
 from cdc_platform.sources.spanner.source import SpannerSource
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
-from cdc_platform.sources.spanner.stream.malformed_records import decode_again
+from cdc_platform.sources.spanner.stream.reader import decode_again
 from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.fake_copies import FakeCopyDataSource, FakePlanner, FakePlans, RowsAt
 from cdc_platform_tests.support.history import RawRow, type_json

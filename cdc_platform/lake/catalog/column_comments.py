@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
-from cdc_platform.model.rows.changes import ChangeKind
 from cdc_platform.model.stream.lineage import PartitionState
-from cdc_platform.model.stream.records import RecordKind
+from cdc_platform.model.stream.records import ChangeKind, RecordKind
 
 
 def _one_of(kind: type[StrEnum]) -> str:

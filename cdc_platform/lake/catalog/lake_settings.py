@@ -9,10 +9,48 @@ from typing import Annotated, Final
 from urllib.parse import SplitResult, quote, unquote, urlsplit, urlunsplit
 
 from cdc_platform.errors import SettingError
-from cdc_platform.lake.catalog.catalog_properties import check_catalog
 from cdc_platform.lake.catalog.object_store import ObjectStore, check_scheme, find_store, java_properties
 from cdc_platform.model.base.declared_settings import Described
 from cdc_platform.redaction import HIDING_ADDRESSES, HIDING_NAMES
+
+KINDS: Final = ("sql", "rest", "hive", "glue")
+"""Catalog types that both Spark and pyiceberg support, and in which pyiceberg can write version 3."""
+
+_URI_SCHEMES: Final[Mapping[str, tuple[str, ...]]] = {"rest": ("https://", "http://"), "hive": ("thrift://",)}
+"""Schemes of the address of a catalog type; the translation of properties checks that of a sql catalog."""
+_SERVERS: Final = ("s3.endpoint", "glue.endpoint", "gcs.service.host")
+"""Addresses of object stores and of Glue. Libraries misinterpret a bare HOST:PORT."""
+_KEYS: Final = ("s3.access-key-id", "s3.secret-access-key")
+
+
+def check_catalog(catalog: Mapping[str, str]) -> None:
+    """Check the type of a catalog, its addresses, and that logins are complete.
+
+    Args:
+        catalog: its properties for pyiceberg.
+
+    Raises:
+        SettingError: a property is invalid. The error omits addresses, since they may contain a password.
+    """
+    kind = catalog.get("type", "")
+    if kind not in KINDS:
+        problem = f"must be {', '.join(KINDS[:-1])} or {KINDS[-1]}, but is: {kind!r}"
+        raise SettingError("lake.catalog.type", problem)
+    schemes = _URI_SCHEMES.get(kind)
+    if schemes is not None and not catalog.get("uri", "").startswith(schemes):
+        problem = f"of a {kind} catalog must begin with {' or '.join(schemes)}, such as {schemes[0]}HOST:PORT"
+        raise SettingError("lake.catalog.uri", problem)
+    for name in _SERVERS:
+        if name in catalog and not catalog[name].startswith(("http://", "https://")):
+            raise SettingError(
+                f"lake.catalog.{name}", "must begin with http:// or https://, such as http://HOST:PORT"
+            )
+    for name, other in (_KEYS, _KEYS[::-1]):
+        if name not in catalog and other in catalog:
+            raise SettingError(
+                f"lake.catalog.{name}", f"is missing, but `{other}` is set: set both or neither"
+            )
+
 
 CATALOG: Final = "lake"
 """Name of the catalog, in Spark and in pyiceberg."""

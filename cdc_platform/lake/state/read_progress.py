@@ -22,11 +22,11 @@ from cdc_platform.lake.catalog.lake import LOG, QUARANTINED, RAW, READ, TRIES, L
 from cdc_platform.lake.commits.commits import CYCLE, Version, head, read_mark
 from cdc_platform.lake.commits.metadata_files import delete_old_metadata
 from cdc_platform.lake.state.quarantine import Replays, load_replays, untaken_records
-from cdc_platform.model.base.quantities import as_count, as_duration, as_number
+from cdc_platform.model.base.progress import StepReport
+from cdc_platform.model.base.quantities import as_count
 from cdc_platform.model.base.schemas import FILES
 from cdc_platform.model.base.stored_texts import read_stored, understanding
-from cdc_platform.model.stream.file_reports import FileReport
-from cdc_platform.model.stream.files import READ_AGAIN
+from cdc_platform.model.stream.files import READ_AGAIN, FileReport
 from cdc_platform.model.stream.quarantined_records import QuarantinedRecord
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.model.stream.unread import UNREAD, FailedRead, failed_reads, unread_path
@@ -103,12 +103,11 @@ class ReplayProgress:
         return (self.total - self.done) / self.records_per_s if self.records_per_s else None
 
     def describe(self) -> str:
-        """Return the numbers as a line."""
-        parts = [f"{self.done:,} of {self.total:,} records"] if self.total else []
-        if self.records_per_s is not None and self.left_s is not None:
-            rate = f"{as_number(self.records_per_s)} records/s"
-            parts.append(f"{rate}, about {as_duration(self.left_s)} left")
-        return ", ".join([*parts, *([f"{as_count(self.files, 'file')} to read again"] if self.files else [])])
+        """Return the numbers as a line, in the words of a running step."""
+        done, total = self.done if self.total else None, self.total or None
+        report = StepReport("", self.elapsed_s, "records", done, total, self.records_per_s, self.left_s)
+        files = [f"{as_count(self.files, 'file')} to read again"] if self.files else []
+        return ", ".join([*report.counts(), *files])
 
 
 def load_replay_progress(lake: Lake) -> ReplayProgress | None:

@@ -4,11 +4,13 @@ import re
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
+from cdc_platform.visible import shortened
+
 _WHOLE: Final = re.compile(r"[+-]?\d+", re.ASCII)
 _DECIMAL: Final = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _NO_NUMBER: Final = re.compile(r"[+-]?(?:nan|inf(?:inity)?)", re.ASCII | re.IGNORECASE)
 _HEX: Final = re.compile(r"(?:[0-9A-Fa-f]{2})*", re.ASCII)
-_MAX_SHOWN: Final = 100
+_MAX_CHARACTERS: Final = 100
 _MAX_DIGITS: Final = 150_000
 """Maximum number of digits: PostgreSQL's limit; an exponent can require more than the memory."""
 
@@ -36,7 +38,7 @@ def whole_number(value: Any) -> int:
     if isinstance(value, Decimal):
         value = plain_digits(value).partition(".")[0] if value == value.to_integral_value() else None
     if not isinstance(value, str) or _WHOLE.fullmatch(value) is None:
-        raise ValueError(f"{_shown(value)} is not a whole number")
+        raise ValueError(f"{_excerpt(value)} is not a whole number")
     return int(value)
 
 
@@ -47,7 +49,7 @@ def plain_digits(number: Decimal) -> str:
         ValueError: it would have more digits than any database's numbers.
     """
     if abs(number.adjusted()) > _MAX_DIGITS or -int(number.as_tuple().exponent) > _MAX_DIGITS:
-        raise ValueError(f"{_shown(number)} has too many digits")
+        raise ValueError(f"{_excerpt(number)} has too many digits")
     return f"{number:f}"
 
 
@@ -58,7 +60,7 @@ def number_text(text: str) -> str:
         ValueError: it is neither.
     """
     if _DECIMAL.fullmatch(text) is None and _NO_NUMBER.fullmatch(text) is None:
-        raise ValueError(f"{_shown(text)} is not a number")
+        raise ValueError(f"{_excerpt(text)} is not a number")
     return text
 
 
@@ -69,11 +71,11 @@ def decimal_number(value: Any) -> Decimal:
         ValueError, TypeError: the value is not a number.
     """
     if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
-        raise TypeError(f"{_shown(value)} is not a number")
+        raise TypeError(f"{_excerpt(value)} is not a number")
     try:
         return value if isinstance(value, Decimal) else Decimal(number_text(str(value)))
     except InvalidOperation:
-        raise ValueError(f"{_shown(value)} is a number with too large an exponent") from None
+        raise ValueError(f"{_excerpt(value)} is a number with too large an exponent") from None
 
 
 def float_number(value: Any) -> float:
@@ -83,7 +85,7 @@ def float_number(value: Any) -> float:
         ValueError, TypeError: the value is not a number.
     """
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise TypeError(f"{_shown(value)} is not a number")
+        raise TypeError(f"{_excerpt(value)} is not a number")
     return float(number_text(value) if isinstance(value, str) else value)
 
 
@@ -94,10 +96,9 @@ def hex_bytes(text: str) -> bytes:
         ValueError: the text has other characters, or an odd number of digits.
     """
     if _HEX.fullmatch(text) is None:
-        raise ValueError(f"{_shown(text)} is not a text of hex digit pairs")
+        raise ValueError(f"{_excerpt(text)} is not a text of hex digit pairs")
     return bytes.fromhex(text)
 
 
-def _shown(value: Any) -> str:
-    shown = str(value) if isinstance(value, Decimal) else repr(value)
-    return shown if len(shown) <= _MAX_SHOWN else f"{shown[:_MAX_SHOWN]}..."
+def _excerpt(value: Any) -> str:
+    return shortened(str(value) if isinstance(value, Decimal) else repr(value), _MAX_CHARACTERS)

@@ -47,6 +47,11 @@ class StepReport:
 
     def numbers(self) -> str:
         """Return the known numbers: done of total, rate, time left, note, and the time so far."""
+        notes = [self.note] if self.note else []
+        return ", ".join([*self.counts(), *notes, f"{as_duration(self.elapsed_s)} so far"])
+
+    def counts(self) -> list[str]:
+        """Return those of them that the count implies: done of total, rate, and time left."""
         parts = []
         if self.done is not None and self.total is not None:
             share = f" ({100 * self.done // self.total} %)" if self.total else ""
@@ -57,9 +62,7 @@ class StepReport:
             parts.append(f"{as_number(self.rate)} {self.unit}/s")
         if self.left_s is not None:
             parts.append(f"{as_duration(self.left_s)} left")
-        return ", ".join(
-            [*parts, *([self.note] if self.note else []), f"{as_duration(self.elapsed_s)} so far"]
-        )
+        return parts
 
 
 @dataclass

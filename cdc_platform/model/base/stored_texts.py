@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hi
 
 from cdc_platform.errors import CdcError, LakeDamaged
 from cdc_platform.model.base.malformed import MALFORMED
+from cdc_platform.visible import shortened
 
 Stored = TypeVar("Stored")
 
@@ -26,7 +27,7 @@ READ_PROGRESS_TABLE: Final = "files"
 
 MISUNDERSTOOD: Final = (*MALFORMED, StopIteration)
 """Exceptions that reading a row of another shape than the platform's may raise."""
-_MAX_SHOWN: Final = 300
+_MAX_CHARACTERS: Final = 300
 
 
 @contextmanager
@@ -56,8 +57,7 @@ def damage_of(error: Exception, table_name: str, row: str = "") -> LakeDamaged:
 
 
 def _line(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _MAX_SHOWN else f"{line[:_MAX_SHOWN]}..."
+    return shortened(" ".join(text.split()), _MAX_CHARACTERS)
 
 
 def read_stored(parse: Callable[[str], Stored], text: str | None, table_name: str, row: str) -> Stored:
@@ -107,7 +107,7 @@ def _as_shape(value: Any, shape: Any) -> Any:
     if origin in (dict, Mapping) and isinstance(value, dict):
         return {name: _as_shape(item, parts[1]) for name, item in value.items()} if parts else value
     if origin not in _PLAIN or type(value) not in _PLAIN[origin]:
-        raise ValueError(f"{str(shape).removeprefix('typing.')} was expected, not {_shown(value)}")
+        raise ValueError(f"{str(shape).removeprefix('typing.')} was expected, not {_excerpt(value)}")
     return value
 
 
@@ -135,17 +135,17 @@ def _items(values: list[Any], origin: Any, parts: tuple[Any, ...]) -> list[Any]:
     if origin is not tuple or parts[-1] is Ellipsis:
         return [_as_shape(value, parts[0]) for value in values]
     if len(values) != len(parts):
-        raise ValueError(f"{len(parts)} values were expected, not {_shown(values)}")
+        raise ValueError(f"{len(parts)} values were expected, not {_excerpt(values)}")
     return [_as_shape(value, part) for value, part in zip(values, parts, strict=True)]
 
 
 def _as_dataclass(value: Any, shape: Any) -> Any:
     types = _types_of(shape)
     if not isinstance(value, dict) or not value.keys() <= types.keys():
-        raise ValueError(f"the fields {', '.join(types)} were expected, not {_shown(value)}")
+        raise ValueError(f"the fields {', '.join(types)} were expected, not {_excerpt(value)}")
     missing = [name for name in _required(shape) if name not in value]
     if missing:
-        raise ValueError(f"the field `{missing[0]}` is missing in {_shown(value)}")
+        raise ValueError(f"the field `{missing[0]}` is missing in {_excerpt(value)}")
     return shape(**{name: _as_shape(item, types[name]) for name, item in value.items()})
 
 
@@ -163,6 +163,6 @@ def _required(shape: Any) -> tuple[str, ...]:
     )
 
 
-def _shown(value: Any) -> str:
-    shown = repr(value) if not isinstance(value, dict | list) else json.dumps(value)
-    return shown if len(shown) <= _MAX_SHOWN else f"{shown[:_MAX_SHOWN]}..."
+def _excerpt(value: Any) -> str:
+    text = repr(value) if not isinstance(value, dict | list) else json.dumps(value)
+    return shortened(text, _MAX_CHARACTERS)

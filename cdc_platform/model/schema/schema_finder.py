@@ -7,8 +7,13 @@ from cdc_platform.model.base.names import case_key
 from cdc_platform.model.schema.column_versions import ColumnHistory, ColumnVersion
 from cdc_platform.model.schema.evolution import SchemaHistory, same_type
 from cdc_platform.model.schema.observed_columns import ObservedColumn, ObservedColumns, key_types
-from cdc_platform.model.schema.recreated_columns import RecreatedColumn, find_recreated
-from cdc_platform.model.schema.recreated_tables import find_renamed, has_other_key, shows_creation
+from cdc_platform.model.schema.recreated_tables import (
+    RecreatedColumn,
+    find_recreated,
+    find_renamed,
+    has_other_key,
+    shows_creation,
+)
 from cdc_platform.model.schema.schema_events import CREATED, UNCOPIED, SchemaChange, SchemaEvent
 from cdc_platform.model.schema.schema_reads import SchemaRead
 from cdc_platform.model.schema.schema_recorder import SchemaRecorder

@@ -1,7 +1,7 @@
 """Events of event sources, in files or topics, in the form that becomes raw records."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from cdc_platform.model.stream.records import ModType
 
@@ -87,3 +87,21 @@ class FaultyEvent:
     message_id: str | None = None
     source_micros: int | None = None
     ordering_key: str = ""
+
+
+ADDRESS_ONLY: Final = "The event deletes a row that it knows by its ROWID only"
+"""Start of the reason of a fault that ends once the row's key is found."""
+ADDRESS: Final = "row_id"
+"""Metadata member of events, and of such faults: the physical address of the row."""
+ORDERING_KEY: Final = "_ordering_key"
+"""Metadata member of such a fault: the ordering key of the event."""
+
+
+@dataclass(frozen=True)
+class Addressed:
+    """A delete by address: its event, the table and address of its row, and its ordering key."""
+
+    event_id: str
+    table: str
+    address: str
+    ordering_key: str

@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Final
 
+from cdc_platform.model.base.stored_texts import parse_stored
+from cdc_platform.model.base.timestamps import is_moment
 from cdc_platform.model.stream.unread import GONE, FailedRead, failed_reads, unread_path
 
 MAX_FILES: Final = 10_000
@@ -165,3 +167,54 @@ def files_to_json(files: Iterable[SourceFile]) -> str:
 def files_from_json(text: str) -> tuple[SourceFile, ...]:
     """Parse the text of `files_to_json`."""
     return tuple(SourceFile(**fields) for fields in json.loads(text))
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """An incomplete transaction: ``seen`` of ``expected`` events have arrived; ``expected`` may be unknown.
+
+    ``since_micros`` is its commit time, None if unknown.
+    """
+
+    transaction_id: str
+    since_micros: int | None
+    seen: int
+    expected: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class FileReport:
+    """The report on a file, or on a partition or state that the read progress records like a file.
+
+    Args:
+        version: its version in the read progress once it has been read.
+        is_read: whether it has been read.
+        events: number of its events.
+        faults: number of its events that cannot be used.
+        size_bytes: its size.
+        error: the reason why it could not be read.
+        waiting: incomplete transactions that hold back later ones.
+        again_since_micros: earliest commit time of the transactions that arrived again.
+    """
+
+    version: str
+    is_read: bool
+    events: int = 0
+    faults: int = 0
+    size_bytes: int = 0
+    error: str | None = None
+    waiting: tuple[Waiting, ...] = ()
+    again_since_micros: int | None = None
+
+    @classmethod
+    def from_text(cls, text: str) -> "FileReport":
+        """Parse the text of a report that a cycle wrote.
+
+        Raises:
+            ValueError, RecursionError: the text is not a report.
+        """
+        report = parse_stored(text, cls)
+        moments = [report.again_since_micros, *(transaction.since_micros for transaction in report.waiting)]
+        if not all(micros is None or is_moment(micros) for micros in moments):
+            raise ValueError(f"{moments} are not moments")
+        return report

@@ -1,4 +1,4 @@
-"""Kinds of raw records, operations and value capture types, named as the source names them."""
+"""Kinds of raw records and of changes, and operations and capture types as the source names them."""
 
 from enum import StrEnum
 from typing import Final
@@ -72,3 +72,18 @@ class ValueCaptureType(StrEnum):
 
 WHOLE_ROW_UPDATES: Final = (ValueCaptureType.NEW_ROW, ValueCaptureType.NEW_ROW_AND_OLD_VALUES)
 """The types with updates that name every watched column of the row."""
+
+
+class ChangeKind(StrEnum):
+    """Effect of a change on its row or its table; Spanner reports only the first three."""
+
+    INSERT = "insert"
+    """The row begins to exist."""
+    UPDATE = "update"
+    """Some or all columns of an existing row take new values."""
+    DELETE = "delete"
+    """The row ceases to exist."""
+    TRUNCATE = "truncate"
+    """Every row of the table ceases to exist."""
+    SNAPSHOT = "snapshot"
+    """A row in a snapshot or backfill of the source, whether it is new or not."""

@@ -15,7 +15,7 @@ from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.model.base.progress import Step
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.spark.frames.small import interpreted
+from cdc_platform.spark.session.session_settings import interpreted
 
 SMALL_LAKE_ROWS: Final = 20_000
 """Maximum number of rows per table of a lake that is read without generated code."""

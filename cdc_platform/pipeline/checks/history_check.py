@@ -1,6 +1,8 @@
 """Faults of a history at a cut: overlaps, and versions that contradict the table or the log."""
 
 from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
@@ -22,7 +24,6 @@ from cdc_platform.pipeline.merging.soft_delete import stored_at
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.versions.change_source import find_beginning, read_changes
 from cdc_platform.pipeline.versions.lake_frames import read_table
-from cdc_platform.spark.frames.differences import count_differing
 from cdc_platform.spark.tables.row_versions import called_as_in_history, find_misdated, make_versions
 
 
@@ -117,3 +118,19 @@ def _at(pipeline: Pipeline, spark: SparkSession, name: str, cut: Cut) -> DataFra
 
 def _col(name: str) -> Column:
     return F.col(quote_spark(name))
+
+
+MORE: Final = "__more"
+"""Column with the number of additional copies of a row in the left frame."""
+
+
+def count_differing(left: DataFrame, right: DataFrame) -> int:
+    """Return the number of rows that are in only one of two frames; duplicates count separately.
+
+    Both have the same columns in the same order. Each is computed only once, unlike with two `exceptAll`.
+    """
+    names = [F.col(quote_spark(name)) for name in left.columns]
+    signed = [frame.select("*", F.lit(sign).alias(MORE)) for frame, sign in ((left, 1), (right, -1))]
+    sums = reduce(DataFrame.union, signed).groupBy(*names).agg(F.sum(MORE).alias(MORE))
+    ((differing,),) = sums.agg(F.coalesce(F.sum(F.abs(MORE)), F.lit(0))).collect()
+    return int(differing)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
-from cdc_platform.model.rows.changes import ChangeKind
 from cdc_platform.model.stream.ordering_key import SEPARATOR
+from cdc_platform.model.stream.records import ChangeKind
 from cdc_platform.pipeline.checks.check_result import SHOWN, CheckResult, Scope
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.versions.lake_frames import read_data_changes, read_log

@@ -18,13 +18,12 @@ from cdc_platform.model.schema.table_options import (
 )
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.pipeline.checks.check_result import CheckResult, Scope
-from cdc_platform.pipeline.checks.history_check import HistoryFaults, find_faults
+from cdc_platform.pipeline.checks.history_check import HistoryFaults, count_differing, find_faults
 from cdc_platform.pipeline.checks.source_checks import without_cut
 from cdc_platform.pipeline.merging.soft_delete import drops_unseen, stored_at
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.versions.change_source import find_beginning, read_changes, trusts_inserts
 from cdc_platform.pipeline.versions.lake_frames import read_log, read_table
-from cdc_platform.spark.frames.differences import count_differing
 from cdc_platform.spark.tables.net_changes import ACTION, APPEND, UPDATE, compute_net_changes
 from cdc_platform.spark.tables.soft_delete import compute_soft_net_changes
 from cdc_platform.spark.tables.typed import unfit_values

@@ -10,11 +10,11 @@ from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.quarantine import count_by_reason
 from cdc_platform.lake.state.read_progress import read_report
 from cdc_platform.model.base.timestamps import to_rfc3339
-from cdc_platform.model.stream.file_reports import Waiting
+from cdc_platform.model.stream.files import Waiting
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.pipeline.checks.check_result import SHOWN, CheckResult, Fact, Scope
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.pipeline.reading.unread_files import list_unread
+from cdc_platform.pipeline.reading.read_reports import list_unread
 
 WAITS_S: Final = 60.0
 """Time after its commit within which a transaction may still arrive."""

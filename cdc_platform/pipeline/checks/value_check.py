@@ -10,8 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 
 from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.lake.commits.commits import read_mark
-from cdc_platform.model.rows.changes import ChangeKind
-from cdc_platform.model.stream.records import ModType
+from cdc_platform.model.stream.records import ChangeKind, ModType
 from cdc_platform.pipeline.checks.check_result import SHOWN, CheckResult, Scope
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.versions.lake_frames import read_data_changes, read_log

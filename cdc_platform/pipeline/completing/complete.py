@@ -15,19 +15,16 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
-from cdc_platform.model.rows.changes import ChangeKind
-from cdc_platform.model.stream.records import RecordKind
+from cdc_platform.model.stream.records import ChangeKind, RecordKind
 from cdc_platform.pipeline.completing.distributed_completion import DistributedCompletion
-from cdc_platform.pipeline.completing.stored_rows import Lookup
+from cdc_platform.pipeline.completing.stored_rows import IS_TRUNCATE, ROW_ID, Lookup
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.reading.read_reports import has_texts
-from cdc_platform.spark.frames.small import ONE_TASK
-from cdc_platform.spark.frames.some_rows import IS_TRUNCATE, ROW_ID
 from cdc_platform.spark.frames.table_frames import bring_frame, cache_frame
 from cdc_platform.spark.log.order import UNSOUND
 from cdc_platform.spark.log.ordered_rows import by_table, ids_of, incomplete_few, lack_values
 from cdc_platform.spark.log.unresolved import LACKS_VALUES, incomplete_changes
-from cdc_platform.spark.session.session_settings import changed_settings
+from cdc_platform.spark.session.session_settings import ONE_TASK, changed_settings
 
 MAX_ROWS: Final = 500_000
 """Up to this many rows to complete, every task gets all keys, so that no table is shuffled."""

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
-from cdc_platform.model.rows.resolution import RowId, key_chains_of
+from cdc_platform.model.rows.resolution import Link, RowId, key_chains_of
 from cdc_platform.pipeline.completing.key_chains import (
     CHANGE_COLUMNS,
     KEY_CHAIN,
@@ -24,10 +24,14 @@ from cdc_platform.pipeline.completing.key_chains import (
     STORED,
     ChainCompleter,
 )
-from cdc_platform.pipeline.completing.logged_rows import ids_in, late_rows, links_in, logged_lines
-from cdc_platform.pipeline.completing.stored_rows import Lookup
+from cdc_platform.pipeline.completing.stored_rows import (
+    IS_TRUNCATE,
+    ROW_ID,
+    Lookup,
+    ids_frame,
+    key_chains_frame,
+)
 from cdc_platform.pipeline.versions.lake_frames import read_log
-from cdc_platform.spark.frames.some_rows import IS_TRUNCATE, ROW_ID, ids_frame, key_chains_frame
 from cdc_platform.spark.log.unresolved import LACKS_VALUES
 
 MAX_STORED_BYTES: Final = 64 * 1024**2
@@ -74,8 +78,8 @@ class DistributedCompletion:
         completed = self._completed(ids, chains)
         unchanged = self.changes.where(f"NOT {_IS_LACKING}")
         if not self.lookup.pipeline.capabilities.completes_log:
-            others = self.changes.where(_IS_LACKING)
-            unchanged = unchanged.unionByName(others.join(ids, list(ROW_ID), "left_anti"))
+            rows = self.changes.where(_IS_LACKING)
+            unchanged = unchanged.unionByName(rows.join(ids, list(ROW_ID), "left_anti"))
         return unchanged.unionByName(completed)
 
     def complete_few(self, incomplete: frozenset[RowId]) -> pa.Table | None:
@@ -208,3 +212,55 @@ def _chains_with(rows: Collection[RowId], names: Mapping[RowId, str]) -> Mapping
     """Return the key chains that contain any of the rows."""
     chains = {(row_id[0], names[row_id]) for row_id in rows if row_id in names}
     return {row_id: name for row_id, name in names.items() if (row_id[0], name) in chains}
+
+
+_LINE: Final = (*CHANGE_COLUMNS, f"ordering_key as {SOURCE_PLACE}")
+
+
+def late_rows(log: DataFrame, changes: DataFrame) -> frozenset[RowId]:
+    """Return the rows of changes that are older than one in the log, under the keys before and after.
+
+    Args:
+        log: the log without these changes.
+        changes: changes that are to enter it.
+    """
+    own, former = (
+        changes.selectExpr("table_name", f"{key} as keys", "ordering_key as placed")
+        for key in ("keys", "previous_keys")
+    )
+    changed_rows = own.union(former).dropna()
+    logged = log.select(*ROW_ID, "ordering_key")
+    emptied = log.where(IS_TRUNCATE).groupBy("table_name").agg(F.max("ordering_key").alias("ordering_key"))
+    later = changed_rows.join(logged, list(ROW_ID)).unionByName(
+        changed_rows.join(emptied, "table_name"), allowMissingColumns=True
+    )
+    return ids_in(later.where("placed < ordering_key").distinct())
+
+
+def ids_in(rows: DataFrame) -> frozenset[RowId]:
+    """Return the ids of rows, collected in the driver."""
+    return frozenset((row[0], row[1]) for row in rows.select(*ROW_ID).collect())
+
+
+def links_in(changes: DataFrame, tables: Collection[str] | None = None) -> list[Link]:
+    """Return the new and old ids of rows whose keys change, of some tables or of all."""
+    moves = changes.where("previous_keys IS NOT NULL")
+    if tables is not None:
+        moves = moves.where(F.col("table_name").isin(*tables))
+    rows = moves.select(*ROW_ID, "previous_keys").collect()
+    return [((row[0], row[1]), (row[0], row[2])) for row in rows]
+
+
+def logged_lines(log: DataFrame, changes: DataFrame, rows: DataFrame) -> DataFrame:
+    """Return the lines of rows from the log, and all truncates for each of their key chains.
+
+    Args:
+        log: the log without the changes.
+        changes: changes that are to enter it.
+        rows: `table_name`, `keys` and `key_chain` of the rows, broadcast.
+    """
+    logged = log.selectExpr(*_LINE, f"unix_micros(commit_timestamp) as {LOGGED_MICROS}")
+    truncates = logged.unionByName(changes.selectExpr(*_LINE), allowMissingColumns=True).where(IS_TRUNCATE)
+    rows = rows.select(*ROW_ID, KEY_CHAIN)
+    chains = F.broadcast(rows.drop("keys").distinct())
+    return logged.join(rows, list(ROW_ID)).unionByName(truncates.join(chains, "table_name"))

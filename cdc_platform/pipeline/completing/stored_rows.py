@@ -1,33 +1,116 @@
-"""Lines of single rows from the tables after a cycle, with values in the log's form."""
+"""Lines of single rows from the tables after a cycle, in the log's form, and changes of such rows."""
 
 import sys
-from collections.abc import Collection, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, reduce
+from typing import Final
 
+import pyarrow as pa
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
-from cdc_platform.lake.catalog.lake import LOG
+from cdc_platform.lake.catalog.lake import LOG, RAW
 from cdc_platform.lake.commits.bounds import is_true_throughout
 from cdc_platform.lake.commits.branches import contains
 from cdc_platform.lake.commits.commits import BRANCH, head, read_mark
 from cdc_platform.model.base.cached_values import cached_value
 from cdc_platform.model.base.names import KEY_PREFIX, case_key, quote_spark, quote_text
+from cdc_platform.model.base.timestamps import to_datetime
+from cdc_platform.model.rows.resolution import RowId
+from cdc_platform.model.schema.evolution import SchemaHistory, same_type
+from cdc_platform.model.schema.observed_columns import ObservedColumn, parse_column_types
 from cdc_platform.model.schema.table_options import DELETED, keeps_deleted
 from cdc_platform.model.schema.table_schema import ARRAY, ColumnType, TableSchema
 from cdc_platform.model.schema.table_schema import Column as SourceColumn
+from cdc_platform.model.schema.widening import keeps_values
+from cdc_platform.model.stream.records import ChangeKind, RecordKind
 from cdc_platform.pipeline.completing.key_chains import STORED, STORED_PLACE, UNKNOWN, UNKNOWN_PLACE
 from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform.pipeline.reading.window_content import measure_content
 from cdc_platform.pipeline.schema.evolve import history_through
-from cdc_platform.pipeline.schema.retyped_columns import NOTHING, replaced_columns
 from cdc_platform.pipeline.versions.branch import finished_head
 from cdc_platform.pipeline.versions.lake_frames import read_log, read_table
-from cdc_platform.spark.frames.some_rows import ROW_ID, changes_of
 from cdc_platform.spark.log.unresolved import unresolved_values
 from cdc_platform.spark.tables.typed import ORDINAL, type_changes
+
+ROW_ID: Final = ("table_name", "keys")
+IS_TRUNCATE: Final = f"change_kind = '{ChangeKind.TRUNCATE.value}'"
+_IDS: Final = pa.schema([(name, pa.string()) for name in ROW_ID])
+_KEY_CHAINS: Final = pa.schema(
+    [*((name, pa.string()) for name in (*ROW_ID, "key_chain")), ("is_logged", pa.bool_())]
+)
+
+
+def ids_frame(spark: SparkSession, ids: Iterable[RowId]) -> DataFrame:
+    """Return rows' ids as `table_name` and `keys`, broadcast to every task."""
+    names, keys = [], []
+    for name, key in sorted(ids):
+        names.append(name)
+        keys.append(key)
+    return F.broadcast(spark.createDataFrame(pa.table([names, keys], schema=_IDS)))
+
+
+def key_chains_frame(
+    spark: SparkSession, chains: Mapping[RowId, str], logged: Collection[RowId]
+) -> DataFrame:
+    """Return rows' ids with their key chains as `key_chain`, and as `is_logged`; broadcast to every task.
+
+    Args:
+        spark: Spark session.
+        chains: the rows' key chains.
+        logged: the rows that are followed from the log.
+    """
+    rows = [(*row_id, chains[row_id], row_id in logged) for row_id in sorted(chains)]
+    columns = list(zip(*rows, strict=True)) or [()] * len(_KEY_CHAINS)
+    return F.broadcast(spark.createDataFrame(pa.table(list(map(list, columns)), schema=_KEY_CHAINS)))
+
+
+def changes_of(log: DataFrame, ids: DataFrame, tables: Collection[str]) -> DataFrame:
+    """Return the changes of some rows, and the truncates of their tables.
+
+    Args:
+        log: changes.
+        ids: distinct `table_name` and `keys`.
+        tables: the tables of these.
+    """
+    marked = log.join(ids.withColumn("is_chosen", F.lit(True)), list(ROW_ID), "left")
+    is_truncate = F.expr(IS_TRUNCATE) & F.col("table_name").isin(*tables)
+    return marked.where(F.col("is_chosen") | is_truncate).select(*log.columns)
+
+
+NOTHING: Final = frozenset[str]()
+
+
+def replaced_columns(pipeline: Pipeline, cycle: int) -> Mapping[str, frozenset[str]]:
+    """Return the columns, by table, whose values up to a cycle of the log are set aside after it.
+
+    The history of the schema does not have them yet, because it follows the log. Needs no Spark.
+    """
+    history = history_through(pipeline, cycle)
+    if history.position_micros is None:
+        return {}
+    since = to_datetime(history.position_micros).isoformat()
+    window = f"kind = '{RecordKind.DATA_CHANGE.value}' and record_timestamp > '{since}'"
+    replaced: defaultdict[str, frozenset[str]] = defaultdict(frozenset)
+    for table, text in measure_content(pipeline.lake.system_table(RAW), window).shapes:
+        replaced[table] |= _replaced(history, table, parse_column_types(text) or {})
+    return replaced
+
+
+def _replaced(history: SchemaHistory, table: str, columns: Mapping[str, ObservedColumn]) -> frozenset[str]:
+    table_columns = history.tables.get(table)
+    versions = table_columns.live_versions if table_columns is not None else ()
+    return frozenset(
+        version.name
+        for version in versions
+        if version.name in columns
+        and not same_type(version.type, columns[version.name].type)
+        and not keeps_values(version.type, columns[version.name].type)
+    )
 
 
 @dataclass(frozen=True)

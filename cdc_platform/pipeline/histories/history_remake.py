@@ -8,8 +8,8 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 
 from cdc_platform.lake.commits.commits import BRANCH, head
 from cdc_platform.model.base.names import quote_spark
-from cdc_platform.model.rows.changes import ChangeKind
 from cdc_platform.model.schema.table_schema import TableSchema
+from cdc_platform.model.stream.records import ChangeKind
 from cdc_platform.pipeline.histories.history_plan import HistoryBuild
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.schema.evolve import history_through

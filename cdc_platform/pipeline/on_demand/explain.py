@@ -16,7 +16,6 @@ from cdc_platform.lake.state.quarantine import count_quarantined, describe_next_
 from cdc_platform.model.base.names import lake_table_name
 from cdc_platform.model.base.stored_texts import understanding
 from cdc_platform.model.base.timestamps import from_datetime, to_rfc3339
-from cdc_platform.model.rows.changes import ChangeKind
 from cdc_platform.model.rows.row_key import NANOSECOND_TEXT, KeyColumn, RowKey, parse_key
 from cdc_platform.model.rows.row_provenance import (
     LoggedChange,
@@ -27,6 +26,7 @@ from cdc_platform.model.rows.row_provenance import (
 )
 from cdc_platform.model.schema.table_options import DELETED, DELETED_AT, ORDERING_KEY
 from cdc_platform.model.schema.table_schema import NANOSECONDS
+from cdc_platform.model.stream.records import ChangeKind
 from cdc_platform.pipeline.on_demand.copied_row import CopiedRow, find_copied_row
 from cdc_platform.pipeline.on_demand.former_keys import former_keys
 from cdc_platform.pipeline.opened.pipeline import Pipeline

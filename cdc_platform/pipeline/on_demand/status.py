@@ -23,7 +23,7 @@ from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.model.stream.lineage import watermark_micros
 from cdc_platform.model.stream.watermark_holders import StuckPartition
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.pipeline.reading.unread_files import UnreadFile, list_unread
+from cdc_platform.pipeline.reading.read_reports import UnreadFile, list_unread
 
 Part = TypeVar("Part")
 UNREADABLE: Final = (LakeError, NoSuchTableError, *MISUNDERSTOOD)

@@ -13,7 +13,7 @@ from cdc_platform.lake.catalog.lake import QUARANTINED, RAW
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.quarantine import ReplayMark, load_quarantined, mark_replayed
 from cdc_platform.model.base.stored_texts import parse_stored, read_stored, understanding
-from cdc_platform.model.stream.addresses import ADDRESS, ADDRESS_ONLY, ORDERING_KEY, Addressed
+from cdc_platform.model.stream.events import ADDRESS, ADDRESS_ONLY, ORDERING_KEY, Addressed
 from cdc_platform.model.stream.quarantined_records import QuarantinedRecord, ReplaySource
 from cdc_platform.model.stream.records import ModType, RecordKind, ValueCaptureType
 from cdc_platform.pipeline.opened.pipeline import Pipeline

@@ -15,7 +15,7 @@ from cdc_platform.model.base.timestamps import to_datetime
 from cdc_platform.model.stream.quarantined_records import QuarantinedRecord
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.pipeline.ordering.log_window import Window
+from cdc_platform.pipeline.ordering.strategy import Window
 from cdc_platform.spark.log.faults import IS_MALFORMED, SHAPE_FAULT
 from cdc_platform.spark.log.order import TRANSACTION, LogStats, OrderedChanges, measure, order_records
 from cdc_platform.spark.log.ordered_rows import measure_rows
@@ -56,8 +56,8 @@ class ChangeStreams:
             return records
         decoded = pa.Table.from_batches(batches)
         sequences = decoded["record_sequence"].to_pylist()
-        others = records.where(~F.col("record_sequence").isin(sequences))
-        return others.unionByName(records.sparkSession.createDataFrame(decoded.select(records.columns)))
+        kept_records = records.where(~F.col("record_sequence").isin(sequences))
+        return kept_records.unionByName(records.sparkSession.createDataFrame(decoded.select(records.columns)))
 
     def finalise(self, ordered: DataFrame, _window: Window, _cache: ExitStack) -> tuple[DataFrame, LogStats]:
         """Return the changes unchanged, because ordering has already checked whole transactions."""

@@ -1,6 +1,7 @@
 """Ordering of events, with duplicates, keys found by address, rejected events and left-out values."""
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
@@ -10,16 +11,21 @@ from pyiceberg.table import Table
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
-from cdc_platform.lake.catalog.lake import LOG
+from cdc_platform.lake.catalog.lake import LOG, RAW
+from cdc_platform.lake.commits.commits import read_mark
+from cdc_platform.lake.commits.filters import all_of, equals, is_any
+from cdc_platform.lake.state.quarantine import QuarantinedPlace, ReplayMark, mark_replayed, open_places
+from cdc_platform.lake.state.read_progress import ReadFile, last_reads
 from cdc_platform.model.base.timestamps import to_datetime
-from cdc_platform.model.stream.quarantined_records import QuarantinedRecord
+from cdc_platform.model.stream.files import is_of_file, is_of_version
+from cdc_platform.model.stream.quarantined_records import QuarantinedRecord, ReplaySource
+from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.pipeline.completing.complete import complete_changes, complete_few
 from cdc_platform.pipeline.completing.equal_rows import EqualRows
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.addresses import call_waiting, contains_addresses, with_keys_by_address
 from cdc_platform.pipeline.ordering.key_shifts import with_shifted_keys
-from cdc_platform.pipeline.ordering.log_window import Window
-from cdc_platform.pipeline.ordering.rewritten_files import close_rewritten
+from cdc_platform.pipeline.ordering.strategy import Window
 from cdc_platform.pipeline.reading.read_reports import (
     has_texts,
     remembered_from,
@@ -27,8 +33,7 @@ from cdc_platform.pipeline.reading.read_reports import (
     replayed_origins,
 )
 from cdc_platform.pipeline.schema.evolve import history_through
-from cdc_platform.pipeline.schema.fitting_shapes import fitting_shapes
-from cdc_platform.pipeline.schema.key_shapes import Shape
+from cdc_platform.pipeline.schema.key_shapes import Shape, fitting_shapes
 from cdc_platform.pipeline.schema.schema_policies import with_refusals
 from cdc_platform.pipeline.versions.lake_frames import read_own
 from cdc_platform.spark.frames.table_frames import cache_frame
@@ -153,3 +158,57 @@ class Events:
     def _equal_rows(self, window: Window) -> EqualRows:
         log = read_own(self.pipeline, self.spark, LOG, window.log)
         return EqualRows(self.pipeline, self.spark, window.mark.cycle, log)
+
+
+def close_rewritten(pipeline: Pipeline) -> int:
+    """Mark records in quarantine as replayed if a newer version of their file has them; return their number.
+
+    An event that the newer version lacks stays open, because nothing else shows that it is missing.
+
+    Raises:
+        CommitConflict: other runs committed at the same time; nothing was changed.
+    """
+    places = open_places(pipeline.lake)
+    reads = last_reads(pipeline.lake, {place.origin for place in places}) if places else {}
+    ordered = read_mark(pipeline.lake.system_table(LOG)).cycle
+    older = [
+        place
+        for place in places
+        if place.origin in reads and place.cycle < reads[place.origin].cycle <= ordered
+    ]
+    events = _find_events(pipeline, older, reads)
+    now_micros = time.time_ns() // 1000
+    marks = {
+        place.identity: ReplayMark(now_micros, place.cycle, ReplaySource.FILE)
+        for place in older
+        if (place.origin, place.sequence) in events or _is_replaced(place, reads[place.origin])
+    }
+    mark_replayed(pipeline.lake, marks)
+    return len(marks)
+
+
+def _is_replaced(place: QuarantinedPlace, read: ReadFile) -> bool:
+    """Return whether a record's only identity is its place in a replaced version of the file."""
+    is_version = is_of_version(place.sequence, place.origin, read.version)
+    return is_of_file(place.sequence, place.origin) and not is_version
+
+
+def _find_events(
+    pipeline: Pipeline, older: Sequence[QuarantinedPlace], reads: Mapping[str, ReadFile]
+) -> set[tuple[str, str]]:
+    """Return the origin and the sequence of events that the newest read of their file contains."""
+    events = [place for place in older if not is_of_file(place.sequence, place.origin)]
+    if not events:
+        return set()
+    is_reread = all_of(
+        equals("kind", RecordKind.DATA_CHANGE.value),
+        is_any("cycle", {reads[place.origin].cycle for place in events}),
+        is_any("record_sequence", {place.sequence for place in events}),
+    )
+    fields = ("kind", "cycle", "record_sequence", "event")
+    rows = pipeline.lake.system_table(RAW).scan(is_reread, selected_fields=fields).to_arrow().to_pylist()
+    return {
+        (origin, row["record_sequence"])
+        for row in rows
+        if (origin := row["event"]["origin"]) in reads and reads[origin].cycle == row["cycle"]
+    }

@@ -15,7 +15,7 @@ from cdc_platform.lake.catalog.lake import LOG, RAW
 from cdc_platform.lake.commits.filters import all_of, between, equals, is_any
 from cdc_platform.model.base.timestamps import from_datetime, to_datetime
 from cdc_platform.model.rows.key_shifts import KeyEvent, shifted_orders
-from cdc_platform.model.stream.addresses import ADDRESS
+from cdc_platform.model.stream.events import ADDRESS
 from cdc_platform.model.stream.records import ModType, RecordKind
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.addresses import read_notes

@@ -22,8 +22,7 @@ from cdc_platform.lake.commits.commits import (
     head,
 )
 from cdc_platform.lake.commits.writes import append_cycle, commit_cycle, replace_cycle
-from cdc_platform.pipeline.ordering.log_window import Window
-from cdc_platform.pipeline.ordering.strategy import OrderingStrategy
+from cdc_platform.pipeline.ordering.strategy import OrderingStrategy, Window
 from cdc_platform.pipeline.reading.local_read import MAX_BYTES
 from cdc_platform.spark.frames.table_frames import cache_frame
 from cdc_platform.spark.log.order import LogStats, OrderedChanges, sound_changes, unsound_records

@@ -12,13 +12,12 @@ from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.change_streams import ChangeStreams
 from cdc_platform.pipeline.ordering.events import Events
 from cdc_platform.pipeline.ordering.log_commit import commit_changes, commit_nothing
-from cdc_platform.pipeline.ordering.log_window import Window
-from cdc_platform.pipeline.ordering.strategy import OrderingStrategy
+from cdc_platform.pipeline.ordering.strategy import OrderingStrategy, Window
 from cdc_platform.pipeline.reading.trace import trace_lineage
 from cdc_platform.pipeline.schema.evolve import evolve_tables
 from cdc_platform.pipeline.versions.lake_frames import read_own
-from cdc_platform.spark.frames.small import interpreted
 from cdc_platform.spark.log.order import SINGLE_TASK_RECORDS, LogStats
+from cdc_platform.spark.session.session_settings import interpreted
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.reading.local_read import commit_local
 from cdc_platform.pipeline.reading.replayed_texts import replayed_records
 from cdc_platform.pipeline.reading.trace import trace_lineage
-from cdc_platform.spark.session.cores import local_cores
+from cdc_platform.spark.session.session_settings import local_cores
 
 LOGGER: Final = logging.getLogger(__name__)
 

@@ -13,8 +13,7 @@ from pyiceberg.table import Table
 
 from cdc_platform.lake.state.repeated import read_repeated
 from cdc_platform.model.base.timestamps import FIRST_MICROS, from_datetime, to_datetime
-from cdc_platform.model.rows.changes import ChangeKind
-from cdc_platform.model.stream.records import ModType
+from cdc_platform.model.stream.records import ChangeKind, ModType
 
 _SHAPE: Final = ("table_name", "column_types")
 _COUNTED: Final = ("kind", "record_timestamp")

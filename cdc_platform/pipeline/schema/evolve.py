@@ -5,7 +5,7 @@ The history is derived from committed data after the end of the stored history, 
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Final
 
@@ -13,12 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.table import Table
 
-from cdc_platform.lake.catalog.lake import LOG, QUARANTINED, RAW, SCHEMA
+from cdc_platform.errors import RetentionExpired, SourceNotFound
+from cdc_platform.lake.catalog.lake import COPIED, LOG, QUARANTINED, RAW, SCHEMA
 from cdc_platform.lake.commits.commits import STATS, Mark, cycles_between, fact, read_mark
-from cdc_platform.lake.state.copies import load_plans_between
+from cdc_platform.lake.state.copies import CopyPlan, load_plans_between
 from cdc_platform.lake.state.repeated import read_repeated
 from cdc_platform.lake.state.schema_history import append_events, at_mark, load_history
-from cdc_platform.model.base.names import is_reserved_column
+from cdc_platform.model.base.names import ROOT_TOKEN, is_reserved_column
+from cdc_platform.model.base.stored_texts import read_stored
 from cdc_platform.model.base.timestamps import to_datetime
 from cdc_platform.model.schema.evolution import SchemaHistory
 from cdc_platform.model.schema.observed_columns import (
@@ -26,18 +28,19 @@ from cdc_platform.model.schema.observed_columns import (
     ObservedColumns,
     parse_column_types,
 )
-from cdc_platform.model.schema.recreated_columns import find_recreated
+from cdc_platform.model.schema.recreated_tables import find_recreated
 from cdc_platform.model.schema.schema_events import SchemaEvent
 from cdc_platform.model.schema.schema_finder import find_events, is_news
 from cdc_platform.model.schema.schema_policy import SchemaPolicy
-from cdc_platform.model.schema.schema_reads import PastSchemaReads
+from cdc_platform.model.schema.schema_reads import PastSchemaReads, SchemaRead
+from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.records import WHOLE_ROW_UPDATES, RecordKind
 from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform.pipeline.opened.source import StreamSource
+from cdc_platform.pipeline.reading.trace import trace_lineage
 from cdc_platform.pipeline.schema.key_shapes import Shape, find_foreign, first_orders
-from cdc_platform.pipeline.schema.planned_columns import planned_columns
 from cdc_platform.pipeline.schema.schema_policies import first_columns, fixed_shapes
 from cdc_platform.pipeline.schema.shape_runs import SHAPE, ShapeKey, ShapeRuns, keys_of
-from cdc_platform.pipeline.schema.uncopied import with_uncopied
 
 SAVE_EVERY_CYCLES: Final = 20
 """Cycles without a change after which the history is also stored; new processes then skip these cycles."""
@@ -235,3 +238,47 @@ def _observations(
             ObservedColumns(micros, shape.columns, shape.is_whole, shape.is_sure)
         )
     return dict(observations)
+
+
+def planned_columns(source: StreamSource, plan: CopyPlan) -> TableSchema:
+    """Return the table of a plan with its columns at the plan's position.
+
+    Raises:
+        LakeDamaged: no planner wrote the plan's columns.
+    """
+    return read_stored(source.copied_table, plan.columns, COPIED, f"plan {plan.number} of `{plan.table}`")
+
+
+def with_uncopied(pipeline: Pipeline, history: SchemaHistory, schema_read: SchemaRead) -> SchemaRead:
+    """Return the schema read with the names of new tables that lack a copy of older rows.
+
+    Raises:
+        SourceError: the source cannot answer.
+    """
+    if pipeline.settings.copies_first or not pipeline.capabilities.can_be_compared:
+        return schema_read
+    chosen = pipeline.settings.tables
+    fresh = {table.name for table in schema_read.tables} - history.tables.keys()
+    tables = sorted(fresh if chosen is None else fresh & {*chosen})
+    if not tables:
+        return schema_read
+    if history.cycle == 0:
+        first_micros = _first_micros(pipeline)
+        tables = [name for name in tables if _may_have_had_rows(pipeline, name, first_micros)]
+    return replace(schema_read, uncopied=frozenset(tables))
+
+
+def _first_micros(pipeline: Pipeline) -> int:
+    """Return the time from which the change stream is read, from the lineage."""
+    root = trace_lineage(pipeline).partitions.get(ROOT_TOKEN)
+    return root.start_micros if root is not None else pipeline.source.start_micros()
+
+
+def _may_have_had_rows(pipeline: Pipeline, table: str, micros: int) -> bool:
+    try:
+        return any(batch.num_rows for batch in pipeline.stream_source.rows_at(table, micros))
+    except SourceNotFound:
+        return False
+    except RetentionExpired:
+        # The source no longer knows.
+        return True

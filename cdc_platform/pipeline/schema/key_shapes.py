@@ -3,13 +3,20 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from functools import cache, partial
+from itertools import islice
+from typing import Final
 
 import pyarrow.compute as pc
 
 from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.lake.state.repeated import read_repeated
 from cdc_platform.model.schema.evolution import SchemaHistory
-from cdc_platform.model.schema.observed_columns import ObservedColumn, key_types, parse_column_types
+from cdc_platform.model.schema.observed_columns import (
+    ObservedColumn,
+    declares_types_of,
+    key_types,
+    parse_column_types,
+)
 from cdc_platform.model.schema.widening import key_family
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.pipeline.opened.pipeline import Pipeline
@@ -96,3 +103,21 @@ def first_orders(pipeline: Pipeline, window: str, *, skips_deletes: bool = False
             if None not in (*shape, order):
                 first[shape] = min(order, first.get(shape, order))
     return first
+
+
+MAX_FITTING: Final = 200
+"""Maximum number of such shapes, each a condition of one query; the values of further shapes are checked."""
+
+
+def fitting_shapes(pipeline: Pipeline, shapes: Iterable[Shape]) -> list[Shape]:
+    """Return the shapes of events whose declared types guarantee that their values fit their tables.
+
+    Args:
+        pipeline: the pipeline.
+        shapes: shapes of the events.
+    """
+    if not pipeline.capabilities.values_fit:
+        return []
+    tables = {table.name: table for table in pipeline.known_tables}
+    fitting = (shape for shape in sorted(shapes) if declares_types_of(tables.get(shape[0]), shape[1]))
+    return list(islice(fitting, MAX_FITTING))

@@ -1,13 +1,13 @@
 """Adapting a table of the lake to the history of its source table's columns."""
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
+from typing import Final
 
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
 from cdc_platform.errors import CommitConflict
-from cdc_platform.lake.commits.column_docs import describe_columns
-from cdc_platform.lake.commits.commits import BRANCH, head
+from cdc_platform.lake.commits.commits import BRANCH, conflicts_as, head
 from cdc_platform.lake.commits.declared_keys import declare_key
 from cdc_platform.lake.commits.metadata_files import keep_by_time
 from cdc_platform.lake.local_writer.local_table import commit_first
@@ -21,13 +21,14 @@ from cdc_platform.model.schema.table_options import (
     source_schema,
     stored_schema,
 )
-from cdc_platform.model.schema.table_schema import TableSchema, spark_type
+from cdc_platform.model.schema.table_schema import PRIMARY_KEY, TableSchema, spark_type
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.versions.branch import load_table
 from cdc_platform.spark.frames.table_frames import read_current
 from cdc_platform.spark.tables.merge import create_table_sql
 from cdc_platform.spark.tables.row_versions import create_history_sql
 from cdc_platform.spark.tables.typed import convert_expression
+from cdc_platform.visible import visible_line
 
 CreateSql = Callable[[str, TableSchema, int], str]
 """Maps a name, columns and a format version to the statement that creates a table."""
@@ -209,3 +210,49 @@ def _update_all(pipeline: Pipeline, spark: SparkSession, table: str, assignments
     spark.sql(f"UPDATE {pipeline.lake.spark_table(table, BRANCH)} SET {assignments}")
     after = head(load_table(pipeline, table), BRANCH)
     return int(before is None or after is None or before.snapshot_id != after.snapshot_id)
+
+
+COMMENT: Final = "comment"
+"""Table property that Spark and Trino show as the comment of a table."""
+MAX_DOC_CHARACTERS: Final = 255
+"""Maximum number of characters of a column's comment: the limit of catalogs such as Glue and Hive."""
+
+
+def describe_columns(table: Table, keys: Collection[str], comments: Mapping[str, str]) -> Table:
+    """Give a merged table the comments of its source, and return the changed table.
+
+    Key columns are still marked, in front of their comment. A column's comment becomes one line of limited
+    length. The call is idempotent.
+
+    Args:
+        table: the table.
+        keys: names of its key columns.
+        comments: by column; that of "" is the table's own. If there are none, the table keeps what it has.
+
+    Raises:
+        CommitConflict: another run has changed the table's columns at the same time.
+    """
+    if not comments:
+        return table
+    texts = {case_key(name): visible_line(" ".join(text.split())) for name, text in comments.items()}
+    marks = {case_key(name): PRIMARY_KEY for name in keys}
+    changed = {}
+    for field in table.schema().fields:
+        name = case_key(field.name)
+        doc = ": ".join(filter(None, (marks.get(name), texts.get(name))))
+        if len(doc) > MAX_DOC_CHARACTERS:
+            doc = f"{doc[: MAX_DOC_CHARACTERS - 1]}…"
+        if doc != (field.doc or ""):
+            changed[field.name] = doc
+    own = comments.get("", "")
+    if not changed and own == table.properties.get(COMMENT, ""):
+        return table
+    conflict = (
+        f"Another run changed the columns of `{'.'.join(table.name())}` at the same time; repeat the run."
+    )
+    with conflicts_as(conflict), table.transaction() as transaction:
+        transaction.set_properties({COMMENT: own})
+        with transaction.update_schema() as update:
+            for name, doc in changed.items():
+                update.update_column((name,), doc=doc)
+    return table.refresh()

@@ -11,12 +11,12 @@ from cdc_platform.lake.state.copies import COPY_BRANCH, CopyProgress
 from cdc_platform.lake.state.quarantine import may_lack_changes
 from cdc_platform.model.base.names import quote_spark
 from cdc_platform.model.base.timestamps import to_datetime
-from cdc_platform.model.rows.changes import ChangeKind
 from cdc_platform.model.schema.column_versions import ColumnHistory
 from cdc_platform.model.schema.evolution import SchemaHistory
 from cdc_platform.model.schema.exclusions import may_lack_rows
 from cdc_platform.model.schema.table_options import columns_in_history, keeps_deleted
 from cdc_platform.model.schema.table_schema import Column, ColumnLife, TableSchema
+from cdc_platform.model.stream.records import ChangeKind
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.versions.branch import load_table
 from cdc_platform.pipeline.versions.handover import find_copy
@@ -24,8 +24,7 @@ from cdc_platform.pipeline.versions.lake_frames import read_log, read_own
 from cdc_platform.pipeline.versions.log_span import LogSpan, pending_span, span_after
 from cdc_platform.spark.frames.table_frames import read_current
 from cdc_platform.spark.log.faults import HAS_KEYS
-from cdc_platform.spark.tables.deletion_markers import with_deletion_markers
-from cdc_platform.spark.tables.late import with_former
+from cdc_platform.spark.tables.deletion_markers import with_deletion_markers, with_former
 from cdc_platform.spark.tables.log_columns import LogColumns
 from cdc_platform.spark.tables.row_versions import called_as_in_history
 from cdc_platform.spark.tables.truncates import after_truncates, with_truncated_rows

@@ -40,7 +40,7 @@ class PartitionChange(NamedTuple):
     number: int
     partition: Partition
     kind: ChangeKind
-    others: tuple[str, ...]
+    other_tokens: tuple[str, ...]
 
 
 class MovingKeys(PartitionTree):
@@ -163,9 +163,9 @@ class MovingKeys(PartitionTree):
                 del self._lows[position], self._live[position]
 
     def _report(
-        self, moment: Moment, partition: Partition, kind: ChangeKind, others: "list[Partition] | tuple[()]"
+        self, moment: Moment, partition: Partition, kind: ChangeKind, opposites: "list[Partition] | tuple[()]"
     ) -> None:
-        tokens = tuple(other.token for other in others)
+        tokens = tuple(opposite.token for opposite in opposites)
         self.changes.append(PartitionChange(moment, len(self.changes), partition, kind, tokens))
 
     def _make(

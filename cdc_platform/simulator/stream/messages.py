@@ -106,9 +106,9 @@ def _timestamp(micros: int) -> Any:
 
 
 def _change_value(change: PartitionChange, sequence: str) -> bytes:
-    moment, token, others = _timestamp(change.moment.micros), change.partition.token, change.others
+    moment, token, tokens = _timestamp(change.moment.micros), change.partition.token, change.other_tokens
     if change.kind is ChangeKind.START:
-        fields = {"start_timestamp": moment, "partition_tokens": others}
+        fields = {"start_timestamp": moment, "partition_tokens": tokens}
         return _value("partition_start_record", record_sequence=sequence, **fields)
     if change.kind is ChangeKind.END:
         fields = {"end_timestamp": moment, "partition_token": token}
@@ -121,7 +121,7 @@ def _change_value(change: PartitionChange, sequence: str) -> bytes:
     fields = {
         "commit_timestamp": moment,
         "partition_token": token,
-        name: [{member: other} for other in others],
+        name: [{member: other} for other in tokens],
     }
     return _value("partition_event_record", record_sequence=sequence, **fields)
 

@@ -67,7 +67,7 @@ class DataRecord(NamedTuple):
     @property
     def shown_columns(self) -> list[tuple[int, SimColumn]]:
         """The columns in the record, each with its ordinal position."""
-        return _shown(self.table, self.shown_slots)
+        return _columns_in(self.table, self.shown_slots)
 
 
 def data_records(transaction: Transaction, schema: Schema) -> list[DataRecord]:
@@ -242,7 +242,7 @@ def _column_types(table: SimTable, slots: tuple[int, ...]) -> bytes:
                 string_value(str(ordinal)),
             )
         )
-        for ordinal, column in _shown(table, slots)
+        for ordinal, column in _columns_in(table, slots)
     )
 
 
@@ -251,12 +251,12 @@ def _column_types_json(table: SimTable, slots: tuple[int, ...]) -> str:
     columns = (
         f'{{"is_primary_key":{_BOOLS[column.is_primary_key]},"name":{json_text(column.name)},'
         f'"ordinal_position":{ordinal},"type":{_type_text(column)}}}'
-        for ordinal, column in _shown(table, slots)
+        for ordinal, column in _columns_in(table, slots)
     )
     return f"[{','.join(columns)}]"
 
 
-def _shown(table: SimTable, slots: tuple[int, ...]) -> list[tuple[int, SimColumn]]:
+def _columns_in(table: SimTable, slots: tuple[int, ...]) -> list[tuple[int, SimColumn]]:
     return [
         (ordinal, column)
         for ordinal, column in enumerate(table.columns, start=1)

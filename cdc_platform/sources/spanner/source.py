@@ -72,7 +72,7 @@ class SpannerSource(SparkSource):
         self, cycle: int, token: str, sequence: str, record_text: str
     ) -> "pa.RecordBatch | None":
         """Decode the text of a malformed record again; None if it is still malformed."""
-        from cdc_platform.sources.spanner.stream.malformed_records import decode_again
+        from cdc_platform.sources.spanner.stream.reader import decode_again
 
         return decode_again(cycle, token, sequence, record_text)
 

@@ -2,9 +2,16 @@
 
 import json
 from collections.abc import Sequence
+from typing import Final
 
 from cdc_platform.model.base.names import quote_text
-from cdc_platform.model.schema.table_schema import NANOSECONDS, ColumnType, TableSchema, spark_type
+from cdc_platform.model.schema.table_schema import (
+    MAX_PLAIN_INTEGER,
+    NANOSECONDS,
+    ColumnType,
+    TableSchema,
+    spark_type,
+)
 
 TEXTS = "'array<string>'"
 """Type of arrays whose elements are cast one by one from their texts."""
@@ -108,3 +115,42 @@ def _nanosecond_text(text: str) -> str:
     micros = f"date_format(try_cast({text} as timestamp), \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS\")"
     rest = f"rpad(substring(regexp_extract({text}, '[.]([0-9]+)', 1), 7, 3), 3, '0')"
     return f"concat({micros}, {rest}, 'Z')"
+
+
+_MOMENTS: Final = {
+    "timestamp": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'",
+    "timestamp_ntz": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+_PLAIN: Final = {"boolean": "{}", "double": "{}", "float": "cast({} as double)"}
+"""Elements that JSON writes without quotes, except for numbers that are not finite."""
+_LOGGED_INTEGER: Final = (
+    f"CASE WHEN e BETWEEN -{MAX_PLAIN_INTEGER} AND {MAX_PLAIN_INTEGER} THEN cast(e as string) "
+    "ELSE coalesce(concat('\"', e, '\"'), 'null') END"
+)
+
+
+def logged_scalar(value: str, stored: str) -> str:
+    """Return the text of a value of one of the lake's types other than arrays; bytes are read as UTF-8."""
+    pattern = _MOMENTS.get(stored)
+    if pattern is not None:
+        return f'date_format({value}, "{pattern}")'
+    if stored == "float":
+        return f"cast(cast({value} as double) as string)"
+    return f"cast({value} as string)"
+
+
+def logged_text(value: str, kind: ColumnType) -> str:
+    """Return the text of a value in the log's form: bytes in base64, arrays as JSON."""
+    stored = spark_type(kind)
+    if kind.element is not None and spark_type(kind.element) == "bigint":
+        numbers = f"transform({value}, e -> {_LOGGED_INTEGER})"
+        return f"concat('[', array_join({numbers}, ','), ']')"
+    if kind.element is not None:
+        return f"to_json(transform({value}, e -> {_logged_element(kind.element)}))"
+    # Without line breaks, which Spark may add to long texts.
+    return f"translate(base64({value}), '\\r\\n', '')" if stored == "binary" else logged_scalar(value, stored)
+
+
+def _logged_element(kind: ColumnType) -> str:
+    plain = _PLAIN.get(spark_type(kind))
+    return plain.format("e") if plain is not None else logged_text("e", kind)

@@ -7,10 +7,9 @@ from typing import Final, NamedTuple
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
-from cdc_platform.model.rows.changes import ChangeKind
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.ordering_key import COMMIT_DIGITS, MOD_ORDINAL_DIGITS, SEPARATOR
-from cdc_platform.model.stream.records import WHOLE_ROW_UPDATES
+from cdc_platform.model.stream.records import WHOLE_ROW_UPDATES, ChangeKind
 from cdc_platform.spark.frames.ranges import RANGE, ROWS_PER_RANGE, part_in_ranges
 from cdc_platform.spark.log.faults import FAULT, FITS, fault_of, parsed_mods
 from cdc_platform.spark.log.repeats import distinct_rows

@@ -7,7 +7,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
-from cdc_platform.model.rows.changes import ChangeKind
+from cdc_platform.model.stream.records import ChangeKind
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities
 from cdc_platform.spark.log.order import UNSOUND
 

@@ -1,11 +1,11 @@
-"""Deletion markers: records of deleted rows while older events of them may still arrive."""
+"""Deletion markers, and late changes of rows that are more than their newest change."""
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.model.base.schemas import DELETION_MARKER_ROWS
-from cdc_platform.model.rows.changes import ChangeKind
 from cdc_platform.model.schema.table_schema import TableSchema
+from cdc_platform.model.stream.records import ChangeKind
 from cdc_platform.spark.log.order import UNSOUND
 from cdc_platform.spark.tables.typed import ROW, with_row
 
@@ -39,3 +39,27 @@ def with_deletion_markers(log: DataFrame, buried: DataFrame, table: TableSchema)
         "change_kind", F.lit(ChangeKind.DELETE.value)
     )
     return log.unionByName(deletions, allowMissingColumns=True)
+
+
+_OLDEST, _NEWEST, _ENDED = "__oldest", "__newest", "__ended"
+
+
+def with_former(log: DataFrame, former: DataFrame, table: TableSchema, *, is_small: bool) -> DataFrame:
+    """Return a table's changes with all earlier ones of the rows that got late changes.
+
+    A row got a late change if an earlier-logged change is newer than one of these, or if these follow a
+    delete. The net change of both is then the row, in any order of arrival.
+
+    Args:
+        log: rows of the change log, of one table.
+        former: those of the same table in earlier cycles.
+        table: the table's columns.
+        is_small: whether there are few enough keys to broadcast them.
+    """
+    oldest = with_row(log, table).groupBy(ROW).agg(F.min("ordering_key").alias(_OLDEST))
+    touched = with_row(former, table).join(F.broadcast(oldest) if is_small else oldest, ROW)
+    of_key = Window.partitionBy(ROW)
+    is_deleted = F.max_by("change_kind", "ordering_key").over(of_key) == ChangeKind.DELETE.value
+    marked = touched.withColumns({_NEWEST: F.max("ordering_key").over(of_key), _ENDED: is_deleted})
+    late = marked.where((F.col(_NEWEST) > F.col(_OLDEST)) | F.col(_ENDED))
+    return log.unionByName(late.select(*log.columns))

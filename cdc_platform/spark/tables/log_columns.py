@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from cdc_platform.model.rows.changes import ChangeKind
+from cdc_platform.model.stream.records import ChangeKind
 from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM, SourceCapabilities
 
 

@@ -6,10 +6,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.model.base.names import quote_spark, quote_text
-from cdc_platform.model.rows.changes import ChangeKind
 from cdc_platform.model.schema.table_options import ORDERING_KEY, keeps_order
 from cdc_platform.model.schema.table_schema import Column as SourceColumn
 from cdc_platform.model.schema.table_schema import TableSchema, spark_type
+from cdc_platform.model.stream.records import ChangeKind
 from cdc_platform.spark.tables.log_columns import LogColumns
 from cdc_platform.spark.tables.typed import (
     KIND,

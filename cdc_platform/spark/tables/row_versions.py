@@ -8,7 +8,6 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 from pyspark.sql.window import WindowSpec
 
 from cdc_platform.model.base.names import KEY_PREFIX, case_key, quote_spark
-from cdc_platform.model.rows.changes import ChangeKind
 from cdc_platform.model.schema.table_options import (
     IS_CURRENT,
     TRANSACTION_ID,
@@ -18,6 +17,7 @@ from cdc_platform.model.schema.table_options import (
 )
 from cdc_platform.model.schema.table_schema import Column as SourceColumn
 from cdc_platform.model.schema.table_schema import TableSchema
+from cdc_platform.model.stream.records import ChangeKind
 from cdc_platform.spark.tables.merge import append_rows, create_table_sql
 from cdc_platform.spark.tables.net_changes import ACTION, APPEND, UPDATE, NetChangeStats
 from cdc_platform.spark.tables.typed import COMMITTED, IS_READ, KIND, ORDINAL, TRANSACTION, flag_of

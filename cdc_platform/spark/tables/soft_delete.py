@@ -6,9 +6,9 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.model.base.names import quote_spark
-from cdc_platform.model.rows.changes import ChangeKind
 from cdc_platform.model.schema.table_options import DELETED, DELETED_AT, source_schema
 from cdc_platform.model.schema.table_schema import TableSchema, spark_type
+from cdc_platform.model.stream.records import ChangeKind
 from cdc_platform.spark.tables.net_changes import ACTION, APPEND, UPDATE, compute_net_changes
 from cdc_platform.spark.tables.typed import (
     COMMITTED,

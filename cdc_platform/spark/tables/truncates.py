@@ -3,7 +3,7 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
-from cdc_platform.model.rows.changes import ChangeKind
+from cdc_platform.model.stream.records import ChangeKind
 
 _IS_TRUNCATE = f"change_kind = '{ChangeKind.TRUNCATE.value}'"
 _IS_OTHER = f"change_kind <> '{ChangeKind.TRUNCATE.value}'"

@@ -10,20 +10,21 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 
 from cdc_platform.errors import ChangeUnparsed, ValueUnfit
 from cdc_platform.model.base.names import FLAG_PREFIX, KEY_PREFIX, quote_spark, quote_text
-from cdc_platform.model.rows.changes import ChangeKind
 from cdc_platform.model.schema.table_schema import Column as SourceColumn
 from cdc_platform.model.schema.table_schema import ColumnType, TableSchema, spark_type
+from cdc_platform.model.stream.records import ChangeKind
 from cdc_platform.spark.frames.casts import (
     LONGEST_TEXT,
     cast_expression,
     is_wide,
+    logged_scalar,
+    logged_text,
     names_by_type,
     parsed_object,
     shown_expression,
     strict_cast_expression,
     unfit_names_expression,
 )
-from cdc_platform.spark.log.logged import logged_scalar, logged_text
 from cdc_platform.spark.tables.log_columns import PLAIN_WORDS, LogColumns
 
 KIND = "__kind"

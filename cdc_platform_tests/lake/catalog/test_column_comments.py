@@ -6,9 +6,8 @@ import pytest
 
 from cdc_platform.lake.catalog.column_comments import COLUMN_COMMENTS
 from cdc_platform.lake.catalog.lake import LINEAGE, LOG, RAW
-from cdc_platform.model.rows.changes import ChangeKind
 from cdc_platform.model.stream.lineage import PartitionState
-from cdc_platform.model.stream.records import RecordKind
+from cdc_platform.model.stream.records import ChangeKind, RecordKind
 
 
 @pytest.mark.parametrize(

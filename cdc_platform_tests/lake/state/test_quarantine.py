@@ -90,7 +90,7 @@ def test_a_replay_shows_how_far_it_is(lake: Lake) -> None:
     assert (replay.done, replay.total, replay.files) == (1, 2, 0)
     assert replay.records_per_s == pytest.approx(0.1, rel=0.5)
     assert replay.left_s == pytest.approx(10, rel=0.5)
-    assert re.fullmatch(r"1 of 2 records, 0\.\d+ records/s, about \d+ s left", replay.describe())
+    assert re.fullmatch(r"1 of 2 records \(50 %\), 0\.\d+ records/s, \d+ s left", replay.describe())
     quarantine(lake, 4)
     note_read(lake, 4, replay_path(moments["c"]))
     assert load_replay_progress(lake) is None

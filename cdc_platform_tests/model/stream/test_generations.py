@@ -6,8 +6,8 @@ import pytest
 
 from cdc_platform.model.stream.generations import MAX_FOLLOWED, Generations, PartitionEnd, finished_parents
 from cdc_platform.model.stream.lineage import ChildAnnouncement, advance, begin, watermark_micros
-from cdc_platform.model.stream.lineage_rules import violations
 from cdc_platform.model.stream.read_windows import ReadWindow, WindowOutcome, WindowReport
+from cdc_platform.pipeline.checks.lineage_checks import violations
 
 END = 9_000
 

@@ -19,9 +19,9 @@ from cdc_platform.model.stream.lineage import (
     prune,
     watermark_micros,
 )
-from cdc_platform.model.stream.lineage_rules import violations
 from cdc_platform.model.stream.read_windows import ReadRequest, ReadWindow, WindowOutcome, WindowReport
 from cdc_platform.model.stream.window_plans import plan_arrivals, plan_windows
+from cdc_platform.pipeline.checks.lineage_checks import violations
 from cdc_platform_tests.fake_stream import CycleBatch, ReadSchedule, raw_rows
 from cdc_platform_tests.strategies import streams
 from cdc_platform_tests.support.history import History

@@ -22,11 +22,10 @@ from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.pipeline.reading.read import read_generations
-from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
+from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER, Strategy
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput
-from cdc_platform.sources.debezium.settings.policies import Strategy
 from cdc_platform.sources.json_codec import read_members
-from cdc_platform.spark.frames.small import interpreted
+from cdc_platform.spark.session.session_settings import interpreted
 from cdc_platform_tests.sources.debezium.written_events import envelope, line, settings_with
 from cdc_platform_tests.support.cycles import sync
 from cdc_platform_tests.support.reference.played_rows import LARGE, Database

@@ -13,9 +13,8 @@ from cdc_platform.model.stream.quarantined_records import QuarantineFilter
 from cdc_platform.pipeline.on_demand.replay import replay_records
 from cdc_platform.pipeline.opened.pipeline import open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
-from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
+from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER, NullPolicy, Strategy
 from cdc_platform.sources.debezium.settings.debezium_settings import FilesInput
-from cdc_platform.sources.debezium.settings.policies import NullPolicy, Strategy
 from cdc_platform_tests.sources.debezium.cycles import append
 from cdc_platform_tests.sources.debezium.written_events import COLUMNS, TABLE, settings_with
 from cdc_platform_tests.support.cycles import failed_checks, sync

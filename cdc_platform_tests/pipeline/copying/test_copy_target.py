@@ -10,7 +10,7 @@ from cdc_platform.lake.state.copies import COPY_BRANCH, CopyPlan, save_plans
 from cdc_platform.lake.state.cuts import Cut, append_cut
 from cdc_platform.model.schema.column_versions import ColumnHistory
 from cdc_platform.model.schema.evolution import SchemaHistory
-from cdc_platform.pipeline.copying.copy_target import remove_orphans
+from cdc_platform.pipeline.copying.copy import remove_orphans
 from cdc_platform_tests.support.pipelines import START, make_pipeline
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from cdc_platform.pipeline.on_demand.replay import replay_records
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
+from cdc_platform.sources.debezium.settings.connector import NullPolicy
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput
-from cdc_platform.sources.debezium.settings.policies import NullPolicy
 from cdc_platform_tests.sources.debezium.cycles import append
 from cdc_platform_tests.sources.debezium.written_events import TABLE, settings_with
 from cdc_platform_tests.support.cycles import failed_checks, found_rows, sync

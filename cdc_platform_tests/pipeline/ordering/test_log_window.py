@@ -15,8 +15,8 @@ from cdc_platform.model.stream.quarantined_records import QuarantinedRecord
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering import change_streams, events, log_commit, order
-from cdc_platform.pipeline.ordering.log_window import Window
 from cdc_platform.pipeline.ordering.order import order_changes
+from cdc_platform.pipeline.ordering.strategy import Window
 from cdc_platform.spark.log import event_order
 from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.support.cycles import failed_checks, sync

@@ -13,8 +13,7 @@ from cdc_platform.model.stream.records import ValueCaptureType
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
 from cdc_platform.pipeline.checks.source_checks import check_schema, check_source
 from cdc_platform.pipeline.checks.table_checks import check_tables_equal_log
-from cdc_platform.pipeline.schema.evolve import find_exclusions
-from cdc_platform.pipeline.schema.uncopied import with_uncopied
+from cdc_platform.pipeline.schema.evolve import find_exclusions, with_uncopied
 from cdc_platform_tests.pipeline.evolving import STEP, EvolvingSource
 from cdc_platform_tests.support.pipelines import START, feed, make_pipeline, rows_of, run_steps, source_of
 

@@ -83,7 +83,7 @@ def test_both_sides_report_a_move() -> None:
     """What moves out of a partition moves into another one at the same moment."""
     sides = defaultdict(set)
     for change in changes_of(moving().history):
-        for other in change.others if change.kind in KINDS else ():
+        for other in change.other_tokens if change.kind in KINDS else ():
             pair = (change.partition.token, other)
             is_in = change.kind is ChangeKind.MOVE_IN
             sides[KINDS[change.kind]].add((change.moment, *(pair[::-1] if is_in else pair)))

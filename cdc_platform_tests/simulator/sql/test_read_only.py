@@ -10,7 +10,7 @@ import pytest
 from cdc_platform.simulator.sql import read_only as module
 from cdc_platform.simulator.sql.database import Statement
 from cdc_platform.simulator.sql.read_only import answer, read_only
-from cdc_platform.simulator.sql.row_database import RowDatabase
+from cdc_platform.simulator.sql.reads import RowDatabase
 from cdc_platform.simulator.sql.translation import SqliteQuery
 from cdc_platform.simulator.wire.problems import Refusal
 from cdc_platform.simulator.wire.simulator_settings import Dialect

@@ -4,8 +4,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from cdc_platform.model.stream.addresses import ADDRESS
-from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
+from cdc_platform.model.stream.events import ADDRESS, FaultyEvent, SourceEvent
 from cdc_platform.model.stream.records import ModType
 
 Row = dict[str, Any]

@@ -8,8 +8,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from cdc_platform.model.rows.key_shifts import KeyEvent, shifted_orders
-from cdc_platform.model.stream.addresses import ADDRESS
-from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
+from cdc_platform.model.stream.events import ADDRESS, FaultyEvent, SourceEvent
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.sources.datastream.events.interpreter import Interpreter
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings

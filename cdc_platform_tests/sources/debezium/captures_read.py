@@ -54,7 +54,7 @@ def settings_for(tables: dict[str, Truth], **rest: Any) -> DebeziumSettings:
 def read_messages(path: Path, first_position: int = 0) -> list[Message | FaultyEvent]:
     """Return the messages of a file, in its order; empty lines have no position."""
     with path.open("rb") as stream:
-        lines = [line.text.encode() for line in read_lines(stream) if line.text.strip()]
+        lines = [line.text for line in read_lines(stream) if line.text.strip()]
     return [parse_line(line, position) for position, line in enumerate(lines, start=first_position)]
 
 

@@ -16,9 +16,9 @@ from cdc_platform.model.schema.observed_columns import ObservedColumns, parse_co
 from cdc_platform.model.schema.schema_events import SchemaChange
 from cdc_platform.model.schema.schema_finder import find_events
 from cdc_platform.model.schema.schema_reads import SchemaRead
-from cdc_platform.model.stream.events import SourceEvent
+from cdc_platform.model.stream.events import SourceEvent, SourceMessage
 from cdc_platform.model.stream.records import ModType
-from cdc_platform.sources.debezium.rows.checkpoints import Checkpoint, Decoded
+from cdc_platform.sources.debezium.rows.checkpoints import Decoded
 from cdc_platform.sources.debezium.rows.decoder import Decoder
 from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
 from cdc_platform.sources.debezium.wire.message_contents import TransactionBegin, TransactionEnd
@@ -112,12 +112,12 @@ def test_transactions_have_the_ids_and_counts_of_their_boundaries() -> None:
     decoded = decode("transactions", settings_for(truth_of("transactions")))
     ends = {item.transaction_id: item.event_count for item in decoded if isinstance(item, TransactionEnd)}
     begun = {item.transaction_id for item in decoded if isinstance(item, TransactionBegin)}
-    marked = [item for item in decoded if isinstance(item, Checkpoint)]
+    marked = [item for item in decoded if isinstance(item, SourceMessage)]
     counted = Counter(event.transaction_id for event in events_in(decoded) if event.transaction_id)
-    counted.update(item.transaction_id for item in marked if item.is_transactional)
+    counted.update(item.transaction_id for item in marked if item.transaction_id)
     assert ends == dict(counted)
     assert ends.keys() == begun
-    assert {True, False} == {item.is_transactional for item in marked}
+    assert {True, False} == {bool(item.transaction_id) for item in marked}
 
 
 def test_commits_are_in_order_though_positions_are_not() -> None:

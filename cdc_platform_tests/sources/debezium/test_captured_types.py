@@ -16,10 +16,10 @@ from cdc_platform.sources.debezium.settings.connector import (
     DecimalMode,
     HstoreMode,
     IntervalMode,
+    NullPolicy,
     TimeMode,
 )
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
-from cdc_platform.sources.debezium.settings.policies import NullPolicy
 from cdc_platform_tests.sources.debezium.captures_read import (
     decode,
     events_in,

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import pytest
 
+from cdc_platform.sources.debezium.settings.connector import SnapshotPolicy
 from cdc_platform.sources.debezium.settings.debezium_settings import FilesInput
-from cdc_platform.sources.debezium.settings.policies import SnapshotPolicy
 from cdc_platform_tests.sources.debezium.cycles import Cycles
 from cdc_platform_tests.sources.debezium.written_events import COLUMNS, TABLE, line, settings_with
 from cdc_platform_tests.support.debezium.connector import Connector, feed

@@ -14,8 +14,8 @@ from cdc_platform.model.stream.records import ModType
 from cdc_platform.sources.debezium.engine.engine_process import EngineProcess
 from cdc_platform.sources.debezium.engine.spool import Spool
 from cdc_platform.sources.debezium.rows.decoder import Decoder
+from cdc_platform.sources.debezium.settings.connector import NullPolicy
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput
-from cdc_platform.sources.debezium.settings.policies import NullPolicy
 from cdc_platform_tests.servers.postgresql import Cluster
 from cdc_platform_tests.sources.debezium.databases import database, play, settings_for
 from cdc_platform_tests.sources.debezium.spooled import wait_until

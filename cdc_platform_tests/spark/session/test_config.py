@@ -8,8 +8,14 @@ import pytest
 
 from cdc_platform.errors import JarsUnavailable
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.spark.session.collector import COLLECTOR
-from cdc_platform.spark.session.config import LOG4J, launch_secrets, list_jars, session_secrets, spark_config
+from cdc_platform.spark.session.config import (
+    COLLECTOR,
+    LOG4J,
+    launch_secrets,
+    list_jars,
+    session_secrets,
+    spark_config,
+)
 from cdc_platform.spark.session.spark_settings import (
     DEFAULT_PACKAGES,
     KAFKA_CONNECTOR,

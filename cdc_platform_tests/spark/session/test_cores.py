@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cdc_platform.spark.session.cores import cores_of, local_cores
+from cdc_platform.spark.session.session_settings import cores_of, local_cores
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

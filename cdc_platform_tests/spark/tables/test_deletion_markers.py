@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cdc_platform.model.rows.changes import ChangeKind
 from cdc_platform.model.schema.table_schema import DECIMAL, Column, ColumnType, TableSchema
+from cdc_platform.model.stream.records import ChangeKind
 from cdc_platform.spark.tables.deletion_markers import with_deletion_markers
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_platform.model.rows.changes import ChangeKind
+from cdc_platform.model.stream.records import ChangeKind
 from cdc_platform.spark.tables.log_columns import PLAIN_WORDS
 from cdc_platform.spark.tables.net_changes import (
     ACTION,

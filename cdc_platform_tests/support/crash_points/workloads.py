@@ -12,8 +12,8 @@ from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.simulator.wire.simulator_settings import PartitionMode
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
+from cdc_platform.sources.debezium.settings.connector import NullPolicy
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput
-from cdc_platform.sources.debezium.settings.policies import NullPolicy
 from cdc_platform.sources.spanner.stream import decode
 from cdc_platform.sources.spanner.stream.decode import data_row
 from cdc_platform.sources.spanner.stream.record_rows import RecordRow

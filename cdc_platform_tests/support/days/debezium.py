@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform.sources.debezium.settings.connector import SnapshotPolicy, Strategy
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
-from cdc_platform.sources.debezium.settings.policies import SnapshotPolicy, Strategy
 from cdc_platform_tests.support.days.day import hurried
 from cdc_platform_tests.support.debezium.workload import ENTRIES, ITEMS, LINES, Files, Key, Sessions
 from cdc_platform_tests.support.workloads.workload import Place, describe_difference, stored_rows

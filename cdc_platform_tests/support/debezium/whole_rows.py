@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from cdc_platform.sources.debezium.settings.policies import NullPolicy
+from cdc_platform.sources.debezium.settings.connector import NullPolicy
 from cdc_platform_tests.sources.debezium.written_events import TABLE, envelope, line
 
 COLUMNS: Final = {TABLE: {"id": "integer", "n": "numeric", "v": "text"}}

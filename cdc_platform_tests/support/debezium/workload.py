@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
+from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER, Strategy
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput, Input
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
-from cdc_platform.sources.debezium.settings.policies import Strategy
 from cdc_platform_tests.servers.kafka import Broker
 from cdc_platform_tests.sources.debezium.cycles import append
 from cdc_platform_tests.sources.debezium.written_events import envelope, line

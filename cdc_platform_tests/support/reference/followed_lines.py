@@ -6,8 +6,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_platform.model.rows.changes import ChangeKind
 from cdc_platform.model.rows.resolution import Link, RowId, key_chains_of
+from cdc_platform.model.stream.records import ChangeKind
 from cdc_platform.pipeline.completing.key_chains import (
     CHANGE_COLUMNS,
     KEY_CHAIN,

@@ -12,7 +12,7 @@ from cdc_platform.model.schema.table_options import DELETED, TableOptions
 from cdc_platform.model.stream.source_capabilities import SourceSettings
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
-from cdc_platform.sources.debezium.settings.policies import Strategy
+from cdc_platform.sources.debezium.settings.connector import Strategy
 from cdc_platform_tests.servers.kafka import Broker
 from cdc_platform_tests.support.pipelines import rows_of
 

@@ -7,8 +7,7 @@ from typing import Any, Final
 from cdc_platform.errors import RecordUnreadable
 from cdc_platform.model.base.malformed import MALFORMED
 from cdc_platform.model.base.timestamps import is_moment
-from cdc_platform.model.stream.addresses import ADDRESS, ADDRESS_ONLY, ORDERING_KEY
-from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
+from cdc_platform.model.stream.events import ADDRESS, ADDRESS_ONLY, ORDERING_KEY, FaultyEvent, SourceEvent
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.sources.datastream.events.envelope import Envelope, to_text
 from cdc_platform.sources.datastream.events.layouts import ROWID, Layout, Layouts

@@ -17,8 +17,7 @@ from cdc_platform.sources.datastream.stream.stream_state import (
     StreamState,
     StreamStatus,
 )
-from cdc_platform.sources.retries import Retries
-from cdc_platform.sources.statuses import StatusMeaning, find_meaning
+from cdc_platform.sources.statuses import Retries, StatusMeaning, find_meaning
 from cdc_platform.sources.workers import keep_out_of_forks
 
 State = TypeVar("State", StreamState, BackfillState)

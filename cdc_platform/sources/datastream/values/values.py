@@ -14,10 +14,13 @@ from cdc_platform.sources.datastream.values import moments
 from cdc_platform.sources.datastream.values.json_text import NON_FINITE, JsonNumber, compact, normal
 from cdc_platform.sources.datastream.values.numbers import decimal_text, double, plain_integer, single
 from cdc_platform.sources.datastream.values.types import FieldType, Kind
+from cdc_platform.visible import shortened
 
 Reader = Callable[[Any], Any]
 """Converts one value, never NULL; raises ValueError or TypeError for other values."""
 
+_MAX_CHARACTERS: Final = 100
+"""Of a value in a message."""
 _BOOLEANS: Final = {"true": True, "false": False, "1": True, "0": False}
 _NO_OFFSET: Final = ("+00:00", "-00:00")
 _NUMBERS: Final = (Kind.INTEGER, Kind.LONG, Kind.NUMBER, Kind.DECIMAL)
@@ -103,7 +106,7 @@ def _elements(value: Any) -> list[Any]:
     if isinstance(value, Mapping) and "nestedArray" in value:
         return value["nestedArray"] or []
     if not isinstance(value, list):
-        raise TypeError(f"{_shown(value)} is not an array")
+        raise TypeError(f"{_excerpt(value)} is not an array")
     return value
 
 
@@ -112,7 +115,7 @@ def _boolean(value: Any) -> bool:
         return value
     value_as_bool = _BOOLEANS.get(str(value).lower())
     if value_as_bool is None:
-        raise ValueError(f"{_shown(value)} is neither true nor false")
+        raise ValueError(f"{_excerpt(value)} is neither true nor false")
     return value_as_bool
 
 
@@ -129,7 +132,7 @@ def _whole(value: Any) -> int:
     if isinstance(value, bool):
         return int(value)
     if not isinstance(value, str | float):
-        raise TypeError(f"{_shown(value)} is not an integer")
+        raise TypeError(f"{_excerpt(value)} is not an integer")
     return int(decimal_text(value, 40, 0))
 
 
@@ -144,7 +147,7 @@ def _number(value: Any) -> str:
     if type(value) is JsonNumber:
         return str(value)
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise TypeError(f"{_shown(value)} is not a number")
+        raise TypeError(f"{_excerpt(value)} is not a number")
     return number_text(str(value))
 
 
@@ -166,7 +169,7 @@ def _varchar(value: Any) -> str | None:
 
 def _required_text(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{_shown(value)} is not text")
+        raise TypeError(f"{_excerpt(value)} is not text")
     return value
 
 
@@ -179,7 +182,7 @@ def _base64(value: Any, encoding: str) -> str:
         return b64encode(b64decode(text, validate=True)).decode()
     except ValueError:
         raise ValueError(
-            f"{_shown(value)} is not base64; declare the column as BYTES(hex) or STRING"
+            f"{_excerpt(value)} is not base64; declare the column as BYTES(hex) or STRING"
         ) from None
 
 
@@ -242,10 +245,10 @@ def _interval(value: Any) -> str:
     return moments.interval_text(*moments.interval_parts(text)) if "P" in text else _time_of_day(text)
 
 
-def _shown(value: Any) -> str:
+def _excerpt(value: Any) -> str:
     """Return a value in the form for messages."""
     text = compact(value) if not isinstance(value, JsonNumber) or value in NON_FINITE else str(value)
-    return text if len(text) <= 100 else f"{text[:100]}..."  # noqa: PLR2004 - as much as fits a line
+    return shortened(text, _MAX_CHARACTERS)
 
 
 _READERS: Final[Mapping[Kind, Reader]] = {

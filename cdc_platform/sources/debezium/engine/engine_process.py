@@ -1,7 +1,8 @@
-"""The embedded engine as a child process: its start, its end and its failures."""
+"""The embedded engine as a child process: its start, its end and its failures, and capture during cycles."""
 
 import errno
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -18,6 +19,7 @@ from cdc_platform.errors import (
     DiskFull,
     SettingError,
     SetupError,
+    SlotInUse,
     SourceError,
     SourceUnreachable,
 )
@@ -148,3 +150,44 @@ def capture_until_caught_up(settings: EngineInput, timeout_s: float | None = Non
     """
     with EngineProcess(settings, until_caught_up=True) as engine:
         engine.wait(timeout_s)
+
+
+LOGGER: Final = logging.getLogger(__name__)
+CAUGHT_UP_WITHIN_S: Final = 600.0
+
+
+class Capture:
+    """The engine of one pipeline, in the process that runs its cycles.
+
+    The first call captures everything committed before it. Then the engine keeps running, and the next cycles
+    read what it has written.
+    """
+
+    def __init__(self, settings: EngineInput) -> None:
+        self._settings = settings
+        self._engine: EngineProcess | None = None
+
+    def ensure_running(self) -> None:
+        """Ensure that the spool is being filled, and restart an engine that was killed.
+
+        Raises:
+            CdcError: the failure that ended the engine; captured events stay, and the next call resumes.
+        """
+        if self._engine is not None and self._engine.is_running():
+            return
+        if self._engine is not None:
+            ended, self._engine = self._engine, None
+            if ended.was_killed():
+                LOGGER.warning("The engine's process was killed; it restarts and resumes where it stopped.")
+            else:
+                ended.wait()
+        # If another program captures into the spool, its files are read as usual.
+        with suppress(SlotInUse):
+            capture_until_caught_up(self._settings, CAUGHT_UP_WITHIN_S)
+            self._engine = EngineProcess(self._settings)
+
+    def stop(self) -> None:
+        """End the engine, if it runs."""
+        if self._engine is not None:
+            engine, self._engine = self._engine, None
+            engine.stop()

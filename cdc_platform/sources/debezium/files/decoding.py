@@ -9,14 +9,26 @@ from typing import Final
 import pyarrow as pa
 
 from cdc_platform.errors import SourceUnreachable
-from cdc_platform.sources.debezium.files.event_files import event_files
+from cdc_platform.sources.debezium.engine.spool import SUFFIX as SPOOLED
 from cdc_platform.sources.debezium.files.segments import GROW_ONLY, Segment, opened_lines
 from cdc_platform.sources.debezium.files.splits import FileSplit
+from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
+from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
 from cdc_platform.sources.debezium.splits.outcome import LinesTaken
 from cdc_platform.sources.debezium.splits.split_reader import SplitContext, SplitReader
 from cdc_platform.sources.file_store import FileStore
 from cdc_platform.sources.text_files import FileDamaged
 from cdc_platform.sources.workers import prepare_worker
+
+SUFFIXES: Final = (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz")
+"""Endings of the names of files that other programs write."""
+
+
+def event_files(settings: DebeziumSettings) -> FileStore:
+    """Return the files with events; a spool also has files that describe it, which are left out."""
+    is_spool = isinstance(settings.input, EngineInput)
+    return FileStore(settings.folder, (SPOOLED,) if is_spool else SUFFIXES)
+
 
 NUMBER: Final = "id"
 """Column of the rows that a task takes: the number of a split."""

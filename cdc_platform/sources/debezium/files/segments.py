@@ -7,7 +7,7 @@ from itertools import chain, islice
 from typing import Final
 
 from cdc_platform.model.stream.files import SourceFile
-from cdc_platform.sources.debezium.wire.lines import RawLine, RawLines, check_gzip, raw_lines
+from cdc_platform.sources.debezium.wire.lines import Line, Lines, check_gzip, raw_lines
 from cdc_platform.sources.file_store import FileStore
 from cdc_platform.sources.text_files import CHUNK_BYTES, GZIP_MAGIC, FileDamaged
 
@@ -35,7 +35,7 @@ class Segment:
 
 
 @contextmanager
-def opened_lines(store: FileStore, segment: Segment) -> Iterator[Iterator[RawLine]]:
+def opened_lines(store: FileStore, segment: Segment) -> Iterator[Iterator[Line]]:
     """Yield the lines of a segment one by one; see `opened_chunks`."""
     with opened_chunks(store, segment) as chunks:
         lines = chain.from_iterable(chunk.one_by_one() for chunk in chunks)
@@ -46,7 +46,7 @@ def opened_lines(store: FileStore, segment: Segment) -> Iterator[Iterator[RawLin
 @contextmanager
 def opened_chunks(
     store: FileStore, segment: Segment, max_unpacked_bytes: int | None = None
-) -> Iterator[Iterator[RawLines]]:
+) -> Iterator[Iterator[Lines]]:
     """Yield the lines of a file from the first of a segment on, by chunks of the file.
 
     Args:
@@ -72,7 +72,7 @@ def opened_chunks(
         yield chunks if read_bytes else _without_first(chunks, segment.begun)
 
 
-def _without_first(chunks: Iterator[RawLines], lines: int) -> Iterator[RawLines]:
+def _without_first(chunks: Iterator[Lines], lines: int) -> Iterator[Lines]:
     remaining_lines = lines
     for chunk in chunks:
         if remaining_lines < len(chunk.texts):

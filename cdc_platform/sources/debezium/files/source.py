@@ -22,9 +22,9 @@ from cdc_platform.model.stream.lineage import Lineage
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest
 from cdc_platform.model.stream.window_plans import plan_arrivals
 from cdc_platform.sources.arrival import ArrivalTimeSource, storable, table_of
-from cdc_platform.sources.debezium.engine.capture import Capture
+from cdc_platform.sources.debezium.engine.engine_process import Capture
 from cdc_platform.sources.debezium.engine.spool import Spool
-from cdc_platform.sources.debezium.files.event_files import event_files
+from cdc_platform.sources.debezium.files.decoding import event_files
 from cdc_platform.sources.debezium.rows.checkpoints import Decoded
 from cdc_platform.sources.debezium.rows.decoder import Decoder
 from cdc_platform.sources.debezium.rows.state import DecoderState
@@ -75,8 +75,9 @@ def states_of(read_progress: Mapping[str, str]) -> dict[str, str | None]:
 def _first_lines(stream: BinaryIO) -> Iterator[str]:
     characters = 0
     for line in islice(read_lines(stream), DESCRIBED_MESSAGES):
-        yield line.text
-        characters += len(line.text)
+        text = line.text.decode(errors="surrogateescape")
+        yield text
+        characters += len(text)
         if characters > DESCRIBED_CHARACTERS:
             return
 

@@ -6,8 +6,8 @@ from typing import Final
 from cdc_platform.model.base.malformed import MALFORMED
 from cdc_platform.model.stream.events import FaultyEvent
 from cdc_platform.sources.debezium.rows.state import DecoderState
+from cdc_platform.sources.debezium.settings.connector import SnapshotPolicy
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
-from cdc_platform.sources.debezium.settings.policies import SnapshotPolicy
 from cdc_platform.sources.debezium.wire.contents import read_content
 from cdc_platform.sources.debezium.wire.message_contents import (
     DataEvent,
@@ -37,7 +37,7 @@ class SplitStarts:
 
     def __init__(self, settings: DebeziumSettings, state: DecoderState) -> None:
         self._settings = settings
-        self._first_snapshots = {name: snapshots.first for name, snapshots in state.snapshots.seen.items()}
+        self._first_snapshots = {name: snapshots.first for name, snapshots in state.snapshots.servers.items()}
         self._is_open = False
         self._newest: tuple[bytes, EnvelopeContent | None] = (b"", None)
 

@@ -7,7 +7,7 @@ from cdc_platform.errors import SourceError
 from cdc_platform.model.stream.files import SourceFile
 from cdc_platform.sources.debezium.files.segments import Segment, opened_chunks
 from cdc_platform.sources.debezium.files.split_starts import SplitStarts
-from cdc_platform.sources.debezium.wire.lines import RawLine, RawLines
+from cdc_platform.sources.debezium.wire.lines import Line, Lines
 from cdc_platform.sources.file_store import FileStore
 from cdc_platform.sources.text_files import FileDamaged
 
@@ -43,7 +43,7 @@ class _Growing:
     """A split that grows line by line, or by many at once."""
 
     def __init__(self) -> None:
-        self._previous: RawLine | None = None
+        self._previous: Line | None = None
         self.lines = self.text_bytes = 0
         self._segments: list[Segment] = []
         self._current: Segment | None = None
@@ -58,7 +58,7 @@ class _Growing:
         """Go on with the lines of another file."""
         self._current, self._line, self._previous = segment, segment.begun, None
 
-    def add(self, lines: int, text_bytes: int, last: RawLine) -> None:
+    def add(self, lines: int, text_bytes: int, last: Line) -> None:
         """Take the next lines."""
         self.lines += lines
         self.text_bytes += text_bytes
@@ -131,10 +131,10 @@ class FileSplitter:
                     yield from self._splits_in(chunk, growing)
                 elif lines:
                     self.starts.follow(chunk.texts)
-                    last = RawLine(chunk.texts[-1], chunk.begun_bytes + sum(chunk.lengths))
+                    last = Line(chunk.texts[-1], chunk.begun_bytes + sum(chunk.lengths))
                     growing.add(lines, text_bytes, last)
 
-    def _splits_in(self, chunk: RawLines, growing: _Growing) -> Iterator[FileSplit]:
+    def _splits_in(self, chunk: Lines, growing: _Growing) -> Iterator[FileSplit]:
         """Yield the splits that end in a chunk, whose lines are looked at one by one."""
         for line in chunk.one_by_one():
             is_full = self._is_full(growing.lines, growing.text_bytes)

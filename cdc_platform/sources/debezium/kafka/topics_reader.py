@@ -99,7 +99,7 @@ class TopicsReading:
 
     def router(self, splits: int) -> MessageRouter:
         """Return the router of messages to splits; a snapshot that replaces tables is one transaction."""
-        return MessageRouter(splits, spreads_snapshots=not self._start.snapshots.seen)
+        return MessageRouter(splits, spreads_snapshots=not self._start.snapshots.servers)
 
     @cached_property
     def _start(self) -> DecoderState:

@@ -3,13 +3,13 @@
 import base64
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent, SourceMessage
 from cdc_platform.sources.debezium.settings.connector import BinaryMode
 from cdc_platform.sources.debezium.wire.message_contents import (
     Heartbeat,
+    LogicalMessage,
     Notification,
     Signal,
     Tombstone,
@@ -18,40 +18,32 @@ from cdc_platform.sources.debezium.wire.message_contents import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """A logical message; users can ask for a cut at such a marker.
+def marker_of(logical: LogicalMessage, ordering_key: str, binary: BinaryMode) -> SourceMessage:
+    """Return a logical message in the form that the lake stores; users can ask for a cut at such a marker.
 
-    ``content`` has the connector's encoding, which is base64 unless its binary mode differs.
+    Args:
+        logical: the message; its content has the connector's encoding.
+        ordering_key: its place in the order of changes.
+        binary: the connector's encoding.
     """
-
-    prefix: str
-    content: str
-    ordering_key: str
-    transaction_id: str
-    is_transactional: bool
-    lsn: int | None
-    micros: int | None
-    position: int
-    binary: BinaryMode = BinaryMode.BYTES
-
-    def as_message(self) -> SourceMessage:
-        """Return the message in the form that the lake stores."""
-        try:
-            content = _DECODERS[self.binary](self.content).decode()
-        except ValueError:
-            content = self.content
-        identity = json.dumps([self.transaction_id, self.lsn, self.prefix, self.content], ensure_ascii=False)
-        return SourceMessage(
-            self.prefix,
-            content,
-            self.ordering_key,
-            identity,
-            self.transaction_id if self.is_transactional else "",
-            self.lsn,
-            self.micros,
-            self.position,
-        )
+    source = logical.source
+    try:
+        content = _DECODERS[binary](logical.content).decode()
+    except ValueError:
+        content = logical.content
+    identity = json.dumps(
+        [logical.transaction_id, source.lsn, logical.prefix, logical.content], ensure_ascii=False
+    )
+    return SourceMessage(
+        logical.prefix,
+        content,
+        ordering_key,
+        identity,
+        logical.transaction_id if source.tx_id is not None else "",
+        source.lsn,
+        source.micros,
+        logical.message.position,
+    )
 
 
 _DECODERS: Final[Mapping[BinaryMode, Callable[[str], bytes]]] = {
@@ -60,5 +52,5 @@ _DECODERS: Final[Mapping[BinaryMode, Callable[[str], bytes]]] = {
     BinaryMode.BASE64_URL_SAFE: base64.urlsafe_b64decode,
     BinaryMode.HEX: bytes.fromhex,
 }
-Control = Tombstone | TransactionBegin | TransactionEnd | Checkpoint | Heartbeat | Signal | Notification
+Control = Tombstone | TransactionBegin | TransactionEnd | SourceMessage | Heartbeat | Signal | Notification
 Decoded = SourceEvent | FaultyEvent | Control

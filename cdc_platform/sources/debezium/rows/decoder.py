@@ -10,7 +10,7 @@ from cdc_platform.model.base.malformed import MALFORMED
 from cdc_platform.model.base.names import long_table_reason
 from cdc_platform.model.rows.keyless import is_keyless
 from cdc_platform.model.stream.events import FaultyEvent
-from cdc_platform.sources.debezium.rows.checkpoints import Checkpoint, Decoded
+from cdc_platform.sources.debezium.rows.checkpoints import Decoded, marker_of
 from cdc_platform.sources.debezium.rows.identity import ADVICE as IDENTITY_ADVICE
 from cdc_platform.sources.debezium.rows.identity import check_key, learn_identity, names_key_alone
 from cdc_platform.sources.debezium.rows.pairing import Identity, identity_of, key_text
@@ -18,8 +18,8 @@ from cdc_platform.sources.debezium.rows.plain_changes import PlainChanges
 from cdc_platform.sources.debezium.rows.plans import ColumnPlan, Planner, check_masks
 from cdc_platform.sources.debezium.rows.rows import RowDecoder
 from cdc_platform.sources.debezium.rows.state import DecoderState
+from cdc_platform.sources.debezium.settings.connector import SnapshotPolicy
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
-from cdc_platform.sources.debezium.settings.policies import SnapshotPolicy
 from cdc_platform.sources.debezium.wire.contents import read_content
 from cdc_platform.sources.debezium.wire.event_faults import fault_of
 from cdc_platform.sources.debezium.wire.flattened import ADVICE as FLAT_ADVICE
@@ -92,7 +92,8 @@ class Decoder:
         if isinstance(envelope, DataEvent):
             return self._decode_data(envelope)
         if isinstance(envelope, LogicalMessage):
-            return [self._checkpoint(envelope)]
+            order = ordering_key(envelope, self.state.floor_of(envelope.source))
+            return [marker_of(envelope, order, self.settings.connector.binary)]
         if isinstance(envelope, Tombstone):
             return [self._checked_tombstone(envelope, message)]
         if isinstance(envelope, Notification):
@@ -244,19 +245,6 @@ class Decoder:
     def _names_full(self, event: DataEvent) -> bool:
         source = event.source
         return self._named(source.database, source.schema, source.table) in self.settings.full_identity
-
-    def _checkpoint(self, logical_message: LogicalMessage) -> Checkpoint:
-        return Checkpoint(
-            logical_message.prefix,
-            logical_message.content,
-            ordering_key(logical_message, self.state.floor_of(logical_message.source)),
-            logical_message.transaction_id,
-            logical_message.source.tx_id is not None,
-            logical_message.source.lsn,
-            logical_message.source.micros,
-            logical_message.message.position,
-            self.settings.connector.binary,
-        )
 
     def _checked_tombstone(self, tombstone: Tombstone, message: Message) -> Decoded:
         """Return the tombstone, or a fault if a flattened stream sends nothing else for a delete."""

@@ -9,7 +9,7 @@ from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.sources.debezium.rows.plans import ColumnPlan, TablePlan
 from cdc_platform.sources.debezium.values.detector import MASKED, UNAVAILABLE, UNDECIDED
 from cdc_platform.sources.debezium.wire.event_faults import NEW_KEYS
-from cdc_platform.sources.debezium.wire.message_contents import UPDATE, DataEvent, MessageUnusable, Op
+from cdc_platform.sources.debezium.wire.message_contents import DataEvent, MessageUnusable
 from cdc_platform.sources.debezium.wire.plain_lines import RUN_ID
 from cdc_platform.sources.debezium.wire.positions import is_snapshot
 from cdc_platform.sources.json_codec import write
@@ -24,14 +24,16 @@ class Findings(msgspec.Struct):
     lossy_nulls: list[str] = msgspec.field(default_factory=list)
 
 
-def is_unsent_under_full(column: ColumnPlan, value: Any, before: Mapping[str, Any] | None) -> bool:
+def is_unsent_under_full(
+    before: Mapping[str, Any] | None, column: ColumnPlan, value: Any, _: Findings | None = None
+) -> bool:
     """Return whether a value is the marker of an array, which connectors before 2.5 also send under FULL."""
     is_same = before is not None and column.name in before and value == before[column.name]
     return column.detector.is_marker(value) and not is_same
 
 
-def is_unavailable(column: ColumnPlan, value: Any, findings: Findings) -> bool:
-    """Return whether a value was not sent.
+def is_unsent_in_update(column: ColumnPlan, value: Any, findings: Findings) -> bool:
+    """Return whether a value of an update was not sent.
 
     Raises:
         MessageUnusable: the settings do not state what null means here, or the marker is masked.
@@ -57,24 +59,18 @@ def is_unavailable(column: ColumnPlan, value: Any, findings: Findings) -> bool:
     return state is UNAVAILABLE
 
 
-def is_left_out(op: Op, is_new: bool, column: ColumnPlan, value: Any, findings: Findings) -> bool:
-    """Return whether a value of an insert or update was not sent.
+def is_unsent_in_insert(is_new: bool, column: ColumnPlan, value: Any, findings: Findings) -> bool:
+    """Return whether a value of an insert was not sent.
 
     An insert has all values unless its row had another key. If that is not certain, a marker counts as a
     marker, and null as NULL.
 
     Args:
-        op: the operation.
-        is_new: whether an inserted row certainly had no other key.
+        is_new: whether the row certainly had no other key.
         column: the value's column.
         value: the value.
         findings: receives other facts about the value.
-
-    Raises:
-        MessageUnusable: as `is_unavailable`.
     """
-    if op is UPDATE:
-        return is_unavailable(column, value, findings)
     is_literal = column.detector.is_marker(value)
     if is_literal and is_new:
         findings.literal_markers.append(column.name)
@@ -91,7 +87,7 @@ def completed(plan: TablePlan, row: Mapping[str, Any], before: Mapping[str, Any]
     """
     values = dict(row)
     for name, column in plan.columns.items():
-        if name in row and is_unsent_under_full(column, row[name], before):
+        if name in row and is_unsent_under_full(before, column, row[name]):
             if name not in before:
                 raise MessageUnusable(f"The column `{name}` was not sent, and the row before lacks it, too.")
             values[name] = before[name]

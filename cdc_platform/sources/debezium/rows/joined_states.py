@@ -26,7 +26,7 @@ def joined_state(before: DecoderState, start: DecoderState, end: DecoderState) -
     use = end.use
     if use.has_notifications and before.owners != start.owners:
         return None
-    snapshots = _joined_snapshots(before.snapshots.seen, start.snapshots.seen, end)
+    snapshots = _joined_snapshots(before.snapshots.servers, start.snapshots.servers, end)
     owners = _joined_facts(before.owners, start.owners, end.owners)
     keys = _joined_facts(before.keys, start.keys, end.keys)
     key_types = _joined_facts(before.key_types, start.key_types, end.key_types)
@@ -84,14 +84,14 @@ def _joined_pairer(before: Pairer, end: DecoderState) -> Pairer:
 
 def _joined_snapshots(before: _Servers, start: _Servers, end: DecoderState) -> _Servers | None:
     """Return the snapshots of each server; None if the split may have confused two of them."""
-    use, seen = end.use, end.snapshots.seen
+    use, servers = end.use, end.snapshots.servers
     if before == start:
-        return seen
+        return servers
     if use.has_notifications:
         return None
     joined = dict(before)
-    for server in use.servers & seen.keys():
-        actual, assumed, after = before.get(server), start.get(server), seen[server]
+    for server in use.servers & servers.keys():
+        actual, assumed, after = before.get(server), start.get(server), servers[server]
         if actual is None or _is_same(actual, assumed):
             joined[server] = after if actual is None else _with_changes(after, actual)
         elif assumed is None and _is_of_beginning(actual, after, is_snapshot=server in use.snapshot_servers):

@@ -21,7 +21,7 @@ from cdc_platform.sources.debezium.rows.plain_columns import (
     plain_run,
 )
 from cdc_platform.sources.debezium.rows.rows import RowDecoder
-from cdc_platform.sources.debezium.settings.policies import Strategy
+from cdc_platform.sources.debezium.settings.connector import Strategy
 from cdc_platform.sources.debezium.wire.contents import read_content
 from cdc_platform.sources.debezium.wire.event_faults import fault_of
 from cdc_platform.sources.debezium.wire.message_contents import (
@@ -81,10 +81,8 @@ class PlainChanges:
         self._new_form = key if form is None else None
         if plain is None or form is None or not self._shows_nothing(plain, form):
             return False
-        if key not in self._at_rest:
-            if not self._is_at_rest(form):
-                return False
-            self._at_rest.add(key)
+        if key not in self._at_rest and not self._is_at_rest(key, form, plain.envelope.source.lsn):
+            return False
         if not pairer.remember_plain(plain) and form.op is CREATE:
             if self._may_be_full(form):
                 return False
@@ -104,20 +102,24 @@ class PlainChanges:
             return False
         return not form.is_full or _keeps_key_and_identity(change, form)
 
-    def _is_at_rest(self, form: PlainForm) -> bool:
+    def _is_at_rest(self, key: Hashable, form: PlainForm, lsn: int) -> bool:
         """Return whether such a change shows nothing in the present state of its table and server."""
         state = self._rows.state
         if form.op is UPDATE and form.is_full is not (form.name in state.full):
             return False
         if not form.is_full and form.name in state.unusable:
             return False
-        snapshots = state.snapshots.seen.get(form.server)
-        return snapshots is not None and snapshots.is_at_rest
+        snapshots = state.snapshots.servers.get(form.server)
+        if snapshots is None or not snapshots.is_at_rest(lsn):
+            return False
+        if not snapshots.empty:  # otherwise the answer depends on the position
+            self._at_rest.add(key)
+        return True
 
     def _is_of_first_snapshot(self, source: PlainSource) -> bool:
         """Return whether a row is of the snapshot that its stream begins with, but not its first row."""
         state = self._rows.state
-        snapshots = state.snapshots.seen[source.name]
+        snapshots = state.snapshots.servers[source.name]
         return snapshots.first == snapshots.newest == state.floors.get(source.name) == source.lsn
 
     def _may_be_full(self, form: PlainForm) -> bool:
@@ -157,7 +159,7 @@ class PlainChanges:
 
     def _note_change(self, form: PlainForm, moments: Sequence[int | None]) -> None:
         if form.op is not READ:
-            self._rows.state.snapshots.seen[form.server].change(form.table, moments)
+            self._rows.state.snapshots.servers[form.server].change(form.table, moments)
 
     def _decode_one(self, form: PlainForm, arrival: Arrival[Sent]) -> SourceEvent | FaultyEvent:
         event = _event_of(arrival.content, arrival.position)

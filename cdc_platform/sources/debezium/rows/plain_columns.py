@@ -9,14 +9,18 @@ from msgspec import UNSET
 
 from cdc_platform.model.base.timestamps import is_moment
 from cdc_platform.model.stream.events import SourceEvent
-from cdc_platform.sources.debezium.rows.findings import Findings, Metadata, is_left_out
+from cdc_platform.sources.debezium.rows.findings import (
+    Findings,
+    Metadata,
+    is_unsent_in_insert,
+    is_unsent_in_update,
+)
 from cdc_platform.sources.debezium.rows.pairing import Identity
 from cdc_platform.sources.debezium.rows.plans import ColumnPlan, TablePlan
-from cdc_platform.sources.debezium.rows.row_keys import key_json
-from cdc_platform.sources.debezium.rows.row_values import is_readable, read_values
+from cdc_platform.sources.debezium.rows.row_values import is_readable, key_json, read_values
 from cdc_platform.sources.debezium.values.detector import VALUE
 from cdc_platform.sources.debezium.wire.envelope import sequences_of
-from cdc_platform.sources.debezium.wire.message_contents import MOD_TYPES, READ, MessageUnusable, Op
+from cdc_platform.sources.debezium.wire.message_contents import MOD_TYPES, READ, UPDATE, MessageUnusable, Op
 from cdc_platform.sources.debezium.wire.messages import Arrival, Sent
 from cdc_platform.sources.debezium.wire.plain_lines import PlainChange, PlainSource
 from cdc_platform.sources.debezium.wire.positions import SNAPSHOT, change_ids, change_keys
@@ -156,10 +160,7 @@ def _ordering_keys(
 
 
 def _moments(sources: Sequence[PlainSource]) -> list[int | None]:
-    moments = [
-        source.ts_us if source.ts_us is not None or source.ts_ms is None else source.ts_ms * 1000
-        for source in sources
-    ]
+    moments = [source.micros for source in sources]
     stated = [moment for moment in moments if moment is not None]
     if stated and not (is_moment(min(stated)) and is_moment(max(stated))):
         raise OverflowError("a time is outside the years 1 to 9999")
@@ -250,7 +251,9 @@ def _is_unsent(form: PlainForm, column: ColumnPlan, value: Any, findings: Findin
         return False
     if form.is_full or not (form.is_new or column.detector.judge(value) is VALUE):
         raise ValueError(column.name)
-    return is_left_out(form.op, form.is_new, column, value, findings)
+    if form.op is UPDATE:
+        return is_unsent_in_update(column, value, findings)
+    return is_unsent_in_insert(form.is_new, column, value, findings)
 
 
 def _metadata(

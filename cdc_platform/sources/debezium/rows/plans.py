@@ -10,17 +10,16 @@ from cdc_platform.model.base.names import case_key, is_reserved_column, unfit_co
 from cdc_platform.model.rows.keyless import keyless_columns
 from cdc_platform.model.schema.observed_columns import MAY_NOT_FIT
 from cdc_platform.model.schema.table_schema import spark_type
+from cdc_platform.sources.debezium.settings.connector import NullPolicy
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
-from cdc_platform.sources.debezium.settings.policies import NullPolicy
 from cdc_platform.sources.debezium.values.block_encodings import block_encoding, block_type
-from cdc_platform.sources.debezium.values.detector import Detector, detector_of
+from cdc_platform.sources.debezium.values.detector import Detector, detector_of, evidence_of
 from cdc_platform.sources.debezium.values.encodings import (
     Encoding,
     EncodingKind,
     agreed_encoding,
     declared_encoding,
 )
-from cdc_platform.sources.debezium.values.evidence import evidence_of
 from cdc_platform.sources.debezium.values.placeholder_zeros import is_zero
 from cdc_platform.sources.debezium.values.postgres_types import PostgresType
 from cdc_platform.sources.debezium.values.unavailable import masked_markers, version_of

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -14,20 +15,26 @@ from cdc_platform.model.stream.records import ModType
 from cdc_platform.sources.debezium.rows.findings import (
     Findings,
     completed,
-    is_left_out,
-    is_unavailable,
+    is_unsent_in_insert,
+    is_unsent_in_update,
     is_unsent_under_full,
     metadata_of,
 )
 from cdc_platform.sources.debezium.rows.identity import check_key_types
 from cdc_platform.sources.debezium.rows.pairing import Identity, identity_of
 from cdc_platform.sources.debezium.rows.plain_columns import PlainForm, PlainRun
-from cdc_platform.sources.debezium.rows.plans import ColumnPlan, Planner, TablePlan
-from cdc_platform.sources.debezium.rows.row_keys import header_key, key_json, old_key_of
-from cdc_platform.sources.debezium.rows.row_values import IsUnsent, sent_values_json, values_json
+from cdc_platform.sources.debezium.rows.plans import Planner, TablePlan
+from cdc_platform.sources.debezium.rows.row_values import (
+    IsUnsent,
+    header_key,
+    key_json,
+    old_key_of,
+    sent_values_json,
+    values_json,
+)
 from cdc_platform.sources.debezium.rows.state import DecoderState
+from cdc_platform.sources.debezium.settings.connector import Strategy
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
-from cdc_platform.sources.debezium.settings.policies import Strategy
 from cdc_platform.sources.debezium.values.detector import VALUE
 from cdc_platform.sources.debezium.wire.message_contents import (
     CREATE,
@@ -104,22 +111,7 @@ class RowDecoder:
             MessageUnusable: a value or the key cannot be used.
         """
         frame = self._frame(event, form.table, form.plan.column_types)
-        if form.is_full:
-            return self._with_key(event, form.plan, frame, is_full=True)
-        findings = Findings()
-
-        def is_unsent(column: ColumnPlan, value: Any, findings: Findings) -> bool:
-            return is_left_out(event.op, form.is_new, column, value, findings)
-
-        change = frame._replace(
-            keys=key_json(form.plan, event.key or {}),
-            new_values=self._values(event.after or {}, form.plan, findings, is_unsent),
-            unavailable_columns=tuple(findings.unavailable),
-            metadata=metadata_of(event, findings),
-        )
-        if not form.is_new:
-            self._take_note(event, form.plan, change, is_full=False)
-        return change
+        return self._with_key(event, form.plan, frame, is_full=form.is_full)
 
     def finalise(self, unpaired: Unpaired) -> SourceEvent:
         """Return the change of an inserted row with the present knowledge of its old key.
@@ -163,13 +155,8 @@ class RowDecoder:
         previous = self.state.pairer.old_key(event)
         # An update without a row before contradicts FULL, even if the settings state it.
         sends_all = is_full and (event.op is not UPDATE or event.before is not None or event.is_flat)
-
-        def is_unsent(column: ColumnPlan, value: Any, _findings: Findings) -> bool:
-            return is_unsent_under_full(column, value, before)
-
-        new_values = self._new_values(
-            event, plan, previous, findings, is_unsent if sends_all else is_unavailable
-        )
+        is_unsent = partial(is_unsent_under_full, before) if sends_all else is_unsent_in_update
+        new_values = self._new_values(event, plan, previous, findings, is_unsent)
         # By position, because `_replace` would take several times as long.
         keyed = SourceEvent._make(
             (
@@ -245,21 +232,11 @@ class RowDecoder:
         """
         if event.after is None:
             raise MessageUnusable(f"The event with the operation {event.op.value!r} has no `after`.")
-        may_lack = event.op is UPDATE or (event.op is CREATE and previous is not None)
-        may_move = event.op is CREATE and bool(plan.keys) and not self.state.pairer.is_new(event)
-
-        def is_missing(column: ColumnPlan, value: Any, findings: Findings) -> bool:
-            if may_lack:
-                return is_unsent(column, value, findings)
-            return is_left_out(event.op, not may_move, column, value, findings)
-
-        return self._values(event.after, plan, findings, is_missing)
-
-    def _values(
-        self, row: Mapping[str, Any], plan: TablePlan, findings: Findings, is_unsent: IsUnsent
-    ) -> str:
+        if not (event.op is UPDATE or (event.op is CREATE and previous is not None)):
+            may_move = event.op is CREATE and bool(plan.keys) and not self.state.pairer.is_new(event)
+            is_unsent = partial(is_unsent_in_insert, not may_move)
         keeps_null = self.settings.strategy == Strategy.VETO
-        return sent_values_json(plan, row, findings, is_unsent, keeps_null=keeps_null)
+        return sent_values_json(plan, event.after, findings, is_unsent, keeps_null=keeps_null)
 
     def _without_key(self, event: DataEvent, plan: TablePlan, change: SourceEvent) -> Iterator[SourceEvent]:
         """Yield the removal of a row equal to the one before, and the addition of the one after."""

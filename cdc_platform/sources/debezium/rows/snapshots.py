@@ -73,10 +73,9 @@ class ServerSnapshots:
                 self.open = lsn
         return tuple(ended)
 
-    @property
-    def is_at_rest(self) -> bool:
-        """Whether no snapshot is under way, and no table waits to be emptied."""
-        return self.open is None and not self.empty
+    def is_at_rest(self, lsn: int | None) -> bool:
+        """Return whether no snapshot is under way, and no table is emptied at a position or waits for one."""
+        return self.open is None and not any(place in (0, lsn) for _, place in self.empty.values())
 
     def change(self, table: str, moments: Sequence[int | None]) -> None:
         """Take note of when a table was changed."""
@@ -122,13 +121,13 @@ def position_of(source: SourceInfo) -> int | None:
 
 @dataclass(slots=True)
 class SnapshotWatch:
-    """Follows the snapshots of all servers; ``seen`` is what it continues with in the next cycle."""
+    """Follows the snapshots of all servers; ``servers`` is what it continues with in the next cycle."""
 
-    seen: dict[str, ServerSnapshots] = field(default_factory=dict)
+    servers: dict[str, ServerSnapshots] = field(default_factory=dict)
 
     def find_empty(self, notification: Notification, table: str) -> None:
         """Take a notification of a table without rows, unless the table has newer changes."""
-        server_snapshots = self.seen.get(notification.server)
+        server_snapshots = self.servers.get(notification.server)
         if server_snapshots is None or server_snapshots.empty.get(table, ("", 0))[0] == notification.identity:
             return
         if notification.micros is not None and server_snapshots.changed.get(table, 0) <= notification.micros:
@@ -153,14 +152,14 @@ class SnapshotWatch:
             is_buffered: whether a snapshot is buffered until it is whole.
         """
         lsn = position_of(source)
-        server_snapshots = self.seen.get(source.server)
+        server_snapshots = self.servers.get(source.server)
         if server_snapshots is None:
-            server_snapshots = self.seen[source.server] = ServerSnapshots(lsn or 0)
+            server_snapshots = self.servers[source.server] = ServerSnapshots(lsn or 0)
         if lsn is None:
             for change in changes:
                 server_snapshots.change(change.table, (source.micros,))
             changes = [server_snapshots.doubted(change, source) for change in changes]
-            if server_snapshots.is_at_rest:
+            if server_snapshots.is_at_rest(source.lsn):
                 return [*changes]
         is_replaced = replaces and lsn not in (None, server_snapshots.first)
         ended = server_snapshots.see(source, is_buffered=is_replaced)

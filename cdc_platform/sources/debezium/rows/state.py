@@ -130,7 +130,7 @@ class DecoderState:
             "owners": self.owners,
             "keys": self.keys,
             "key_types": self.key_types,
-            "snapshots": {server: asdict(snapshots) for server, snapshots in self.snapshots.seen.items()},
+            "snapshots": {server: asdict(snapshots) for server, snapshots in self.snapshots.servers.items()},
         }
         return json.dumps(fields, sort_keys=True, default=str)
 

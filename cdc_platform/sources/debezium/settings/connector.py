@@ -1,4 +1,4 @@
-"""Settings of a connector that its events do not show."""
+"""Modes of the connector, and choices that Debezium leaves to a pipeline."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,6 +7,38 @@ from typing import Annotated, Final
 
 from cdc_platform.errors import SettingError
 from cdc_platform.model.base.declared_settings import Described, check_members
+
+
+class Strategy(StrEnum):
+    """Treatment of a value that the source did not send."""
+
+    OMIT = "omit"
+    """The merge omits the column: the stored value stays. The log keeps the column unavailable."""
+    VETO = "veto"
+    """The change names the column, marked as unavailable, and the table vetoes the change of this value."""
+    ENRICH = "enrich"
+    """The log itself is completed from the batch and the tables, so that every reader sees whole rows."""
+
+
+class SnapshotPolicy(StrEnum):
+    """Effect of a repeated snapshot on rows that it does not have."""
+
+    MERGE = "merge"
+    """The rows stay and are reported."""
+    REPLACE = "replace"
+    """The rows are removed: the snapshot is the whole table."""
+
+
+class NullPolicy(StrEnum):
+    """Meaning of a null in an update, where the column's type has no marker for an unavailable value."""
+
+    UNAVAILABLE = "unavailable"
+    """The value was not sent: a real change to NULL is missed."""
+    NULL = "null"
+    """The value is NULL: a value that was not sent is lost."""
+    ERROR = "error"
+    """The event goes to quarantine until the meaning is configured."""
+
 
 DEFAULT_PLACEHOLDER: Final = "__debezium_unavailable_value"
 """Placeholder for a value that was not sent, unless the connector is configured with another text."""

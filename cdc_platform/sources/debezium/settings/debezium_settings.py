@@ -18,12 +18,14 @@ from cdc_platform.model.stream.source_capabilities import SourceCapabilities, So
 from cdc_platform.sources.debezium.settings.connector import (
     PROPERTIES,
     ConnectorModes,
+    NullPolicy,
+    SnapshotPolicy,
+    Strategy,
     modes_of,
     properties_of,
 )
 from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
-from cdc_platform.sources.debezium.settings.policies import NullPolicy, SnapshotPolicy, Strategy
 from cdc_platform.sources.debezium.wire.lines import MAX_UNPACKED_BYTES
 from cdc_platform.sources.locations import check_location
 

@@ -32,8 +32,7 @@ from cdc_platform.sources.debezium.splits.outcome import (
     SplitOutcome,
 )
 from cdc_platform.sources.debezium.transactions.collector import Collector, Event
-from cdc_platform.sources.debezium.transactions.finalise import altered_events
-from cdc_platform.sources.debezium.transactions.key_order import shares_keys
+from cdc_platform.sources.debezium.transactions.key_order import altered_events, shares_keys
 from cdc_platform.sources.debezium.wire.message_contents import READ
 from cdc_platform.sources.debezium.wire.messages import Arrival, Sent, parse_sent
 from cdc_platform.sources.event_batches import EventBatches, FileCounts, TransactionEvent

@@ -6,7 +6,7 @@ from itertools import groupby
 from operator import attrgetter
 
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent, SourceMessage
-from cdc_platform.sources.debezium.rows.checkpoints import Checkpoint, Decoded
+from cdc_platform.sources.debezium.rows.checkpoints import Decoded
 from cdc_platform.sources.debezium.rows.findings import gives_key_up
 from cdc_platform.sources.debezium.rows.plain_columns import PlainRun
 from cdc_platform.sources.debezium.rows.snapshots import is_buffered_snapshot
@@ -80,7 +80,7 @@ class Collector:
             self._take_event(event, arrival)
         elif isinstance(event, TransactionBegin | TransactionEnd):
             self._take_boundary(event, arrival)
-        elif isinstance(event, Checkpoint):
+        elif isinstance(event, SourceMessage):
             self._take_note(event, arrival)
         elif isinstance(event, Signal):
             self._take_signal(event, arrival)
@@ -109,9 +109,8 @@ class Collector:
             self._count(arrival.within, arrival)
             self._rowless_messages[arrival.within] += 1
 
-    def _take_note(self, checkpoint: Checkpoint, arrival: Arrival[Decoded]) -> None:
+    def _take_note(self, note: SourceMessage, arrival: Arrival[Decoded]) -> None:
         self._newest = None
-        note = checkpoint.as_message()
         self._count(note.transaction_id, arrival, note.ordering_key, note.event_id)
         self._rowless_messages[note.transaction_id] += 1
         self.notes[note.transaction_id].append((note, arrival.origin, arrival.position))

@@ -11,10 +11,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import repeat
 from typing import Any, Final
 
+from cdc_platform.model.base.malformed import MALFORMED
 from cdc_platform.model.rows.shared_keys import KeyUse, Values, parted_orders
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.sources.debezium.rows.plain_columns import PlainRun
+from cdc_platform.sources.debezium.rows.rows import RowDecoder, Unpaired
+from cdc_platform.sources.debezium.wire.event_faults import fault_of
 from cdc_platform.sources.debezium.wire.message_contents import CREATE
 
 _ROWS: Final = frozenset({ModType.INSERT, ModType.UPDATE, ModType.DELETE})
@@ -122,3 +125,42 @@ def _use(event: SourceEvent, orders: Sequence[str], values: Values) -> KeyUse:
 def _values(text: str | None) -> dict[str, Any]:
     members: dict[str, Any] = json.loads(text, parse_float=str) if text is not None else {}
     return members
+
+
+Event = SourceEvent | FaultyEvent
+
+
+def altered_events(events: Sequence[Event], rows: RowDecoder) -> Mapping[str, Event]:
+    """Return the altered events by their identities: inserted rows and shared keys.
+
+    Args:
+        events: all events of whole transactions.
+        rows: the decoder of the events.
+    """
+    altered = dict(_completed_events(rows))
+    current = [_replaced(event, altered) for event in events] if altered else events
+    for event, ordering_key in ordering_keys(current, rows.befores):
+        altered[event.event_id] = event._replace(ordering_key=ordering_key)
+    return altered
+
+
+def _completed_events(rows: RowDecoder) -> Iterator[tuple[str, Event]]:
+    for identity, unpaired in list(rows.unpaired.items()):
+        outcome = _finalised(rows, unpaired)
+        if outcome != unpaired.change:
+            yield identity, outcome
+
+
+def _finalised(rows: RowDecoder, unpaired: Unpaired) -> Event:
+    try:
+        return rows.finalise(unpaired)
+    except MALFORMED as error:
+        if unpaired.event is None:
+            # The deletion is unusable and in quarantine, so the row counts as new.
+            return unpaired.change
+        event, change = unpaired.event, unpaired.change
+        return fault_of(event.message, error, event, change.ordering_key, change.table)
+
+
+def _replaced(event: Event, altered: Mapping[str, Event]) -> Event:
+    return altered.get(event.event_id, event) if isinstance(event, SourceEvent) else event

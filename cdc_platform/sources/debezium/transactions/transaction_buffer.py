@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from cdc_platform.model.base.timestamps import is_moment
-from cdc_platform.model.stream.file_reports import Waiting
+from cdc_platform.model.stream.files import Waiting
 from cdc_platform.sources.debezium.rows.snapshots import is_buffered_snapshot
 from cdc_platform.sources.debezium.transactions.progress import PassedUntil
 from cdc_platform.sources.debezium.transactions.transactions import Boundaries, Transaction

@@ -127,8 +127,8 @@ def zoned_text(value: str, *, is_lenient: bool) -> str:
 def duration_text(value: int, digits: int) -> str:
     """Return an ISO 8601 text in seconds, since months and days are lost before the value arrives."""
     seconds = Decimal(_int_of(value)).scaleb(-digits)
-    shown = plain_digits(seconds)
-    return f"PT{shown.rstrip('0').rstrip('.') if '.' in shown else shown}S"
+    text = plain_digits(seconds)
+    return f"PT{text.rstrip('0').rstrip('.') if '.' in text else text}S"
 
 
 def json_text(value: Any) -> str:
@@ -155,7 +155,7 @@ def _beyond(value: Any, *, is_lenient: bool) -> str:
     if is_lenient:
         return as_text(value)
     return refuse(
-        f"is beyond the years 1 to 9999, which the lake's type cannot say: {shown(value)}. Declare the "
+        f"is beyond the years 1 to 9999, which the lake's type cannot say: {excerpt(value)}. Declare the "
         "column with ` as text` after its type, such as `date as text`, to keep what arrives"
     )
 
@@ -165,6 +165,6 @@ def refuse(problem: str) -> str:
     raise ValueRefused(problem)
 
 
-def shown(value: Any) -> str:
+def excerpt(value: Any) -> str:
     """Return a value in the form for messages."""
     return json_text(value)[:200]

@@ -15,6 +15,7 @@ from cdc_platform.sources.debezium.values.moments import (
     clock_text,
     days_text,
     duration_text,
+    excerpt,
     finite,
     iso_date_text,
     iso_local_text,
@@ -23,7 +24,6 @@ from cdc_platform.sources.debezium.values.moments import (
     local_text,
     plain_text,
     refuse,
-    shown,
     units_to_micros,
     zoned_text,
 )
@@ -57,7 +57,7 @@ def reader_of(encoding: Encoding) -> Read:
             raise
         except MALFORMED as error:
             raise ValueRefused(
-                f"is not a value of {encoding.source} as it arrives ({encoding.kind}): {shown(value)}"
+                f"is not a value of {encoding.source} as it arrives ({encoding.kind}): {excerpt(value)}"
             ) from error
 
     return checked
@@ -121,7 +121,7 @@ def _fitting(read: Read, sizes: str | None) -> Read:
         text = str(read(value))
         whole, _, fraction = text.lstrip("-").partition(".")
         if len(whole.lstrip("0")) > precision - scale or len(fraction.rstrip("0")) > scale:
-            refuse(f"has more digits than decimal({precision},{scale}): {shown(text)}")
+            refuse(f"has more digits than decimal({precision},{scale}): {excerpt(text)}")
         return text
 
     return fitting

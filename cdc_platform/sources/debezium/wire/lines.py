@@ -29,19 +29,12 @@ class Line(NamedTuple):
     end if it is a complete object, because no prefix of an object is one.
     """
 
-    text: str
+    text: bytes
     read_bytes: int
     """Bytes of the file up to its end; 0 in a gzip file, which appears whole."""
 
 
-class RawLine(NamedTuple):
-    """A line as it is in a file; ``read_bytes`` is that of `Line`."""
-
-    text: bytes
-    read_bytes: int
-
-
-class RawLines(NamedTuple):
+class Lines(NamedTuple):
     """Consecutive lines of a file that one chunk of it completes.
 
     ``lengths`` are their bytes in the file, including their ends; ``begun_bytes`` is their offset there. In a
@@ -52,16 +45,16 @@ class RawLines(NamedTuple):
     lengths: Sequence[int]
     begun_bytes: int
 
-    def one_by_one(self) -> Iterator[RawLine]:
+    def one_by_one(self) -> Iterator[Line]:
         """Yield the lines."""
         ends = accumulate(self.lengths, initial=self.begun_bytes)
         next(ends)
-        return map(RawLine, self.texts, ends)
+        return map(Line, self.texts, ends)
 
-    def without_first(self, lines: int) -> "RawLines":
+    def without_first(self, lines: int) -> "Lines":
         """Return the lines without a number of first lines."""
         begun_bytes = self.begun_bytes + sum(self.lengths[:lines])
-        return RawLines(self.texts[lines:], self.lengths[lines:], begun_bytes)
+        return Lines(self.texts[lines:], self.lengths[lines:], begun_bytes)
 
 
 def read_lines(stream: BinaryIO, read_bytes: int = 0) -> Iterator[Line]:
@@ -75,16 +68,16 @@ def read_lines(stream: BinaryIO, read_bytes: int = 0) -> Iterator[Line]:
         FileDamaged: no line ends there; or the file is a gzip that cannot be read to its end.
     """
     for lines in raw_lines(stream, stream.read(CHUNK_BYTES), read_bytes):
-        yield from map(decoded_line, lines.one_by_one())
+        yield from lines.one_by_one()
 
 
-def raw_lines(stream: BinaryIO, first: bytes, read_bytes: int) -> Iterator[RawLines]:
-    """Yield the lines of a file after its first chunk was read, without decoding them; see `read_lines`."""
+def raw_lines(stream: BinaryIO, first: bytes, read_bytes: int) -> Iterator[Lines]:
+    """Yield the lines of a file after its first chunk was read; see `read_lines`."""
     is_gzip = not read_bytes and first.startswith(GZIP_MAGIC)
     chunks = decompressed(stream, first) if is_gzip else uncompressed(stream, first)
     end_bytes = max(read_bytes - 1, 0)
     for number, (texts, lengths, is_ended) in enumerate(_cut(chunks)):
-        lines = RawLines(texts, [0] * len(texts) if is_gzip else lengths, end_bytes)
+        lines = Lines(texts, [0] * len(texts) if is_gzip else lengths, end_bytes)
         end_bytes += sum(lines.lengths)
         if number == 0 and read_bytes:
             _check_end(texts[0])
@@ -95,15 +88,10 @@ def raw_lines(stream: BinaryIO, first: bytes, read_bytes: int) -> Iterator[RawLi
             yield lines
 
 
-def _is_whole(lines: RawLines, *, is_gzip: bool) -> bool:
+def _is_whole(lines: Lines, *, is_gzip: bool) -> bool:
     """Return whether there is a last line that is complete without an end."""
     (text,) = lines.texts or (b"",)
     return bool(text) and (is_gzip or _is_object(text.decode(errors="surrogateescape")))
-
-
-def decoded_line(line: RawLine) -> Line:
-    """Return the text of a line."""
-    return Line(line.text.decode(errors="surrogateescape"), line.read_bytes)
 
 
 def check_gzip(stream: BinaryIO, max_bytes: int) -> None:
@@ -136,16 +124,16 @@ def _cut(chunks: Iterable[bytes]) -> Iterator[tuple[list[bytes], list[int], bool
     parts: list[bytes] = []
     length = 0
     for chunk in chunks:
-        first, *others = chunk.split(b"\n")
+        first, *rest = chunk.split(b"\n")
         length += len(first)
         if length <= MAX_LINE_BYTES:
             parts.append(first)
-        if others:
-            last = others.pop()
-            lengths = [length + 1, *(len(other) + 1 for other in others)]
+        if rest:
+            last = rest.pop()
+            lengths = [length + 1, *(len(line) + 1 for line in rest)]
             if max(lengths) > MAX_LINE_BYTES:
-                others = [_joined([other], len(other)) for other in others]
-            yield [_joined(parts, length), *others], lengths, True
+                rest = [_joined([line], len(line)) for line in rest]
+            yield [_joined(parts, length), *rest], lengths, True
             parts, length = [last], len(last)
     yield [_joined(parts, length)], [length], False
 

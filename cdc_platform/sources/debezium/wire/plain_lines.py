@@ -19,6 +19,10 @@ from cdc_platform.sources.debezium.wire.typed_envelope import (
     Key,
     Long,
     TypedBlock,
+    TypedEnvelope,
+    TypedLine,
+    TypedSource,
+    TypedTransaction,
     Value,
 )
 
@@ -31,7 +35,7 @@ _STATES_COMMIT: Final = '["'
 """Beginning of `sequence` if it states the commit before the event's own."""
 
 
-class PlainSource(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+class PlainSource(TypedSource, frozen=True, gc=False, kw_only=True):
     """The block `source` of an envelope."""
 
     name: str
@@ -43,43 +47,34 @@ class PlainSource(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     txId: Long  # noqa: N815  Debezium's own name
     lsn: Long
     sequence: Annotated[str, msgspec.Meta(pattern=SEQUENCE)]
-    commit_lsn: Long | msgspec.UnsetType | None = msgspec.UNSET
-    ts_us: Long | None = None
-    ts_ms: Long | None = None
 
 
-class PlainTransaction(msgspec.Struct, frozen=True, gc=False):
+class PlainTransaction(TypedTransaction, frozen=True, gc=False):
     """The block `transaction` of an envelope."""
 
-    id: str | None = None
     total_order: Annotated[int, msgspec.Meta(ge=0, lt=ORDERS)] | None = None
 
 
-class PlainEnvelope(msgspec.Struct, frozen=True, gc=False, kw_only=True, forbid_unknown_fields=True):
+class PlainEnvelope(TypedEnvelope, frozen=True, gc=False, kw_only=True, forbid_unknown_fields=True):
     """The envelope of a change."""
 
     op: Literal["c", "u", "r"]
     source: PlainSource
-    before: dict[str, Any] | None = None
     after: dict[str, Any]
     transaction: PlainTransaction | None = None
-    ts_ms: Any = None
-    ts_us: Any = None
-    ts_ns: Any = None
 
 
 class PlainLine(
-    msgspec.Struct, Generic[Key, Value], frozen=True, gc=False, kw_only=True, forbid_unknown_fields=True
+    TypedLine[Key, Value],
+    Generic[Key, Value],
+    frozen=True,
+    gc=False,
+    kw_only=True,
+    forbid_unknown_fields=True,
 ):
     """The line of a change; its key and value may have schema blocks."""
 
-    value: Value
     key: Key
-    topic: str | None = None
-    headers: dict[str, Any] | None = None
-    partition: Long | None = None
-    offset: Long | None = None
-    timestamp: Long | None = None
 
 
 class PlainChange(msgspec.Struct, frozen=True, gc=False):

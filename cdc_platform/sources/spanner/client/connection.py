@@ -17,13 +17,13 @@ from cdc_platform.errors import (
     SourceUnreachable,
 )
 from cdc_platform.model.base.timestamps import to_rfc3339
-from cdc_platform.sources.retries import Retries
 from cdc_platform.sources.spanner.client.chunks import RowAssembler
 from cdc_platform.sources.spanner.client.failures import to_source_error
 from cdc_platform.sources.spanner.client.query import Query, to_request
 from cdc_platform.sources.spanner.client.silence import with_silence_limit
 from cdc_platform.sources.spanner.client.wire import BOOL_TAG, boolean, rows_parser, text
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
+from cdc_platform.sources.statuses import Retries
 from cdc_platform.sources.workers import keep_out_of_forks
 
 _LOCAL_CHANNEL_OPTIONS: Final = (

@@ -18,18 +18,18 @@ def has_placements(options: Mapping[str, str]) -> bool:
 
 
 def placement_functions(
-    routines: Iterable[str], whole: str, others: Iterable[str], placed_others: Iterable[str]
+    routines: Iterable[str], whole: str, streams: Iterable[str], placed_streams: Iterable[str]
 ) -> list[str]:
     """Return the read functions of a stream's placements, identified only by their names.
 
     Args:
         routines: names of all functions of the database.
         whole: name of the stream's read function if it had no placements.
-        others: these names of the other streams, whose functions may begin with this stream's name.
-        placed_others: those of `others` whose streams have placements.
+        streams: these names of the other streams, whose functions may begin with this stream's name.
+        placed_streams: those of `streams` that have placements.
     """
-    names = {other.lower() for other in others}
-    longer = [other for other in placed_others if _is_of(other, whole)]
+    names = {other.lower() for other in streams}
+    longer = [other for other in placed_streams if _is_of(other, whole)]
     return sorted(
         name
         for name in routines

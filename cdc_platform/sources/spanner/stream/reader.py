@@ -15,6 +15,12 @@ from cdc_platform.model.base.schemas import RAW_CHANGE_RECORDS
 from cdc_platform.model.stream.generations import Generations
 from cdc_platform.model.stream.read_windows import ReadWindow, first_end_micros
 from cdc_platform.sources.loading import TaskReader
+from cdc_platform.sources.spanner.client.wire import MISSHAPEN
+from cdc_platform.sources.spanner.stream.batches import to_batch
+from cdc_platform.sources.spanner.stream.decode import data_row
+from cdc_platform.sources.spanner.stream.json_records import data_row as json_data_row
+from cdc_platform.sources.spanner.stream.message_records import MESSAGE_PREFIX, data_row_of_text
+from cdc_platform.sources.spanner.stream.record_rows import RecordRow
 from cdc_platform.sources.workers import prepare_worker
 
 FORMAT_NAME: Final = "spanner_change_stream"
@@ -83,3 +89,27 @@ def _read_windows(
     generations = None if parents is None else Generations(first_end_micros(windows), parents)
     # The client of a worker process is reused by later tasks.
     return read_together(partial(read_window, client_of(settings_json), cycle), windows, generations)
+
+
+def decode_again(cycle: int, token: str, sequence: str, record_text: str) -> pa.RecordBatch | None:
+    """Return the raw record of a malformed record's text; None if it is still malformed.
+
+    Args:
+        cycle: the cycle that read it.
+        token: the partition that delivered it.
+        sequence: its `record_sequence` in the lake, which keeps its identity.
+        record_text: the record as stored by `malformed_row`.
+    """
+    try:
+        row = _decoded(record_text)
+    except MISSHAPEN:
+        return None
+    return to_batch(cycle, token, [tuple(row._replace(record_sequence=sequence))])
+
+
+def _decoded(record_text: str) -> RecordRow:
+    if record_text.startswith("{"):
+        return json_data_row(json.loads(record_text))
+    if record_text.startswith(MESSAGE_PREFIX):
+        return data_row_of_text(record_text)
+    return data_row(record_text.encode("latin-1"))

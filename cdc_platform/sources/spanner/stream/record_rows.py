@@ -110,17 +110,17 @@ def malformed_row(
         record_order=sequence,
         server_transaction_id=transaction_id,
         table_name=table,
-        mods=(None, safe_text(record_text, MAX_TEXT_CHARACTERS), _shown(problem)),
+        mods=(None, safe_text(record_text, MAX_TEXT_CHARACTERS), _excerpt(problem)),
     )
 
 
 def unreadable(change_record: bytes, problem: Exception) -> RecordUnreadable:
     """Return the error of a record that does not have the documented shape."""
     return RecordUnreadable(
-        f"A change record has an undocumented shape ({_shown(problem)}). Its window stays unread; "
+        f"A change record has an undocumented shape ({_excerpt(problem)}). Its window stays unread; "
         f"report it with this record: {change_record[:_EXCERPT_BYTES]!r}",
     )
 
 
-def _shown(problem: Exception) -> str:
+def _excerpt(problem: Exception) -> str:
     return safe_text(repr(problem), _EXCERPT_BYTES)

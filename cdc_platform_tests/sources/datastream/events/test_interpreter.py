@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from cdc_platform.model.stream.addresses import ADDRESS, ADDRESS_ONLY, ORDERING_KEY
-from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
+from cdc_platform.model.stream.events import ADDRESS, ADDRESS_ONLY, ORDERING_KEY, FaultyEvent, SourceEvent
 from cdc_platform.sources.datastream.events.envelope import from_text
 from cdc_platform.sources.datastream.events.interpreter import NOTE, Interpreter
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings

@@ -11,8 +11,7 @@ import pytest
 from cdc_platform.errors import SourceUnreachable
 from cdc_platform.sources import text_files
 from cdc_platform.sources.debezium.files import reader, segments
-from cdc_platform.sources.debezium.files.decoding import FileSplitDecoder
-from cdc_platform.sources.debezium.files.event_files import event_files
+from cdc_platform.sources.debezium.files.decoding import FileSplitDecoder, event_files
 from cdc_platform.sources.debezium.files.split_starts import SplitStarts
 from cdc_platform.sources.debezium.files.splits import FileSplitter, SplitSize
 from cdc_platform.sources.debezium.rows.state import DecoderState

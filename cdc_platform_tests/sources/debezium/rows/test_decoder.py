@@ -7,13 +7,11 @@ import pytest
 
 from cdc_platform.errors import SettingError
 from cdc_platform.model.rows.keyless import is_keyless
-from cdc_platform.model.stream.events import SourceEvent
+from cdc_platform.model.stream.events import SourceEvent, SourceMessage
 from cdc_platform.model.stream.records import ModType
-from cdc_platform.sources.debezium.rows.checkpoints import Checkpoint
 from cdc_platform.sources.debezium.rows.decoder import Decoder
 from cdc_platform.sources.debezium.rows.state import DecoderState
-from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
-from cdc_platform.sources.debezium.settings.policies import NullPolicy
+from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER, NullPolicy
 from cdc_platform.sources.debezium.wire.message_contents import (
     Heartbeat,
     Signal,
@@ -238,15 +236,15 @@ def test_other_topics_never_become_tables() -> None:
         ),
         signal_table="public.signals",
     )
-    kinds = [Heartbeat, TransactionBegin, TransactionEnd, Checkpoint, Signal, Signal]
+    kinds = [Heartbeat, TransactionBegin, TransactionEnd, SourceMessage, Signal, Signal]
     assert kinds == [type(event) for event in decoded]
     begin, end, marked = decoded[1], decoded[2], decoded[3]
     assert isinstance(begin, TransactionBegin)
     assert isinstance(end, TransactionEnd)
     assert begin.transaction_id == end.transaction_id == "7"
-    assert isinstance(marked, Checkpoint)
-    expected = ("p", "YQ==", False)
-    assert expected == (marked.prefix, marked.content, marked.is_transactional)
+    assert isinstance(marked, SourceMessage)
+    expected = ("p", "a", "")
+    assert expected == (marked.prefix, marked.content, marked.transaction_id)
 
 
 def test_a_full_table_with_a_key_of_zero_is_named() -> None:

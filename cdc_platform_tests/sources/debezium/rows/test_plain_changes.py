@@ -19,8 +19,12 @@ from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.sources.debezium.rows.decoder import Decoder
 from cdc_platform.sources.debezium.rows.plain_changes import PlainChanges
 from cdc_platform.sources.debezium.rows.plain_columns import plain_run
-from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
-from cdc_platform.sources.debezium.settings.policies import NullPolicy, SnapshotPolicy, Strategy
+from cdc_platform.sources.debezium.settings.connector import (
+    DEFAULT_PLACEHOLDER,
+    NullPolicy,
+    SnapshotPolicy,
+    Strategy,
+)
 from cdc_platform.sources.debezium.splits.marked_rows import from_octets
 from cdc_platform.sources.debezium.splits.outcome import FREE, OUTCOME, ROWS, SplitOutcome
 from cdc_platform.sources.debezium.splits.split_reader import SplitContext, SplitReader
@@ -342,6 +346,18 @@ def test_plain_changes_are_not_decoded_one_by_one(rest: dict[str, Any], decoding
         decode([line(plain, {"id": 1}), *(line(other, {"id": 1}) for _ in range(3))])
 
     assert decodings == decode_row.call_count
+
+
+def test_after_another_table_was_found_empty_changes_are_decoded_by_column_again() -> None:
+    """Only the change that comes first after the notification, and those at its position, are not."""
+    others = [change("u", lsn) for lsn in (9, 11, 9, 13, 15, 17)]
+    texts = [change("u", 3, source={"table": "items"}), change("u", 5), scanned(OTHER, 1), *others]
+    options: dict[str, Any] = {"snapshots": SnapshotPolicy.REPLACE}
+    _check_same(texts, options)
+    with patch.object(Decoder, "_decode_row", autospec=True, side_effect=Decoder._decode_row) as decode_row:  # noqa: SLF001  counted where it is asked
+        decode(texts, **options)
+
+    assert decode_row.call_count == 4
 
 
 @pytest.mark.parametrize("bad", [0, 1, 6, 7])

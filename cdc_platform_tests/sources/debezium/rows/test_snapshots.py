@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from cdc_platform.sources.debezium.rows.snapshots import IN_SNAPSHOT
+from cdc_platform.sources.debezium.settings.connector import SnapshotPolicy
 from cdc_platform.sources.debezium.settings.debezium_settings import FilesInput
-from cdc_platform.sources.debezium.settings.policies import SnapshotPolicy
 from cdc_platform_tests.sources.debezium.cycles import Cycles
 from cdc_platform_tests.sources.debezium.written_events import settings_with
 from cdc_platform_tests.support.debezium.connector import Connector, feed, keys_of

@@ -5,11 +5,17 @@ from typing import Any
 import pytest
 
 from cdc_platform.errors import SettingError
-from cdc_platform.sources.debezium.settings.connector import BinaryMode, ConnectorModes, DecimalMode
+from cdc_platform.sources.debezium.settings.connector import (
+    BinaryMode,
+    ConnectorModes,
+    DecimalMode,
+    NullPolicy,
+    SnapshotPolicy,
+    Strategy,
+)
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput, Input
 from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
-from cdc_platform.sources.debezium.settings.policies import NullPolicy, SnapshotPolicy, Strategy
 
 INPUTS: list[Input] = [
     FilesInput("events/*.jsonl"),

@@ -16,8 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_platform.model.stream.read_windows import ReadWindow
-from cdc_platform.sources.debezium.files.decoding import FileSplitDecoder
-from cdc_platform.sources.debezium.files.event_files import event_files
+from cdc_platform.sources.debezium.files.decoding import FileSplitDecoder, event_files
 from cdc_platform.sources.debezium.files.segments import Segment
 from cdc_platform.sources.debezium.files.splits import FileSplit
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput

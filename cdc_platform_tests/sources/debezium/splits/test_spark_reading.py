@@ -9,7 +9,7 @@ import pytest
 
 from cdc_platform.model.stream.files import files_to_json
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadWindow
-from cdc_platform.sources.debezium.files.event_files import event_files
+from cdc_platform.sources.debezium.files.decoding import event_files
 from cdc_platform.sources.debezium.files.reader import MAX_LINES, FilesReading
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput
 from cdc_platform_tests.sources.debezium.written_events import settings_with

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from cdc_platform.sources.debezium.settings.connector import NullPolicy
 from cdc_platform.sources.debezium.settings.debezium_settings import FilesInput
-from cdc_platform.sources.debezium.settings.policies import NullPolicy
 from cdc_platform_tests.sources.debezium.cycles import Cycles, Record
 from cdc_platform_tests.sources.debezium.written_events import envelope, line, settings_with
 from cdc_platform_tests.support.debezium.connector import feed

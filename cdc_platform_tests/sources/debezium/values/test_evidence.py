@@ -7,8 +7,8 @@ import pytest
 
 from cdc_platform.sources.debezium.settings.connector import BinaryMode, ConnectorModes, DecimalMode, TimeMode
 from cdc_platform.sources.debezium.values.block_encodings import block_type
+from cdc_platform.sources.debezium.values.detector import evidence_of
 from cdc_platform.sources.debezium.values.encodings import declared_encoding
-from cdc_platform.sources.debezium.values.evidence import evidence_of
 from cdc_platform.sources.debezium.values.postgres_types import PostgresType
 from cdc_platform.sources.debezium.values.unavailable import Shape
 from cdc_platform_tests.sources.debezium.written_events import TABLE, envelope, line, only_event, only_fault

@@ -11,9 +11,9 @@ from cdc_platform.sources.debezium.settings.connector import (
     ConnectorModes,
     DecimalMode,
     HstoreMode,
+    NullPolicy,
     TimeMode,
 )
-from cdc_platform.sources.debezium.settings.policies import NullPolicy
 from cdc_platform.sources.debezium.values.detector import ValueState, detector_of
 from cdc_platform.sources.debezium.values.unavailable import (
     Shape,

@@ -14,9 +14,9 @@ from cdc_platform.errors import (
     SourceUnreachable,
 )
 from cdc_platform.model.base.timestamps import to_rfc3339
-from cdc_platform.sources.retries import Retries
 from cdc_platform.sources.spanner.client.failures import refused_start, to_source_error
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
+from cdc_platform.sources.statuses import Retries
 
 SETTINGS = SpannerSettings("p", "i", "d", "s")
 

@@ -9,9 +9,8 @@ import pytest
 
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.sources.spanner.client.client import SpannerClient
-from cdc_platform.sources.spanner.copying.copy_bounds import OrderedKeyColumn, splittable
 from cdc_platform.sources.spanner.copying.copy_chunks import Chunk, columns_from_text, columns_to_text
-from cdc_platform.sources.spanner.copying.copy_plan import CopyPlanner
+from cdc_platform.sources.spanner.copying.copy_plan import CopyPlanner, OrderedKeyColumn, splittable
 from cdc_platform.sources.spanner.copying.copy_reader import read_chunk
 from cdc_platform.sources.spanner.copying.snapshot import clock_micros
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings

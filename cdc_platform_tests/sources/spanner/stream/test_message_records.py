@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from cdc_platform.errors import RecordUnreadable
 from cdc_platform.simulator.wire.simulator_settings import PartitionMode
 from cdc_platform.sources.spanner.stream.batches import to_batch
-from cdc_platform.sources.spanner.stream.malformed_records import decode_again
 from cdc_platform.sources.spanner.stream.message_records import (
     MESSAGE_PREFIX,
     decode_message,
     has_messages,
 )
+from cdc_platform.sources.spanner.stream.reader import decode_again
 from cdc_platform.sources.spanner.stream.record_rows import DATA, END, EVENT, HEARTBEAT, START
 from cdc_platform_tests.simulator.histories import ORIGIN, SECOND, simulated
 from cdc_platform_tests.sources.spanner.fake_server import to_value

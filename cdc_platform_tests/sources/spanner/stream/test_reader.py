@@ -11,9 +11,9 @@ import pytest
 
 from cdc_platform.model.stream.generations import finished_parents
 from cdc_platform.model.stream.lineage import Lineage, begin, watermark_micros
-from cdc_platform.model.stream.lineage_rules import violations
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadWindow, WindowOutcome
 from cdc_platform.model.stream.window_plans import plan_windows
+from cdc_platform.pipeline.checks.lineage_checks import violations
 from cdc_platform.sources.spanner.source import SpannerSource
 from cdc_platform.sources.spanner.stream.reader import deal_out, windows_from_json, windows_to_json
 from cdc_platform.sources.workers import prepare_worker

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_platform.model.base.retention import kept_moments, max_kept
+from cdc_platform.pipeline.publishing.expire import kept_moments, max_kept
 
 SECOND = 1_000_000
 DAY_S = 86_400

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from cdc_platform.spark.frames.differences import count_differing
+from cdc_platform.pipeline.checks.history_check import count_differing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

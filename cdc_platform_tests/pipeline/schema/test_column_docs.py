@@ -8,7 +8,7 @@ from pyiceberg.table import Table
 
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.lake.commits.column_docs import MAX_DOC_CHARACTERS, describe_columns
+from cdc_platform.pipeline.schema.table_ddl import MAX_DOC_CHARACTERS, describe_columns
 
 COLUMNS = pa.schema([("ID", pa.int64()), ("a", pa.string()), ("b.c", pa.string())])
 LONG = "é" * (MAX_DOC_CHARACTERS + 1)
