@@ -382,7 +382,7 @@ def test_packages_export_nothing() -> None:
     [
         ("import dagster", [(1, "dagster")]),  # plain
         ("def f():\n    from pyspark.sql import functions as F", [(2, "pyspark.sql.functions")]),  # late
-        ("from . import changes", [(1, "cdc_platform.model.stream.records")]),  # relative, same folder
+        ("from . import changes", [(1, "cdc_platform.model.rows.changes")]),  # relative, same folder
         ("from ..base.names import quote", [(1, "cdc_platform.model.base.names.quote")]),  # relative, one up
     ],
 )

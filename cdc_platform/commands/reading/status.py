@@ -262,18 +262,14 @@ def _partition_rows(status: "Status", max_partitions: int | None) -> list[Row]:
 def _describe_lag(status: "Status") -> tuple[str, Cell]:
     if status.lag_s is None:
         return "lag", "-"
+    duration = f"{status.lag_s} s" if status.lag_s < PRECISE_BELOW_S else as_duration(status.lag_s)
     if status.is_silence:
         polled_s = time.time() - (status.polled_micros or 0) / 1e6
         style = "yellow" if polled_s > LATE_AFTER_S else ""
-        text = f"{_precise(status.lag_s)} since the source last had something to read; polled"
+        text = f"{duration} since the source last had something to read; polled"
         return "silence", (f"{text} {as_duration(max(0.0, polled_s))} ago", style)
     style = "yellow" if status.lag_s > LATE_AFTER_S else "green"
-    return "lag", (f"{_precise(status.lag_s)} behind the clock of this machine", style)
-
-
-def _precise(seconds: float) -> str:
-    """Return small numbers of seconds to the millisecond, others as a duration."""
-    return f"{seconds} s" if seconds < PRECISE_BELOW_S else as_duration(seconds)
+    return "lag", (f"{duration} behind the clock of this machine", style)
 
 
 def _describe_tables(status: "Status") -> Iterator[RenderableType]:
@@ -282,7 +278,7 @@ def _describe_tables(status: "Status") -> Iterator[RenderableType]:
         yield make_table(
             ("table", "rows", "snapshot"),
             [
-                (name, table.rows if table.rows is not None else "-", str(table.snapshot_id or "-"))
+                (name, "-" if table.rows is None else table.rows, str(table.snapshot_id or "-"))
                 for name, table in status.tables.items()
             ],
         )

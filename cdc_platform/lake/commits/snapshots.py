@@ -59,7 +59,7 @@ def _chain(snapshots: Mapping[int, Snapshot], newest: int) -> Iterator[int]:
 def replace_rows(table: Table, rows: pa.Table) -> None:
     """Replace all rows of a table in one commit, which also expires old snapshots and deletes their files.
 
-    Such a table needs no maintenance, whoever writes it, and however often.
+    Such a table needs no maintenance, by any process and however often it is written.
 
     Raises:
         CommitFailedException: another process committed first; nothing was changed.

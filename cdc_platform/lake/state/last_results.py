@@ -33,8 +33,8 @@ class LastResult:
         is_warning: whether a failure only warns.
         at_s: when the check ran, in seconds since the epoch.
         summary: one sentence with the findings.
-        is_partial: whether it examined only what was new since an earlier one. Such results are stored beside
-            those of whole examinations: what these have found is not repaired because new data is sound.
+        is_partial: whether it examined only what was new since an earlier one. Such results are stored next
+            to those of whole examinations: what these have found is not repaired because new data is sound.
     """
 
     name: str

@@ -146,7 +146,7 @@ def test_a_whole_look_replaces_the_failure_of_a_partial_one(tmp_path: Path) -> N
 
 
 def test_results_of_checks_that_nobody_makes_leave(tmp_path: Path) -> None:
-    """What no longer counts goes with the next result, whoever makes that."""
+    """What no longer counts goes with the next result, of any check."""
     lake = Lake(LakeSettings(str(tmp_path / "lake")), "bank")
     former, kept, new = (result(name, LOG) for name in ("former_name", "kept", "new"))
     save_results(lake, [former, kept])

@@ -19,7 +19,7 @@ from cdc_platform.sources.debezium.kafka.kafka_failures import broker_failures
 from cdc_platform.sources.debezium.kafka.local_topics import MAX_BYTES, MAX_OFFSETS, poll_messages
 from cdc_platform.sources.debezium.kafka.messages import MESSAGES, MessageRouter
 from cdc_platform.sources.debezium.kafka.topic_ranges import TopicPartition, TopicRange
-from cdc_platform.sources.debezium.kafka.topics_source import read_messages
+from cdc_platform.sources.debezium.kafka.topics_frame import read_messages
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
 from cdc_platform_tests.servers.kafka import ANSWERED_WITHIN_S, Broker
 
