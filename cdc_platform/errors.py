@@ -248,10 +248,13 @@ class ClockBehind(LakeError):
 
 
 class LakeDamaged(LakeError):
-    """The catalog, or a file of a table that it names, is missing or unreadable; ``place`` names it."""
+    """The catalog, or a file of a table that it names, is missing or unreadable; ``place`` names it.
 
-    def __init__(self, place: str, problem: str) -> None:
-        self.place = place
+    ``missing_file`` is the location of a table's file that does not exist.
+    """
+
+    def __init__(self, place: str, problem: str, missing_file: str | None = None) -> None:
+        self.place, self.missing_file = place, missing_file
         super().__init__(
             f"The lake is damaged, {place}: {problem}. Restore the file from a backup. If the lake was "
             "restored, restore a backup of the catalog that is not newer than the files. Or name another "
@@ -261,7 +264,7 @@ class LakeDamaged(LakeError):
     @classmethod
     def missing(cls, location: str) -> "LakeDamaged":
         """Return the error for a missing file that the lake's metadata names."""
-        return cls(f"file {location}", "it no longer exists")
+        return cls(f"file {location}", "it no longer exists", location)
 
 
 class DiskFull(LakeError):

@@ -19,7 +19,7 @@ from cdc_platform.errors import (
     SettingError,
     SetupError,
 )
-from cdc_platform.lake.catalog.damage import find_damage, find_full
+from cdc_platform.lake.catalog.damage import find_damage, find_expired, find_full
 from cdc_platform.lake.catalog.lake_settings import LakeSettings, local_folder
 
 if TYPE_CHECKING:
@@ -77,16 +77,16 @@ def reaching(settings: LakeSettings) -> Iterator[None]:
             is not writable.
         LakeUnreachable: the catalog or the storage does not answer, or the state of a commit is unknown.
         ClockBehind: this machine's clock is behind the newest commit.
-        CommitConflict: another run has committed first.
+        CommitConflict: another run has committed first, or has expired what this one was reading.
         DiskFull: there is no space left.
     """
     try:
         yield
-    except CdcError:
-        raise
     except Exception as error:
-        explained = _explain(settings, error)
-        if explained is None:
+        explained = error if isinstance(error, CdcError) else _explain(settings, error)
+        if isinstance(explained, LakeDamaged):
+            explained = find_expired(settings, explained) or explained
+        if explained is None or explained is error:
             raise
         raise explained from error
 

@@ -1,4 +1,4 @@
-"""Damage to the lake, and full disks, detected in errors of libraries.
+"""Damage to the lake, and full disks, detected in errors of libraries; and what only looks like damage.
 
 Missing files of pyiceberg (`lake/catalog/files.py`) and invalid rows (`model/base/stored_texts.py`) report
 themselves.
@@ -7,15 +7,19 @@ themselves.
 import re
 from typing import Final
 
-from cdc_platform.errors import DiskFull, LakeDamaged
+from cdc_platform.errors import CommitConflict, DiskFull, LakeDamaged
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 
 _MISSING: Final = re.compile(
     r"(?:java\.io\.FileNotFoundException: File|NotFoundException: (?:Location|File) does not exist:) "
     # Tables have their files in two folders; Spark's own files on disk are in others.
     r"(?P<file>\S+/(?:data|metadata)/\S+)"
 )
-
-
+# The catalog names metadata files: one that is missing has not expired.
+_OF_SNAPSHOT: Final = re.compile(
+    r".*/(?P<namespace>[^/]+)/(?P<table>[^/]+)/(?:metadata|data)/.+(?<!\.metadata\.json)"
+)
+_SCHEME: Final = re.compile(r"^\w+:/*")
 _FULL: Final = re.compile(
     r"[^\n]{0,200}(?:No space left on device|Disk quota exceeded|database or disk is full)", re.IGNORECASE
 )
@@ -35,3 +39,29 @@ def find_damage(error: Exception) -> LakeDamaged | None:
     """Return the damage in a Java stack, a missing file of a table; None for other errors."""
     match = _MISSING.search(str(error))
     return LakeDamaged.missing(match["file"]) if match is not None else None
+
+
+def find_expired(settings: LakeSettings, damage: LakeDamaged) -> CommitConflict | None:
+    """Return a conflict if a missing file belongs to no version of its table any more; None for damage."""
+    from cdc_platform.lake.catalog.catalogs import open_catalog
+    from cdc_platform.lake.catalog.files import files_of
+
+    file = _OF_SNAPSHOT.fullmatch(damage.missing_file or "")
+    if file is None:
+        return None
+    try:
+        table = open_catalog(settings).load_table((file["namespace"], file["table"]))
+        current = {_path(location) for location in files_of(table.io, table.snapshots())}
+    except Exception:  # noqa: BLE001  what cannot be read is damaged, too, and the first error names it
+        return None
+    if _path(file[0]) in current or not _path(file[0]).startswith(f"{_path(table.location())}/"):
+        return None
+    return CommitConflict(
+        f"Another run has expired what this one was reading, file {file[0]}; the next cycle reads what is "
+        "there now."
+    )
+
+
+def _path(location: str) -> str:
+    """Return a location without its scheme: Java and Python write `file:` in two ways."""
+    return _SCHEME.sub("/", location)

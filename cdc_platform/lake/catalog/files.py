@@ -1,9 +1,13 @@
 """pyiceberg's access to the lake's files: a missing file is reported as damage, with its name."""
 
+from collections.abc import Iterable
+
 from pyarrow.fs import FileSelector
 from pyiceberg.io import FileIO, InputFile, InputStream
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
+from pyiceberg.manifest import ManifestFile
 from pyiceberg.serializers import Compressor
+from pyiceberg.table.snapshots import Snapshot
 
 from cdc_platform.errors import LakeDamaged
 
@@ -55,3 +59,14 @@ def has_files_before(io: FileIO, folder: str, before_micros: int) -> bool:
         FileSelector(path, allow_not_found=True, recursive=True)
     )
     return any(file.mtime_ns is not None and file.mtime_ns < before_micros * 1000 for file in files)
+
+
+def files_of(io: FileIO, snapshots: Iterable[Snapshot]) -> set[str]:
+    """Return the files that snapshots consist of: rows, manifests and lists of manifests."""
+    files, manifests = set[str](), dict[str, ManifestFile]()
+    for snapshot in snapshots:
+        files.add(snapshot.manifest_list)
+        manifests |= {manifest.manifest_path: manifest for manifest in snapshot.manifests(io)}
+    for manifest in manifests.values():
+        files |= {entry.data_file.file_path for entry in manifest.fetch_manifest_entry(io)}
+    return files | manifests.keys()

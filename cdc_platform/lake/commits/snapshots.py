@@ -1,18 +1,17 @@
 """Old snapshots: those that may expire, and small tables whose writers expire them, without Spark."""
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 from typing import Final
 
 import pyarrow as pa
-from pyiceberg.io import FileIO
-from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update.snapshot import ExpireSnapshots
 
+from cdc_platform.lake.catalog.files import files_of
 from cdc_platform.lake.commits.commits import BRANCH, MAIN, head
 from cdc_platform.lake.commits.metadata_files import delete_files
 
@@ -72,16 +71,5 @@ def replace_rows(table: Table, rows: pa.Table) -> None:
         if expired:
             ExpireSnapshots(transaction).by_ids([*expired]).commit()
     if expired:
-        gone = _files_of(table.io, (old for old in snapshots if old.snapshot_id in expired))
-        delete_files(table.io, sorted(gone - _files_of(table.io, table.metadata.snapshots)))
-
-
-def _files_of(io: FileIO, snapshots: Iterable[Snapshot]) -> set[str]:
-    """Return the files that snapshots consist of: rows, manifests and lists of manifests."""
-    files, manifests = set[str](), dict[str, ManifestFile]()
-    for snapshot in snapshots:
-        files.add(snapshot.manifest_list)
-        manifests |= {manifest.manifest_path: manifest for manifest in snapshot.manifests(io)}
-    for manifest in manifests.values():
-        files |= {entry.data_file.file_path for entry in manifest.fetch_manifest_entry(io)}
-    return files | manifests.keys()
+        gone = files_of(table.io, (old for old in snapshots if old.snapshot_id in expired))
+        delete_files(table.io, sorted(gone - files_of(table.io, table.metadata.snapshots)))

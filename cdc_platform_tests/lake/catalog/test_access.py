@@ -174,3 +174,20 @@ def test_a_catalog_that_cannot_be_written_names_the_lake(tmp_path: Path) -> None
     table = open_catalog(settings).load_table(f"p__cdc.{CUT}")
     with pytest.raises(LakeAccessDenied, match=r"is not writable.*readonly"), reaching(settings):
         table.append(ROW)
+
+
+def test_a_file_that_another_run_has_expired_is_a_conflict(tmp_path: Path) -> None:
+    """A missing file is damage only if the table still has it, however Java or Python write its location."""
+    lake = Lake(LakeSettings(str(tmp_path)), "p")
+    for cut in (1, 2):
+        lake.system_table(CUT).append(pa.Table.from_pylist([{"cut": cut}], CUTS))
+    expired, current = lake.system_table(CUT).metadata.snapshots
+    lake.system_table(CUT).maintenance.expire_snapshots().by_id(expired.snapshot_id).commit()
+    kinds = {expired.manifest_list: CommitConflict, current.manifest_list: LakeDamaged}
+    for location, kind in kinds.items():
+        for error in (
+            LakeDamaged.missing(location),
+            PySparkException(f"NotFoundException: File does not exist: {location.replace('///', '/')}\n"),
+        ):
+            with pytest.raises(kind), reaching(lake.settings):
+                raise error
