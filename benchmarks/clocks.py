@@ -61,12 +61,12 @@ class JumpingClock:
         if cycle % 3 == 1:
             self.counts["clock ahead"] += 1
             self.right_s += hours_s
-            self._later(self.dice.uniform(0, WITHIN_S), self.right_s)
+            self._later(self.dice.uniform(0, WITHIN_S))
         elif cycle % 3 == 2:
             self.counts["clock back"] += 1
             back_at_s = self.dice.uniform(0, WITHIN_S)
-            self._later(back_at_s, self.right_s - hours_s)
-            self._later(back_at_s + self.dice.uniform(2, BEHIND_S), self.right_s)
+            self._later(back_at_s, behind_s=hours_s)
+            self._later(back_at_s + self.dice.uniform(2, BEHIND_S))
 
     def be_right(self) -> None:
         """Let all jumps be over."""
@@ -74,8 +74,9 @@ class JumpingClock:
             timer.cancel()
         self.set_offset(self.right_s)
 
-    def _later(self, seconds: float, offset_s: float) -> None:
-        timer = threading.Timer(seconds, self.set_offset, [offset_s])
+    def _later(self, seconds: float, behind_s: float = 0.0) -> None:
+        # What is right may change until then: a short cycle ends before the clock that it set back is right.
+        timer = threading.Timer(seconds, lambda: self.set_offset(self.right_s - behind_s))
         timer.daemon = True
         timer.start()
         self.timers.append(timer)

@@ -3,7 +3,7 @@
 `python -m benchmarks.crash_points --overtaken` pauses every source and kind of cycle after every effect.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cdc_platform.errors import LakeDamaged
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform_tests.support.crash_points.failures import list_effects
 from cdc_platform_tests.support.crash_points.overtaking import outrun
-from cdc_platform_tests.support.crash_points.points import Effect, EffectKind
+from cdc_platform_tests.support.crash_points.points import POINTS, Effect
 from cdc_platform_tests.support.crash_points.scenarios import SCENARIOS
 from cdc_platform_tests.support.crash_points.spark_catalog import require_javac
 
@@ -25,25 +27,31 @@ TABLES = ("raw_change_records", "change_log", "users", "cuts")
 """A pause comes before a commit of each: the newest version that the run knows is outdated then."""
 
 
-def choose_places(effects: Sequence[Effect]) -> Iterator[int]:
-    """Yield the number of the last file of a table's commit, for some tables."""
-    for table in TABLES:
-        yield next(
-            effect.number
-            for effect in effects
-            if f"/{table}/metadata/" in effect.target and effect.target.endswith(".json")
-        )
+def find_commit(effects: Sequence[Effect], table: str) -> int:
+    """Return the number of the last file of a table's first commit."""
+    return next(
+        effect.number
+        for effect in effects
+        if f"/{table}/metadata/" in effect.target and effect.target.endswith(".json")
+    )
+
+
+def fail(_pipeline: Pipeline, _spark: "SparkSession") -> None:
+    """End a run before any effect, as a lake does that the trial has not set back."""
+    raise LakeDamaged("before any effect", "not set back")
 
 
 def test_a_process_that_pauses_mixes_nothing_into_what_another_one_publishes(spark: "SparkSession") -> None:
-    """Every published row is right as soon as the run has ended, and both processes go on."""
+    """Every published row is right as soon as the run has ended, and both go on; no other error is hidden."""
     require_javac()
     # A path that is short enough for a socket.
     with (
         TemporaryDirectory(prefix="crash-") as path,
         replace(SCENARIOS["datastream: ordinary"], cycles=1).open(spark, Path(path)) as trial,
     ):
-        effects = list_effects(trial)
-        assert EffectKind.COMMIT in {effect.kind for effect in effects}
-        for number in choose_places(effects):
-            assert outrun(trial, number, has_checks=False).faults == (), effects[number - 1]
+        for table in TABLES:
+            # Again for each: the pause before has left more input.
+            number = find_commit(list_effects(trial), table)
+            assert outrun(trial, number, has_checks=False).faults == (), POINTS.effects[number - 1]
+        with pytest.raises(LakeDamaged, match="before any effect"):
+            outrun(replace(trial, act=fail), 1)

@@ -48,6 +48,7 @@ def outlive(trial: Trial, failure: Failure, place: Death, *, has_checks: bool = 
 
     Raises:
         PointNotReached: the run had fewer effects.
+        Exception: it ended before the effect by an error that nothing has injected.
     """
     trial.lake.restore(trial.begun)
     with reopened(trial.settings) as pipeline:
@@ -59,7 +60,7 @@ def outlive(trial: Trial, failure: Failure, place: Death, *, has_checks: bool = 
             except Exception as error:  # noqa: BLE001  whatever it is, it is judged below
                 ended = error
             if not POINTS.has_failed:
-                raise PointNotReached(f"{place} of {len(POINTS.effects)} effects")
+                raise ended or PointNotReached(f"{place} of {len(POINTS.effects)} effects")
             wait_for_spark(trial.spark)
         # What is there now must be deleted at the end.
         trial.lake.keep()

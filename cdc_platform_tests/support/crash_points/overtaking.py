@@ -72,19 +72,22 @@ def outrun(trial: Trial, number: int, *, has_checks: bool = True) -> Recovery:
 
     Raises:
         PointNotReached: the run had fewer effects.
+        CdcError: it ended before the effect by an error, for which no pause was the reason.
     """
     trial.lake.restore(trial.begun)
     overtaker, faults = Overtaker(trial), list[str]()
+    ended: CdcError | None = None
     with reopened(trial.settings) as pipeline:
         with POINTS.counted(pause=Pause(number, overtaker.overtake)):
             try:
                 with reaching(trial.settings.lake):
                     trial.act(pipeline, trial.spark)
             except CdcError as error:
+                ended = error
                 if not error.retryable:
                     faults.append(f"the run ended by {type(error).__name__}: {error}")
             if not overtaker.has_run:
-                raise PointNotReached(f"effect {number} of {len(POINTS.effects)}")
+                raise ended or PointNotReached(f"effect {number} of {len(POINTS.effects)}")
         # What is there now must be deleted at the end.
         trial.lake.keep()
         # A reader of its own: the process that was overtaken does not know yet what the schema is now.
@@ -98,12 +101,12 @@ def outrun(trial: Trial, number: int, *, has_checks: bool = True) -> Recovery:
 
 def run_overtaking(trial: Trial, extent: Extent, chance: random.Random) -> Series:
     """Let a run pause after each of its effects in turn, and return the outcome."""
-    effects = list_effects(trial)
     return run_places(
         trial,
-        [effect.number for effect in effects],
+        [effect.number for effect in list_effects(trial)],
         lambda number, has_checks: outrun(trial, number, has_checks=has_checks),
-        lambda number: f"paused after {describe(effects[number - 1], trial.lake.folder)}",
+        # Each pause leaves more input: a later run may have another effect at a number than the listed one.
+        lambda number: f"paused after {describe(POINTS.effects[number - 1], trial.lake.folder)}",
         extent,
         chance,
     )
