@@ -2,7 +2,8 @@
 
 Both run `cdc-platform sync --continuous` against a simulator that never stops. SIGSTOP stops one of
 them with its Java, anywhere, and SIGCONT lets it continue where another has worked meanwhile. Neither may
-end. At the end both are stopped properly, the pipeline catches up, every check runs, no record may be in the
+end. After each pause, the sum of all balances must be right at every cut that can be read: none may mix the
+two. At the end both are stopped properly, the pipeline catches up, every check runs, no record may be in the
 log twice, and no money may be lost.
 """
 
@@ -18,20 +19,32 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from benchmarks.kill import ACCOUNTS, Target, check_lake, position
+from benchmarks.kill import ACCOUNTS, EACH_OPENED_WITH, Target, check_lake, position
 from benchmarks.measure.harness import Report, arguments, must_equal
 from benchmarks.measure.processes import start
+from cdc_platform.components.loading import load_settings
+from cdc_platform.demo.live import balances_at_all_cuts
 from cdc_platform.lake.state.cuts import newest_cut
+from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.simulator.server import Simulator
 from cdc_platform.simulator.wire.simulator_settings import SimulatorSettings
 
 ENDS_WITHIN_S: Final = 300
 
 
+def check_cuts(pipeline: Pipeline) -> set[int]:
+    """Make sure that all money is there at every readable cut of an open bank, and return their numbers."""
+    totals = {of.cut.cut: of.total for of in balances_at_all_cuts(pipeline) if of.accounts}
+    wrong = {cut: total for cut, total in totals.items() if total != ACCOUNTS * EACH_OPENED_WITH}
+    must_equal({}, wrong, "cuts with another sum of balances")
+    return set(totals)
+
+
 def stop_at_random(
     processes: "Sequence[subprocess.Popen[bytes]]", target: Target, options: argparse.Namespace
-) -> int:
-    """Stop one process or the other for a while, again and again, and return how often."""
+) -> tuple[int, int]:
+    """Stop one process or the other for a while, again and again; return how often, and the right cuts."""
+    pipeline, right = open_pipeline(load_settings(target.write_definition())), set[int]()
     dice, pauses = random.Random(f"{options.seed}/pauses"), 0  # noqa: S311  no secret
     until_s = time.monotonic() + options.minutes * 60
     while time.monotonic() < until_s:
@@ -43,7 +56,9 @@ def stop_at_random(
         os.killpg(process.pid, signal.SIGCONT)
         pauses += 1
         print(f"  pause {pauses} of {seconds:.0f} s: {position(target.lake)}", flush=True)
-    return pauses
+        right |= check_cuts(pipeline)
+    pipeline.source.close()
+    return pauses, len(right)
 
 
 def main() -> None:
@@ -65,7 +80,7 @@ def main() -> None:
         definition = target.write_definition()
         processes = [start(definition, "sync", "--continuous") for _ in range(2)]
         try:
-            pauses = stop_at_random(processes, target, options)
+            pauses, right = stop_at_random(processes, target, options)
             cut = newest_cut(target.lake)
             must_equal(True, cut is not None, "whether anything was published")
             for process in processes:
@@ -77,7 +92,7 @@ def main() -> None:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
         check_lake(target)
-    report.note("pauses of one of two processes, every check passed", pauses, "pauses")
+    report.note("pauses of one of two processes, every check passed", pauses, "pauses", right_cuts=right)
     report.note("changes in the log, each once", target.changes, "changes", cuts=cut.cut if cut else 0)
 
 
