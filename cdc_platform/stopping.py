@@ -11,10 +11,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Final, TextIO
 
-import click
-
 from cdc_platform.errors import CdcError, SetupError
-from cdc_platform.printing.lines import FOOTER, own_stderr
+from cdc_platform.printing.lines import own_stderr, print_line
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 SIGNAL_EXIT: Final = 128
@@ -52,8 +50,7 @@ class Stop:
 
     def say(self, line: str) -> None:
         """Print a line for the user, even after other output was silenced."""
-        with FOOTER.hidden():
-            click.echo(line, file=self.terminal)
+        print_line(line, stream=self.terminal)
 
 
 @contextmanager

@@ -61,10 +61,11 @@ class Children:
         # A killed Java process would leave no archive of its classes for the next start.
         storing = {pid for pid in _marked(mark) if _stores_classes(pid)}
         _send(signal.SIGTERM, _marked(mark), spared=storing)
+        _send(signal.SIGKILL, set(_marked(mark)) - storing)
         for process in self._processes.values():
+            # Without /proc, this is the first signal.
             if process.pid not in storing:
                 end_process(process, STOP_WITHIN_S)
-        _send(signal.SIGKILL, set(_marked(mark)) - storing)
 
     def log_of(self, name: str) -> Path:
         """Return the log file of a process."""

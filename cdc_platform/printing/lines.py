@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from threading import RLock
 from typing import Final, Protocol, TextIO
 
@@ -52,17 +53,29 @@ class Footer:
         """Make room for a line; a thread and a signal handler may do so at any time."""
         with self.lock:
             shown = self.shown
-            if shown is not None:
-                shown.stop()
+            # Whatever prints meanwhile, such as a signal handler, must not draw it again.
+            self.clear()
             try:
                 yield
             finally:
                 self.last_line_s = time.monotonic()
+                self.shown = shown
                 if shown is not None:
                     shown.start()
 
 
 FOOTER: Final = Footer()
+
+
+class _Console(Console):
+    """A console on one stream, whose reader may end before the program does."""
+
+    def on_broken_pipe(self) -> None:
+        """Write the rest nowhere, and end the program if it is the standard output that nobody reads."""
+        # Rich would throw away the standard output, whichever stream nobody reads.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
+        if self.file is sys.stdout:
+            raise SystemExit(1)
 
 
 def join_lines(lines: Iterable[str]) -> str:
@@ -82,20 +95,22 @@ def print_text(text: str, style: str = "", *, err: bool = False) -> None:
 
 def open_console(stream: TextIO) -> Console:
     """Return a console that writes to a stream without changing the text."""
-    return Console(file=stream, highlight=False, markup=False, emoji=False)
+    return _Console(file=stream, highlight=False, markup=False, emoji=False)
 
 
 def stream_of(*, err: bool) -> TextIO:
     """Return the current error stream or standard output; tests and Spark's start replace them."""
-    return sys.stderr if err else sys.stdout
+    # Of a closed one Python has none, and rich would write messages to the standard output.
+    return (sys.stderr if err else sys.stdout) or Path(os.devnull).open("w", encoding="utf-8")
 
 
 def own_stderr() -> TextIO:
     """Return the real error stream, even while the writes of others to it are collected."""
+    stream = stream_of(err=True)
     try:
-        return os.fdopen(os.dup(sys.stderr.fileno()), "w", buffering=1, errors="replace")
+        return os.fdopen(os.dup(stream.fileno()), "w", buffering=1, errors="replace")
     except (OSError, ValueError):
-        return sys.stderr
+        return stream
 
 
 def _segment(part: Part, visible: Callable[[str], str]) -> Segment:

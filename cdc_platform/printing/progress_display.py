@@ -20,7 +20,6 @@ from cdc_platform.printing.tables import make_line
 REDRAWN_EVERY_S: Final = 0.2
 BAR_WIDTH: Final = 20
 
-
 _SHOWN: Final[list[Progress]] = []
 """What the process shows at the same time, outer ones first: the first one is that of the whole command."""
 

@@ -208,6 +208,25 @@ time.sleep(600)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_a_process_that_does_not_end_is_waited_for_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is killed when its time is up, and not asked again."""
+    monkeypatch.setattr("cdc_platform.demo.processes.STOP_WITHIN_S", 1.0)
+    deaf = """
+import signal, time
+signal.signal(signal.SIGTERM, lambda *_: print("asked", flush=True))
+print("up", flush=True)
+time.sleep(600)
+"""
+    with Children(tmp_path, tmp_path) as children:
+        children.start("deaf", [sys.executable, "-c", deaf])
+        wait_for("up", children.log_of("deaf"))
+    assert children.log_of("deaf").read_text() == "up\nasked\n"
+    assert marked(tmp_path) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 def test_nobody_waits_for_the_archive_of_java(tmp_path: Path) -> None:
     """A process that stores its classes as it ends gets its signal, and finishes after the demo."""
     released, finished = tmp_path / "released", tmp_path / "finished"

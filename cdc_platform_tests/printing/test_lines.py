@@ -1,6 +1,10 @@
 """Printed text shows names and values as they are, and no terminal obeys them."""
 
 import json
+import os
+import subprocess
+import sys
+from typing import Final
 
 import pytest
 
@@ -10,6 +14,14 @@ from cdc_platform.model.stream.quarantined_records import QuarantinedRecord
 from cdc_platform.printing.lines import join_lines, print_line, print_text
 from cdc_platform.printing.tables import as_text
 from cdc_platform_tests.control_characters import NASTY, SHOWN
+
+TWO_STREAMS: Final = """
+from cdc_platform.printing.lines import own_stderr, print_line
+print_line("a step", stream=own_stderr())
+print_line("a message", err=True)
+print_line("a row")
+"""
+BROKEN: Final = "import os; end, other = os.pipe(); os.close(end); os.dup2(other, {fd})"
 
 
 def test_controls_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
@@ -40,3 +52,19 @@ def test_errors_contain_no_password_of_an_address() -> None:
     text = str(SparkUnreachable("No answer: jdbc:postgresql://me:hush@host/db and https://u:p%40@h"))
     assert text == "No answer: jdbc:postgresql://me:(hidden)@host/db and https://u:(hidden)@h"
     assert "hush" not in str(SettingError("lake.catalog.uri", "is wrong: http://:hush@h"))
+
+
+@pytest.mark.parametrize(
+    ("streams", "code", "rows"),
+    [
+        (BROKEN.format(fd=2), 0, "a row\n"),  # such as `2>&1 > rows.csv | head -1`
+        ("import os, sys; os.close(2); sys.stderr = None", 0, "a row\n"),  # Python's form of `2>&-`
+        (BROKEN.format(fd=1), 1, ""),
+    ],
+)
+def test_messages_that_nobody_reads_take_no_rows_with_them(streams: str, code: int, rows: str) -> None:
+    """Only the end of the standard output's reader ends a program, and neither leaves a trace."""
+    program = [sys.executable, "-c", f"{streams}\n{TWO_STREAMS}"]
+    answer = subprocess.run(program, capture_output=True, text=True, env=os.environ, check=False)
+    assert (answer.returncode, answer.stdout) == (code, rows)
+    assert "Traceback" not in answer.stderr

@@ -41,6 +41,18 @@ with (
             Event().wait(0.01)
         print_line(f"line {number}")
 """
+INTERRUPTED: Final = """
+from threading import Event
+from cdc_platform.printing.lines import FOOTER, print_line
+from cdc_platform.printing.progress_display import shown_step
+with shown_step("look at the lakes"):
+    while FOOTER.shown is None:
+        Event().wait(0.01)
+    with FOOTER.hidden():
+        print_line("Stopping")
+        print("a line")
+    Event().wait(0.5)
+"""
 RESTING: Final = """
 from threading import Event
 from cdc_platform.printing.lines import FOOTER
@@ -84,6 +96,13 @@ def test_a_terminal_shows_bars_and_keeps_lines() -> None:
         assert CURSOR_UP not in below.partition("accounts")[0]
     assert output.count("\x1b[?25l") == output.count("\x1b[?25h") > 0
     assert "of 40 chunks" not in output.rpartition("line 2")[2].rpartition("\x1b[2K")[2]
+
+
+def test_a_signal_that_prints_while_a_line_is_printed_leaves_no_bar() -> None:
+    """The bar is drawn again once both lines stand, and the cursor returns."""
+    output = output_on_terminal(INTERRUPTED)
+    assert "Stopping\r\na line\r\n" in output
+    assert output.count("\x1b[?25l") == output.count("\x1b[?25h") > 0
 
 
 def test_nothing_is_drawn_at_rest() -> None:
@@ -133,7 +152,7 @@ def test_every_command_is_watched_from_its_beginning() -> None:
         time.sleep(0.3)
 
     lines = run_slowly(work).splitlines()
-    assert re.fullmatch(r"look at the lake: [\d.]+ s so far", lines[0])
+    assert any(re.fullmatch(r"look at the lake: [\d.]+ s so far", line) for line in lines)
     assert re.fullmatch(r"cdc-platform slow: [\d.]+ s so far", lines[-1])
 
 

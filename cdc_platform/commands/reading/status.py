@@ -115,8 +115,8 @@ def _watch(chosen: "Sequence[PipelineSettings]", every_s: float, *, as_json: boo
     opened: dict[str, Pipeline] = {}
     statuses = [_read_again(settings, opened) for settings in chosen]
     live = None if as_json else open_live()
-    # Nothing else is drawn below a live display.
-    with live or nullcontext(), at_rest() if live is not None else nullcontext():
+    # Nothing else is drawn below a live display, from its start to its end.
+    with at_rest() if live is not None else nullcontext(), live or nullcontext():
         while not is_over.is_set():
             shown = Group(
                 make_line(to_rfc3339(time.time_ns() // 1000), "dim"),

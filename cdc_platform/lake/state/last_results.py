@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
@@ -55,10 +55,6 @@ class LastResult:
         """The check and its asset."""
         return self.name, self.asset
 
-    def covers(self, former: "LastResult") -> bool:
-        """Return whether it examined all that a former result of its check did, and so replaces it."""
-        return self.place == former.place and (former.is_partial or not self.is_partial)
-
 
 def save_results(
     lake: Lake,
@@ -91,11 +87,13 @@ def _replace(
     stays: Callable[[LastResult], bool],
     unchanged_after_s: float,
 ) -> None:
+    # A result replaces a former one of its check if it has examined as much.
+    examined = {(*new.place, is_partial) for new in results for is_partial in {new.is_partial, True}}
     for _ in range(TRIES):
         table = lake.system_table(CHECKED)
         version = Version.newest(table)
         former = _read(version) if version is not None else ()
-        kept = [old for old in former if stays(old) and not any(new.covers(old) for new in results)]
+        kept = [old for old in former if stays(old) and (*old.place, old.is_partial) not in examined]
         is_same = len(kept) == len(former) and not results
         if is_same or _is_recent(former, (*kept, *results), unchanged_after_s):
             return
@@ -109,17 +107,13 @@ def _replace(
 def _is_recent(
     former: Collection[LastResult], results: Collection[LastResult], unchanged_after_s: float
 ) -> bool:
-    """Return whether results have the outcomes of former ones, and none is so many seconds later."""
-    former_s, new_s = _moments(former), _moments(results)
+    """Return whether results have the outcomes of former ones, and none is so many seconds apart."""
+    former_s, new_s = (
+        {replace(result, at_s=0.0, summary=""): result.at_s for result in some} for some in (former, results)
+    )
     is_same = former_s.keys() == new_s.keys()
-    return is_same and all(new_s[key] - at_s < unchanged_after_s for key, at_s in former_s.items())
-
-
-def _moments(results: Collection[LastResult]) -> dict[tuple[object, ...], float]:
-    return {
-        (*result.place, result.is_partial, result.passed, result.is_warning): result.at_s
-        for result in results
-    }
+    # A clock that was ahead is set back.
+    return is_same and all(abs(new_s[key] - at_s) < unchanged_after_s for key, at_s in former_s.items())
 
 
 def load_results(lake: Lake) -> tuple[LastResult, ...]:

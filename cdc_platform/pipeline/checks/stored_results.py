@@ -40,8 +40,9 @@ def store_results(
             LastResult(*place, of_place.passed, check.is_warning, at_s, of_place.summary, result.is_partial)
             for place, of_place in places.items()
         ]
-    # A check of all tables has a result of each; the others are of tables that are in no cut any more.
-    complete = {check.table_name for check in results} if is_total else set()
+    # A check of all tables has a result of each, unless an error ended it; the others are of tables that are
+    # in no cut any more.
+    complete = {check.table_name for check, result in results.items() if result.tables and is_total}
     # A lake that cannot be read must not replace the results: only storing them asks for it.
     find_made = cache(lambda: _find_made(pipeline, at_s))
 
@@ -76,14 +77,12 @@ def with_open_failure(pipeline: Pipeline, check: Check, result: CheckResult) -> 
     The check then blocks nothing: what is new is sound.
     """
     place = (check.name, f"{pipeline.lake.system_namespace}/{check.asset}")
-    shown: tuple[LastResult, ...] = ()
-    if result.is_partial and result.passed:
-        # Damage to former results must not replace this one.
-        with suppress(CdcError):
-            shown = load_results(pipeline.lake)
-    for former in shown:
-        if former.place == place and not (former.passed or former.is_partial):
-            failed = f"the check of the whole log at {to_rfc3339(round(former.at_s * 1e6))} failed"
-            summary = f"{result.summary}; but {failed}: {former.summary}"
-            return replace(check, severity=Severity.FAILURE), replace(result, passed=False, summary=summary)
+    # Damage to former results must not replace this one.
+    with suppress(CdcError):
+        for former in load_results(pipeline.lake) if result.is_partial and result.passed else ():
+            if former.place == place and not (former.passed or former.is_partial):
+                failed = f"the check of the whole log at {to_rfc3339(round(former.at_s * 1e6))} failed"
+                summary = f"{result.summary}; but {failed}: {former.summary}"
+                shown = replace(result, passed=False, summary=summary)
+                return replace(check, severity=Severity.FAILURE), shown
     return check, result

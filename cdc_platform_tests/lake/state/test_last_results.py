@@ -114,6 +114,14 @@ def test_an_unchanged_result_is_stored_after_a_while(tmp_path: Path) -> None:
         assert stored == [(0.0 if at_s == 59.0 else at_s, passed)]
 
 
+def test_a_result_of_a_clock_that_was_ahead_is_replaced(tmp_path: Path) -> None:
+    """Otherwise the page would show a result of the future until the clock gets there."""
+    lake = Lake(LakeSettings(str(tmp_path / "lake")), "bank")
+    for at_s in (7200.0, 3600.0):
+        save_results(lake, [result("fresh", "bank/cut", at_s=at_s)], unchanged_after_s=60.0)
+        assert [found.at_s for found in load_results(lake)] == [at_s]
+
+
 LOG: Final = "bank__cdc/change_log"
 
 

@@ -71,7 +71,7 @@ def test_only_checks_that_the_pipeline_makes_keep_results(tmp_path: Path) -> Non
 
 
 def test_a_check_of_all_tables_leaves_no_other_tables(tmp_path: Path) -> None:
-    """A table that no cut has any more has no result; a check of one table alone leaves the others."""
+    """A table in no cut has no result; a check of one table, or one that an error ended, leaves all."""
     pipeline = bank(tmp_path)
     of_tables = dict.fromkeys(("accounts", "transfers"), PASSED)
     check = NAMED["keys_unique"]
@@ -80,6 +80,9 @@ def test_a_check_of_all_tables_leaves_no_other_tables(tmp_path: Path) -> None:
     store_results(pipeline, {check: alone}, Scope(tables=frozenset({"accounts"})))
     assert {asset for _, asset in places(pipeline)} == {"bank__cdc/cut", "bank/accounts", "bank/transfers"}
     store_results(pipeline, {check: alone})
+    assert {asset for _, asset in places(pipeline)} == {"bank__cdc/cut", "bank/accounts"}
+    # The source does not answer: nothing is known about tables that was not known before.
+    store_results(pipeline, {check: CheckResult(passed=False, summary="SourceError", facts={})})
     assert {asset for _, asset in places(pipeline)} == {"bank__cdc/cut", "bank/accounts"}
 
 
