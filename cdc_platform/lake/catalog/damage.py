@@ -15,9 +15,9 @@ _MISSING: Final = re.compile(
     # Tables have their files in two folders; Spark's own files on disk are in others.
     r"(?P<file>\S+/(?:data|metadata)/\S+)"
 )
-# The catalog names metadata files: one that is missing has not expired.
+# The catalog names metadata files: one that is missing has not expired. Hive's namespaces end in `.db`.
 _OF_SNAPSHOT: Final = re.compile(
-    r".*/(?P<namespace>[^/]+)/(?P<table>[^/]+)/(?:metadata|data)/.+(?<!\.metadata\.json)"
+    r".*/(?P<namespace>[^/]+?)(?:\.db)?/(?P<table>[^/]+)/(?:metadata|data)/.+(?<!\.metadata\.json)"
 )
 _SCHEME: Final = re.compile(r"^\w+:/*")
 _FULL: Final = re.compile(

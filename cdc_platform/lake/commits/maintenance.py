@@ -15,13 +15,23 @@ from cdc_platform.model.base.timestamps import to_datetime
 NEVER: Final = 2_147_483_647
 NAMED_SIGN: Final = "Still referenced by refs"
 """Iceberg's message for a snapshot that a tag or a branch names."""
+MAX_FILE_BYTES: Final = 512 * 1024**2
+"""Maximum size of compacted files, which is Iceberg's default."""
 MERGED_FILE_BYTES: Final = 32 * 1024**2
-"""Size of a merged table's compacted files. A file of Iceberg's 512 MiB, which one task writes, can have 100
-million rows, and no local merge searches so many."""
+"""Minimum size of a merged table's compacted files. One of the maximum size, which one task writes, can have
+100 million rows, and no local merge searches so many."""
+MERGED_FILES: Final = 200
+"""Number of a merged table's compacted files from which on they grow: a local merge accepts 1,000 files."""
+
+
+def merged_file_bytes(table_bytes: int, small_file_bytes: int) -> int:
+    """Return the size of a merged table's compacted files, none of which is small."""
+    grown_bytes = min(table_bytes // MERGED_FILES, MAX_FILE_BYTES)
+    return max(MERGED_FILE_BYTES, grown_bytes, 2 * small_file_bytes)
 
 
 def compact_small_files(
-    spark: SparkSession, table: str, small_file_bytes: int, target_bytes: int = 512 * 1024**2
+    spark: SparkSession, table: str, small_file_bytes: int, target_bytes: int = MAX_FILE_BYTES
 ) -> int:
     """Rewrite small files as few larger ones, and no large ones; return the number of rewritten files.
 
@@ -44,9 +54,9 @@ def compact_small_files(
     return _rewrite(spark, table, options)
 
 
-def compact_all_files(spark: SparkSession, table: str) -> int:
+def compact_all_files(spark: SparkSession, table: str, target_bytes: int = MAX_FILE_BYTES) -> int:
     """Rewrite every file with deleted rows; return the number of rewritten files."""
-    options = {"delete-file-threshold": "1", "target-file-size-bytes": str(MERGED_FILE_BYTES)}
+    options = {"delete-file-threshold": "1", "target-file-size-bytes": str(target_bytes)}
     return _rewrite(spark, table, options)
 
 

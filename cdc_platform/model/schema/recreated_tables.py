@@ -1,4 +1,4 @@
-"""Detection of tables that were created, renamed or recreated between two schema reads.
+"""Detection of tables that were created, renamed or recreated between two schema reads, and of such columns.
 
 The key shows a recreated table: Spanner changes no key in place, except between STRING and BYTES.
 """
@@ -102,9 +102,10 @@ class RecreatedColumn:
 
 
 def recreated_columns_of(columns: ColumnHistory, now: TableSchema) -> Mapping[str, RecreatedColumn]:
-    """Return the columns outside the key that were recreated since the last schema read.
+    """Return the columns outside the key that were dropped and added again, unchanged, since the last read.
 
-    A column that was the last one, and is the last one again, is not found.
+    Only the ordinals show them: a new column is always the last one, and only dropping a column ahead of it
+    moves it. A column that was the last one, and is the last one again, is not found.
     """
     recreated: dict[str, RecreatedColumn] = {}
     passed: list[str] = []

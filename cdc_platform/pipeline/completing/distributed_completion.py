@@ -220,6 +220,9 @@ _LINE: Final = (*CHANGE_COLUMNS, f"ordering_key as {SOURCE_PLACE}")
 def late_rows(log: DataFrame, changes: DataFrame) -> frozenset[RowId]:
     """Return the rows of changes that are older than one in the log, under the keys before and after.
 
+    A replay may add such changes. Without transaction metadata, the halves of a key change may also come in
+    different cycles: when the second one comes, no table has the row any more.
+
     Args:
         log: the log without these changes.
         changes: changes that are to enter it.

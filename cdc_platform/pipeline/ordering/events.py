@@ -163,7 +163,8 @@ class Events:
 def close_rewritten(pipeline: Pipeline) -> int:
     """Mark records in quarantine as replayed if a newer version of their file has them; return their number.
 
-    An event that the newer version lacks stays open, because nothing else shows that it is missing.
+    A file may be read before it is complete, and a faulty one may be repaired. Its newer version is read
+    whole, without a request. An event that it lacks stays open: nothing else shows that it is missing.
 
     Raises:
         CommitConflict: other runs committed at the same time; nothing was changed.

@@ -18,13 +18,14 @@ from cdc_platform.lake.commits.commits import (
     ancestors_of,
     count_rows,
     head,
+    number_of,
     read_mark,
 )
 from cdc_platform.lake.commits.maintenance import (
-    MERGED_FILE_BYTES,
     compact_all_files,
     compact_small_files,
     delete_orphans,
+    merged_file_bytes,
 )
 from cdc_platform.lake.commits.metadata_files import delete_old_metadata
 from cdc_platform.lake.state.cuts import Cut
@@ -201,17 +202,17 @@ def _urgency_of_own(run: MaintenanceRun, name: str) -> float:
 def _maintain_merged(table: str, run: MaintenanceRun) -> MaintenanceOutcome:
     pipeline, spark, settings = run.pipeline, run.spark, run.pipeline.settings.maintenance
     pipeline.level_tables.forget(table)
-    name = _spark_name(pipeline, table)
-    minor = compact_small_files(spark, name, settings.small_file_bytes, MERGED_FILE_BYTES)
+    name, newest = _spark_name(pipeline, table), head(load_table(pipeline, table))
+    table_bytes = number_of(newest, "total-files-size") if newest is not None else None
+    target_bytes = merged_file_bytes(table_bytes or 0, settings.small_file_bytes)
+    minor = compact_small_files(spark, name, settings.small_file_bytes, target_bytes)
     _compare_rows(pipeline, table)
-    major = _compact_deleted(pipeline, spark, table, thorough=run.is_thorough)
+    major = 0
+    if _has_many_deleted(pipeline, table, thorough=run.is_thorough):
+        major = compact_all_files(spark, name, target_bytes)
+        _compare_rows(pipeline, table)
     expired = expire_merged(
-        pipeline,
-        spark,
-        table,
-        lambda: run.kept_cuts,
-        run.now_micros,
-        thorough=run.is_thorough,
+        pipeline, spark, table, lambda: run.kept_cuts, run.now_micros, thorough=run.is_thorough
     )
     stored = load_table(pipeline, table)
     expired += run.delete_metadata(stored) + run.delete_orphans(stored)
@@ -237,13 +238,10 @@ def _maintain_own(name: str, run: MaintenanceRun) -> MaintenanceOutcome:
     return MaintenanceOutcome(minor_files=minor, expired_files=expired)
 
 
-def _compact_deleted(pipeline: Pipeline, spark: SparkSession, table: str, *, thorough: bool) -> int:
+def _has_many_deleted(pipeline: Pipeline, table: str, *, thorough: bool) -> bool:
+    """Return whether the files with deleted rows are due; a thorough maintenance rewrites all of them."""
     deleted = deleted_share(pipeline, load_table(pipeline, table))
-    if not deleted or (not thorough and deleted < 1):
-        return 0
-    rewritten = compact_all_files(spark, _spark_name(pipeline, table))
-    _compare_rows(pipeline, table)
-    return rewritten
+    return deleted > 0 if thorough else deleted >= 1
 
 
 def _is_published(table: Table) -> bool:

@@ -81,9 +81,11 @@ def start_config(spark: SparkSettings, lake: LakeSettings) -> dict[str, str]:
 
 
 def _with_archive(conf: dict[str, str], spark: SparkSettings) -> dict[str, str]:
-    if not spark.class_archive or JAVA_SETTING not in conf:
+    if spark.remote is not None or not spark.class_archive or JAVA_SETTING not in conf:
         return conf
-    options = f"{conf[JAVA_SETTING]} {archive_options(conf.get(CLASS_PATH_SETTING, ''))}"
+    # The user's class path is not on the command line, as it may contain secrets.
+    class_path = spark.conf.get(CLASS_PATH_SETTING, conf.get(CLASS_PATH_SETTING, ""))
+    options = f"{conf[JAVA_SETTING]} {archive_options(class_path)}"
     return conf | {JAVA_SETTING: options.rstrip()}
 
 

@@ -103,7 +103,8 @@ class SparkSettings:
     @property
     def is_local(self) -> bool:
         """Whether the platform's own session runs only in the driver's process."""
-        return self.remote is None and self.master.startswith("local")
+        master = self.conf.get("spark.master", self.master)
+        return self.remote is None and master.startswith("local") and not master.startswith("local-cluster")
 
     @property
     def ships_package(self) -> bool:

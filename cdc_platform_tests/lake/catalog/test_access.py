@@ -176,13 +176,17 @@ def test_a_catalog_that_cannot_be_written_names_the_lake(tmp_path: Path) -> None
         table.append(ROW)
 
 
-def test_a_file_that_another_run_has_expired_is_a_conflict(tmp_path: Path) -> None:
-    """A missing file is damage only if the table still has it, however Java or Python write its location."""
+@pytest.mark.parametrize("suffix", ["", ".db"])
+def test_a_file_that_another_run_has_expired_is_a_conflict(tmp_path: Path, suffix: str) -> None:
+    """A missing file is damage only if the table still has it, however its location is written."""
     lake = Lake(LakeSettings(str(tmp_path)), "p")
+    lake.catalog.create_namespace("shop")
+    place = f"file://{tmp_path}/shop{suffix}/cuts"  # Hive's catalog and Glue add the suffix
+    table = lake.catalog.create_table("shop.cuts", CUTS, location=place)
     for cut in (1, 2):
-        lake.system_table(CUT).append(pa.Table.from_pylist([{"cut": cut}], CUTS))
-    expired, current = lake.system_table(CUT).metadata.snapshots
-    lake.system_table(CUT).maintenance.expire_snapshots().by_id(expired.snapshot_id).commit()
+        table.append(pa.Table.from_pylist([{"cut": cut}], CUTS))
+    expired, current = table.metadata.snapshots
+    table.maintenance.expire_snapshots().by_id(expired.snapshot_id).commit()
     kinds = {expired.manifest_list: CommitConflict, current.manifest_list: LakeDamaged}
     for location, kind in kinds.items():
         for error in (

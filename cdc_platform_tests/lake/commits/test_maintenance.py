@@ -15,6 +15,7 @@ from cdc_platform.lake.commits.maintenance import (
     compact_small_files,
     delete_orphans,
     expire_snapshots,
+    merged_file_bytes,
 )
 from cdc_platform.lake.commits.snapshots import find_expendable
 
@@ -44,6 +45,15 @@ def test_expiry_waits_where_a_snapshot_has_got_a_tag(
     assert expire_snapshots(spark, "expiring.t", (first, third)) > 0
     left = {snapshot.snapshot_id for snapshot in table.refresh().metadata.snapshots}
     assert {first, second, third} & left == {second}
+
+
+@pytest.mark.parametrize(
+    ("table_gib", "small_mib", "expected_mib"),
+    [(0, 8, 32), (6, 8, 32), (50, 8, 256), (1000, 8, 512), (6, 64, 128)],
+)
+def test_files_grow_with_the_table(table_gib: int, small_mib: int, expected_mib: int) -> None:
+    """A large table has few enough files for a local merge; the next compaction finds no file small."""
+    assert merged_file_bytes(table_gib * 2**30, small_mib * 2**20) == expected_mib * 2**20
 
 
 @pytest.mark.integration

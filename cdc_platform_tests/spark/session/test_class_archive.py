@@ -84,6 +84,18 @@ def test_other_jars_have_an_archive_of_their_own(cache: Path) -> None:
     assert len(paths | {str(archive_file(str(jar)))}) == 4
 
 
+def test_a_class_path_of_the_user_has_an_archive_of_its_own(cache: Path) -> None:
+    """Spark gets it in a private file, and its archive would fit no other start."""
+    jar, name = cache.parent / "own.jar", "spark.driver.extraJavaOptions"
+    jar.parent.mkdir()
+    jar.touch()
+    # No other start has the jars of a package that the platform does not know.
+    spark = SparkSettings(packages=("own:package:1",), conf={CLASS_PATH_SETTING: str(jar)})
+    assert str(archive_file(str(jar))) in start_config(spark, LakeSettings("x"))[name]
+    remote = SparkSettings(remote="sc://spark", conf={name: "-Dmine=1"})
+    assert start_config(remote, LakeSettings("x"))[name] == "-Dmine=1"
+
+
 def test_an_archive_that_nothing_uses_is_removed_after_a_month(cache: Path) -> None:
     """A start keeps its own one; what belongs to a Java or a Spark that is gone does not stay for ever."""
     mine = place()

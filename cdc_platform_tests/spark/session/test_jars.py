@@ -75,8 +75,14 @@ def test_jars_that_have_been_fetched_are_named(tmp_path: Path, monkeypatch: pyte
     options = f"{plain[JAVA_SETTING]} {archive_options(class_path)}"
     others = {name: value for name, value in plain.items() if name != PACKAGES_SETTING}
     assert others | {CLASS_PATH_SETTING: class_path, JAVA_SETTING: options} == start_config(spark, lake)
-    cluster = start_config(replace(spark, master="spark://host:7077"), lake)
-    assert (cluster.get("spark.jars"), cluster.get(CLASS_PATH_SETTING)) == (",".join(jars), None)
+    for master in ("spark://host:7077", "local-cluster[2,1,1024]"):
+        for of_cluster in (
+            replace(spark, master=master),
+            replace(spark, conf={**spark.conf, "spark.master": master}),
+        ):
+            cluster = start_config(of_cluster, lake)
+            assert (cluster.get("spark.jars"), cluster.get(CLASS_PATH_SETTING)) == (",".join(jars), None)
+            assert "spark.driver.host" not in cluster
     more = start_config(replace(spark, packages=(*packages, KAFKA_CONNECTOR)), lake)
     assert (more[PACKAGES_SETTING], "spark.jars" in more) == (",".join((*packages, KAFKA_CONNECTOR)), False)
     assert start_config(SparkSettings(remote="sc://spark"), lake)["spark.remote"] == "sc://spark"

@@ -19,7 +19,7 @@ MAX_BYTES: Final = 16 * 1024**2
 
 
 def poll_messages(client: KafkaClient, ranges: Sequence[TopicRange]) -> pa.Table | None:
-    """Return the messages of ranges in the order of `topics_source.read_messages`; None if they are large.
+    """Return the messages of ranges in the order of `topics_frame.read_messages`; None if they are large.
 
     Raises:
         OffsetsLost: messages of a range are gone.
