@@ -124,9 +124,13 @@ def stop_at_random(declared: Declared, chance: random.Random) -> None:
         before = program.output()
         os.killpg(program.process.pid, signal.SIGTERM)
         assert program.ends_with(WITHIN_S) in {0, 128 + signal.SIGTERM}
-        first, *others = program.output().removeprefix(before).splitlines()
+        first, *rest = program.output().removeprefix(before).splitlines()
     assert first == "Stopping once the running work is done; a second signal stops at once."
-    assert all(line.startswith(("cycle ", "Stopped")) for line in others), others
+    # Lines of progress, such as `copy: 13 s so far`, show that a slow machine still works.
+    unknown = [
+        line for line in rest if not line.startswith(("cycle ", "Stopped")) and not line.endswith("so far")
+    ]
+    assert unknown == []
 
 
 @contextmanager

@@ -4,6 +4,7 @@ import errno
 import ipaddress
 import signal
 import socket
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final
@@ -95,10 +96,11 @@ def address_of(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if listener.family is socket.AF_INET6 else f"http://{host}:{port}"
 
 
-def serve(app: Starlette, listener: socket.socket) -> None:
-    """Serve until a signal."""
+def serve(app: Starlette, listener: socket.socket, announce: Callable[[], object]) -> None:
+    """Announce the pages and serve them until a signal, which may come as soon as they are announced."""
     config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, lifespan="off")
     # After closing its connections, uvicorn raises the signal that stopped it again.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with listener, suppress(KeyboardInterrupt):
+        announce()
         uvicorn.Server(config).run(sockets=[listener])

@@ -22,7 +22,7 @@ CHILD_VARIABLE: Final = "CDC_PLATFORM_DEMO_CHILD"
 STOP_WITHIN_S: Final = 30.0
 STORES_CLASSES: Final = b"-XX:ArchiveClassesAtExit="
 """Option of a Java process that takes some seconds to write the archive of its classes when it ends."""
-CLEANS_UP_WITHIN_S: Final = 1.0
+CLEANS_UP_WITHIN_S: Final = 4.0
 NO_SIGNAL: Final = 0
 TAIL_LINES: Final = 15
 

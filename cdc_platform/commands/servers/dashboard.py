@@ -79,11 +79,12 @@ def dashboard(
     else:
         listener = listen(host, port)
         address = address_of(listener)
-        print_line(f"Status page: {address}   metrics: {address}/metrics   (press Ctrl-C to stop)")
+        app = build_app(watch, host, PageOptions(hours, REFRESH_S, dagster_url))
         if not is_loopback(host):
             print_line((OPEN_TO_OTHERS, "yellow"), err=True)
+        pages = f"Status page: {address}   metrics: {address}/metrics   (press Ctrl-C to stop)"
         with at_rest():
-            serve(build_app(watch, host, PageOptions(hours, REFRESH_S, dagster_url)), listener)
+            serve(app, listener, lambda: print_line(pages))
 
 
 def open_watch(defs: "Sequence[Path]", late_after_s: float) -> "Watch":
