@@ -57,7 +57,13 @@ _BEHIND: Final = re.compile("Invalid update timestamp|Expected sorted|Invalid sn
 _UNWRITTEN: Final = "Cannot get file info"
 """Error of pyiceberg, which requests the size of each file that it has written."""
 _REPLACED: Final = "SQLITE_READONLY_DBMOVED"
-_OUTRUN: Final = re.compile("exceptions.CommitFailedException")
+CONFLICT: Final = re.compile(
+    "CommitFailedException"
+    # Iceberg's ValidationException reports much else, too, such as of a name that no column can have.
+    "|Found (?:new )?conflicting |Found concurrently added |Cannot commit, "
+    "|Cannot determine history between |Missing required files to delete|not an ancestor of "
+)
+"""Iceberg's messages where another commit was first."""
 _CATALOG_SILENT: Final = re.compile(
     r"exceptions\.(?:CommitStateUnknown|ServiceFailure|ServiceUnavailable|REST)Exception"
     r"|UncheckedSQLException|PSQLException"
@@ -146,7 +152,7 @@ def _explain_spark(settings: LakeSettings, error: Exception) -> CdcError | None:
         _BROKEN: partial(_broken, settings),
         _READ_ONLY: partial(_read_only, settings),
         _WRONG_LOGIN: _refused_login,
-        _OUTRUN: _outrun,
+        CONFLICT: _outrun,
         _CATALOG_SILENT: _silent_catalog,
     }
     for sign, explain in explanations.items():

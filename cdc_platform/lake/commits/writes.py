@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.errors import CommitConflict
+from cdc_platform.lake.catalog.access import CONFLICT
 from cdc_platform.lake.commits.commits import BYTES, CYCLE, conflicts_as, head, read_mark
 from cdc_platform.lake.commits.filters import above
 
@@ -20,20 +21,6 @@ class CycleStep:
 
     before: int
     committed: int
-
-
-CONFLICT_SIGNS = (
-    "CommitFailedException",
-    # Iceberg's ValidationException reports much else, too, such as of a name that no column can have.
-    "Found conflicting ",
-    "Found new conflicting ",
-    "Found concurrently added ",
-    "Cannot commit, ",
-    "Cannot determine history between ",
-    "Missing required files to delete",
-    "not an ancestor of ",
-)
-"""Iceberg's message where another commit was first."""
 
 
 def commit_cycle(
@@ -120,6 +107,6 @@ def spark_conflicts_as(message: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if any(sign in str(error) for sign in CONFLICT_SIGNS):
+        if CONFLICT.search(str(error)):
             raise CommitConflict(message) from error
         raise

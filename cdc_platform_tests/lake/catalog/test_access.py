@@ -71,6 +71,10 @@ def test_errors_of_python(error: Exception, kind: type[CdcError]) -> None:
         ("Caused by: org.sqlite.SQLiteException: [SQLITE_READONLY] a readonly database", LakeAccessDenied),
         ("Caused by: org.postgresql.util.PSQLException: permission denied for table t", LakeAccessDenied),
         ("Caused by: org.apache.iceberg.exceptions.CommitFailedException: Cannot commit", CommitConflict),
+        (
+            "Caused by: ValidationException: Cannot commit, found new position delete for a file",
+            CommitConflict,
+        ),
         ("SdkClientException: Unable to execute HTTP request: timeout", LakeUnreachable),
         ("SdkClientException: Unable to load credentials from any of the providers", LakeAccessDenied),
         ("s3.model.S3Exception: Slow down (Service: S3, Status Code: 503, Request ID: 1)", LakeUnreachable),

@@ -9,7 +9,6 @@ from pyspark.errors import PySparkException
 
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.commits.commits import ATTEMPT
-from cdc_platform.lake.commits.writes import CONFLICT_SIGNS
 from cdc_platform.pipeline.versions.attempts import Job, run_attempts
 from cdc_platform.pipeline.versions.branch import SESSION_PREFIX, Attempt
 
@@ -48,7 +47,7 @@ def test_a_conflict_of_what_falls_back_is_our_own_error(spark: "SparkSession") -
     """A conflict reported by Spark is retryable, even if the source has broken a guarantee."""
 
     def fall_back(_attempt: Attempt, _build: str) -> str:
-        return str(spark.sql(f"SELECT raise_error('{CONFLICT_SIGNS[0]}')").collect())
+        return str(spark.sql("SELECT raise_error('CommitFailedException')").collect())
 
     with pytest.raises(CommitConflict, match="nothing was published"):
         run_attempts(spark, JOBS, with_trust, fall_back, is_small=True)
