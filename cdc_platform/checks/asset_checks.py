@@ -45,7 +45,7 @@ def _build_check(assets: PipelineAssets, check: Check) -> dg.AssetChecksDefiniti
                 continue
             # An error would stop the run, even that of an older examination.
             is_old = check.is_blocking and result.passed and not evaluation.passed
-            yield as_result(evaluation, dg.AssetCheckSeverity.WARN if is_old else evaluation.severity)
+            yield as_result(evaluation, dg.AssetCheckSeverity.WARN if is_old else None)
 
     return invariant
 

@@ -79,13 +79,14 @@ def run_series(trial: Trial, extent: Extent, chance: random.Random) -> Series:
     for first in _firsts(leftovers, extent.in_pairs, chance):
         if not extent.is_over:
             _die_twice(series, trial, first, chance)
-    for number, leftover in enumerate(choose(leftovers, extent, chance)):
-        if number and extent.is_over:
-            break
-        where = f"{leftover.death.moment.value} {describe(leftover.effect, trial.lake.folder)}"
-        is_checked = number % extent.checked_every == 0
-        recovery = _recovered(trial, leftover, has_checks=is_checked)
-        series.add(where, recovery, 1, is_checked=is_checked)
+    _survive_each(
+        series,
+        leftovers,
+        lambda leftover, has_checks: trial.survive(leftover, has_checks=has_checks),
+        lambda leftover: f"{leftover.death.moment.value} {describe(leftover.effect, trial.lake.folder)}",
+        extent,
+        chance,
+    )
     return end_series(series, trial, extent, begun)
 
 
@@ -108,6 +109,19 @@ def run_places(
         chance: chooses the order.
     """
     begun, series = time.monotonic(), Series(moments=len(places))
+    _survive_each(series, places, survive, describe_place, extent, chance)
+    return end_series(series, trial, extent, begun)
+
+
+def _survive_each(
+    series: Series,
+    places: Sequence[ItemT],
+    survive: Callable[[ItemT, bool], Recovery],
+    describe_place: Callable[[ItemT], str],
+    extent: Extent,
+    chance: random.Random,
+) -> None:
+    """Add the outcome of as many places as the extent allows; an error of a recovery is a fault, too."""
     for number, place in enumerate(choose(places, extent, chance)):
         if number and extent.is_over:
             break
@@ -120,7 +134,6 @@ def run_places(
         except Exception as error:  # noqa: BLE001  whatever it is, the recovery has failed
             recovery = Recovery(0, 0, (f"{type(error).__name__}: {error}",))
         series.add(describe_place(place), recovery, 1, is_checked=is_checked)
-    return end_series(series, trial, extent, begun)
 
 
 def end_series(series: Series, trial: Trial, extent: Extent, begun: float) -> Series:
@@ -140,14 +153,6 @@ def _die_twice(series: Series, trial: Trial, first: Death, chance: random.Random
         return
     series.pairs += 1
     series.add(f"{first}, then in the recovery", recovery, 2, is_checked=True)
-
-
-def _recovered(trial: Trial, leftover: Leftover, *, has_checks: bool) -> Recovery:
-    """Return the outcome of a death; an error of the recovery is a fault like any other."""
-    try:
-        return trial.survive(leftover, has_checks=has_checks)
-    except Exception as error:  # noqa: BLE001  whatever it is, the recovery has failed
-        return Recovery(0, 0, (f"{type(error).__name__}: {error}",))
 
 
 def _firsts(leftovers: Sequence[Leftover], count: int, chance: random.Random) -> Iterator[Death]:
