@@ -9,8 +9,10 @@ their recoveries. Ends with exit code 3 if anything is wrong.
 `--failing full` lets effects fail instead, while the process lives on: a full disk, a read-only or broken
 one, a commit that is refused. The run has to end by the error that says so, and the same process continues.
 
-`--overtaken` pauses the run after an effect, while another pipeline of this process catches up, gets more
-input and catches up twice more; then the run goes on. Both share Java; other threads of the run do not pause.
+`--overtaken published` pauses the run after an effect or before a look at the catalog, while another pipeline
+of this process catches up, gets more input and catches up twice more; then the run goes on. With
+`--overtaken ordered` the other one then extends the log once more, and merges nothing of that. Both share
+Java; other threads of the run do not pause.
 
 `--minutes 55` gives each kind its share of so much time; `--processes 2` shares the kinds among processes;
 `--resume` leaves out the kinds that the file of results has already, and the table at the end has both.
@@ -36,7 +38,7 @@ from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.spark.session.session_settings import INTERPRETED, ONE_TASK
 from cdc_platform.spark.session.spark_settings import SparkSettings
 from cdc_platform_tests.support.crash_points.failures import run_failures
-from cdc_platform_tests.support.crash_points.overtaking import run_overtaking
+from cdc_platform_tests.support.crash_points.overtaking import Lead, run_overtaking
 from cdc_platform_tests.support.crash_points.points import Failure
 from cdc_platform_tests.support.crash_points.scenarios import SCENARIOS
 from cdc_platform_tests.support.crash_points.series import Extent, Series, run_series
@@ -59,7 +61,7 @@ def run_scenario(
     extent = Extent(options.singly, options.pairs, options.checked_every, until_s=until_s)
     with SCENARIOS[name].open(spark, folder) as trial:
         if options.overtaken:
-            series = run_overtaking(trial, extent, chance)
+            series = run_overtaking(trial, Lead(options.overtaken), extent, chance)
         elif options.failing is None:
             series = run_series(trial, extent, chance)
         else:
@@ -158,7 +160,8 @@ def main() -> None:
     parser.add_argument("--checked-every", type=int, default=5, help="run all checks after every Nth")
     kinds = [failure.name.lower() for failure in Failure]
     parser.add_argument("--failing", choices=kinds, default=None, help="how effects fail, instead of deaths")
-    parser.add_argument("--overtaken", action="store_true", help="pauses while another process goes ahead")
+    leads = [lead.value for lead in Lead]
+    parser.add_argument("--overtaken", choices=leads, default=None, help="pauses while another goes ahead")
     parser.add_argument("--minutes", type=float, default=None, help="maximum time, shared by all scenarios")
     parser.add_argument("--resume", action="store_true", help="leave out what the file of results has")
     parser.add_argument("--processes", type=int, default=1, help="side by side, each with some of the kinds")

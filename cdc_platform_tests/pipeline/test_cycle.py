@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from cdc_platform.errors import CutNotFound, LakeError
+from cdc_platform.errors import CutNotFound
 from cdc_platform.lake.catalog.lake import LOG, RAW
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import BRANCH, read_mark
@@ -220,7 +220,7 @@ def test_a_table_alone_catches_up_with_the_log(spark: "SparkSession", session_la
     outcome = merge_table(pipeline, spark, "accounts")
     assert (outcome.cycle, outcome.appended, outcome.updated) == (3, 3, 0)
     table_ddl.ensure_table(pipeline, spark, pipeline.table("transfers"))
-    with pytest.raises(LakeError, match="`transfers` is behind the log"):
+    with pytest.raises(CommitConflict, match="`transfers` is behind the log"):
         publish_cut(pipeline)
     run_steps(pipeline, spark)
     assert expected_balances(3) == balances(pipeline)

@@ -51,7 +51,8 @@ def order_changes(pipeline: Pipeline, spark: SparkSession) -> OrderOutcome:
 def _extend_log(strategy: OrderingStrategy, spark: SparkSession) -> OrderOutcome:
     pipeline = strategy.pipeline
     lineage = trace_lineage(pipeline)
-    quarantine, log = pipeline.lake.system_table(QUARANTINED), pipeline.lake.system_table(LOG)
+    # In this order: the log names a snapshot of the quarantine, and another process may commit in between.
+    log, quarantine = pipeline.lake.system_table(LOG), pipeline.lake.system_table(QUARANTINED)
     mark = read_mark(log)
     watermark = watermark_micros(lineage)
     if watermark is None or lineage.cycle <= mark.cycle or watermark <= (mark.position_micros or 0):

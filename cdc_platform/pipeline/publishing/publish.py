@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 
-from cdc_platform.errors import LakeError
+from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.branches import advance_main, contains
 from cdc_platform.lake.commits.commits import BRANCH, head, read_mark
@@ -35,8 +35,7 @@ def publish_cut(pipeline: Pipeline) -> Cut | None:
     between, because the cut names the snapshots.
 
     Raises:
-        CommitConflict: another run published first; nothing was changed.
-        LakeError: a table is behind the log.
+        CommitConflict: another run published first, or a table is behind the log; nothing was changed.
     """
     mark = read_mark(pipeline.lake.system_table(LOG))
     newest, level = newest_cut(pipeline.lake), find_level(pipeline)
@@ -88,7 +87,10 @@ def _find_version(pipeline: Pipeline, table: str, cycle: int, newest: Cut | None
         # Its first version is not merged yet; the cut need not wait for it.
         return None
     if main is None or pending_span(pipeline, source_table, applied_cycle(stored, table, newest)).changes:
-        raise LakeError(f"Table `{table}` is behind the log at cycle {cycle}; materialise it before the cut.")
+        raise CommitConflict(
+            f"Table `{table}` is behind the log at cycle {cycle}: another run has extended the log since "
+            "this one merged the table, or the cut was materialised without it. The next cycle merges it."
+        )
     return _Version(table, main.snapshot_id, is_new=False)
 
 

@@ -6,12 +6,13 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from traceback import walk_stack
 from typing import Any, Final, Self
 
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io import InputFile, OutputFile
 from pyiceberg.io.pyarrow import PyArrowFile
-from sqlalchemy import event
+from sqlalchemy import Engine, event
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
@@ -101,9 +102,23 @@ def _after_commit(session: Session) -> None:
     POINTS.after(session.info[NUMBER])
 
 
+def _before_look(_connection: object, _cursor: object, statement: str, *_context: object) -> None:
+    if POINTS.counts_looks and statement.startswith("SELECT"):
+        POINTS.look(f"{CATALOG_ROW}, in {_looking_function()}")
+
+
+def _looking_function() -> str:
+    """Return the function of the pipeline that looks at the catalog, or the innermost one of the platform."""
+    frames = [(frame.f_globals.get("__name__", ""), frame.f_code.co_name) for frame, _ in walk_stack(None)]
+    functions = [(module, name) for module, name in frames if module.startswith("cdc_platform.")]
+    of_pipeline = [name for module, name in functions if module.startswith("cdc_platform.pipeline.")]
+    return next(iter(of_pipeline or [name for _, name in functions]), "a library")
+
+
 def watch_catalogs() -> None:
-    """Make each commit of a SQL catalog of pyiceberg in this process a crash point."""
+    """Make each commit of a SQL catalog of pyiceberg in this process a crash point, and each look a place."""
     if not event.contains(Session, "before_commit", _before_commit):
+        event.listen(Engine, "before_cursor_execute", _before_look)
         event.listen(Session, "before_commit", _before_commit)
         event.listen(Session, "after_commit", _after_commit)
 

@@ -24,6 +24,8 @@ class EffectKind(Enum):
     """A row of the catalog names another metadata file: a commit, a moved branch, a new table."""
     DROP = "drop"
     """A row of the catalog disappears."""
+    LOOK = "look"
+    """No effect, but a run can pause before it: a row of the catalog is read."""
 
 
 class Moment(Enum):
@@ -78,7 +80,7 @@ class Death:
 
 @dataclass(frozen=True)
 class Pause:
-    """A pause of the run after an effect, counted from 1, and what other processes do meanwhile.
+    """A pause of the run after an effect or before a look, and what other processes do meanwhile.
 
     Their effects are not counted, nor are those of the run's other threads, which the pause does not stop.
     """
@@ -124,6 +126,8 @@ class CrashPoints:
     """Is called at each moment at which the run could die; no other effect happens meanwhile."""
     pause: Pause | None = None
     is_paused: bool = False
+    counts_looks: bool = False
+    """Whether looks at the catalog are numbered among the effects."""
     _lock: Lock = field(default_factory=Lock)
 
     def before(self, kind: EffectKind, target: str) -> int:
@@ -184,6 +188,11 @@ class CrashPoints:
         self.after(number)
         return result
 
+    def look(self, target: str) -> None:
+        """Note that the run is about to look at the catalog; it may pause before."""
+        if self.counts_looks:
+            self.have(EffectKind.LOOK, target, lambda: None)
+
     @contextmanager
     def counted(
         self,
@@ -191,15 +200,17 @@ class CrashPoints:
         witness: Witness | None = None,
         failure: Failure | None = None,
         pause: Pause | None = None,
+        has_looks: bool = False,
     ) -> Iterator[None]:
         """Number the effects of the context from one; the run dies, fails or pauses at the requested one."""
         self.effects, self.death, self.is_dead, self.witness = [], death, False, witness
         self.failure, self.has_failed, self.pause = failure, False, pause
+        self.counts_looks = has_looks
         try:
             yield
         finally:
             self.death, self.is_dead, self.witness, self.pause = None, False, None, None
-            self.failure, self.has_failed = None, False
+            self.failure, self.has_failed, self.counts_looks = None, False, False
 
     def mend(self) -> None:
         """Let no further effect of the context fail."""
