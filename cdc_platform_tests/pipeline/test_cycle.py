@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from cdc_platform.errors import CutNotFound
+from cdc_platform.errors import CommitConflict, CutNotFound
 from cdc_platform.lake.catalog.lake import LOG, RAW
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import BRANCH, read_mark
