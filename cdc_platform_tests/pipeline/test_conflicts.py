@@ -18,7 +18,9 @@ from cdc_platform.lake.commits.commits import BRANCH, head, read_mark
 from cdc_platform.lake.state import lost_commits
 from cdc_platform.lake.state.cuts import list_cuts
 from cdc_platform.lake.state.lost_commits import take_back_lost
+from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.model.stream.read_windows import ReadWindow
+from cdc_platform.pipeline.histories import history_plan
 from cdc_platform.pipeline.merging import build, merge
 from cdc_platform.pipeline.merging.merge import merge_table, merge_tables
 from cdc_platform.pipeline.opened.pipeline import Pipeline
@@ -43,6 +45,7 @@ from cdc_platform_tests.pipeline.bank import (
     transfer,
 )
 from cdc_platform_tests.support.crash_points.scenarios import IMPATIENT
+from cdc_platform_tests.support.cycles import failed_checks
 from cdc_platform_tests.support.history import RawRow
 from cdc_platform_tests.support.interruptions import interrupt_once
 from cdc_platform_tests.support.pipelines import (
@@ -267,6 +270,37 @@ def test_two_runs_cannot_both_publish(
     with pytest.raises(CommitConflict, match=f"Another run published cut {newest + 1}"):
         publish_cut(bank)
     assert list(range(1, newest + 2)) == [cut.cut for cut in list_cuts(bank.lake)]
+
+
+@pytest.mark.parametrize(
+    ("module", "step"), [(merge, "ensure_table"), (history_plan, "ensure_history")], ids=["table", "history"]
+)
+def test_a_plan_does_not_mix_a_cut_with_a_newer_table(
+    spark: "SparkSession",
+    session_lake: LakeSettings,
+    monkeypatch: pytest.MonkeyPatch,
+    module: object,
+    step: str,
+) -> None:
+    """Another run publishes after this one has read the newest cut: no change is merged twice."""
+    pipeline = bank_pipeline(session_lake, accounts=TableOptions(history=True))
+    feed_cycle(pipeline, 1)
+    run_steps(pipeline, spark)
+    feed_next(pipeline)
+    order_changes(pipeline, spark)
+
+    def rival() -> None:
+        run_steps(pipeline, spark)
+        feed_next(pipeline)
+        run_steps(pipeline, spark)
+
+    if module is history_plan:
+        merge_tables(pipeline, spark, pipeline.tables)
+    interrupt_once(monkeypatch, module, step, rival)
+    with pytest.raises(CommitConflict, match="has been published since this run read the newest cut"):
+        run_steps(pipeline, spark)
+    run_steps(pipeline, spark)
+    assert failed_checks(pipeline, spark, "keys_unique", "tables_equal_log", "histories_equal_log") == {}
 
 
 def test_a_delayed_run_moves_no_table_back(

@@ -97,11 +97,17 @@ def make_table(pipeline: Pipeline, spark: SparkSession, whole: TableSchema) -> T
 
 def _find_or_create(pipeline: Pipeline, spark: SparkSession, whole: TableSchema, create: CreateSql) -> Table:
     stored = pipeline.lake.table(whole.name)
-    if stored is None:
-        target = pipeline.lake.spark_table(whole.name)
-        spark.sql(create(target, whole, pipeline.settings.lake.table_format_version))
-        stored = load_table(pipeline, whole.name)
-    return stored
+    if stored is not None:
+        return stored
+    target = pipeline.lake.spark_table(whole.name)
+    spark.sql(create(target, whole, pipeline.settings.lake.table_format_version))
+    created = pipeline.lake.table(whole.name)
+    if created is None:
+        # The source has dropped the table, and another run, which knows, has removed it.
+        raise CommitConflict(
+            f"Another run removed `{whole.name}` at once; the next cycle continues from there."
+        )
+    return created
 
 
 def _with_snapshot(pipeline: Pipeline, spark: SparkSession, stored: Table, table: str) -> Table:

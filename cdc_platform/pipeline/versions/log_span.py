@@ -7,6 +7,7 @@ from typing import Final
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
+from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import (
     CYCLE,
@@ -50,8 +51,19 @@ def applied_cycle(table: Table, name: str, cut: Cut | None) -> int:
     """Return the cycle of the log up to which the published version of a table is complete.
 
     The table's own mark counts if the newest cut does not name it because it was left out for a while.
+
+    Raises:
+        CommitConflict: the table is newer than the cut, so it has some of the changes after the cut.
     """
-    return cut.cycle if cut is not None and name in cut.tables else read_mark(table).cycle
+    merged = read_mark(table).cycle
+    if cut is None or name not in cut.tables:
+        return merged
+    if merged > cut.cycle:
+        raise CommitConflict(
+            f"Table `{name}` has been published since this run read the newest cut, {cut.cut}, by another "
+            "run; the next cycle continues from there."
+        )
+    return cut.cycle
 
 
 def pending_span(pipeline: Pipeline, table: str, after_exclusive: int) -> LogSpan:
