@@ -103,10 +103,8 @@ def _find_or_create(pipeline: Pipeline, spark: SparkSession, whole: TableSchema,
     spark.sql(create(target, whole, pipeline.settings.lake.table_format_version))
     created = pipeline.lake.table(whole.name)
     if created is None:
-        # The source has dropped the table, and another run, which knows, has removed it.
-        raise CommitConflict(
-            f"Another run removed `{whole.name}` at once; the next cycle continues from there."
-        )
+        # The source has dropped the table, and another run has removed it.
+        raise CommitConflict(f"Another run has removed `{whole.name}`; the next cycle continues from there.")
     return created
 
 
