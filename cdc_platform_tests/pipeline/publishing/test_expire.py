@@ -1,20 +1,29 @@
 """Expiry removes what no kept cut needs, and nothing else."""
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
 from pyiceberg.table.snapshots import Snapshot
 
-from cdc_platform.lake.catalog.lake import DELETION_MARKERS, LOG
+from cdc_platform.errors import CommitConflict
+from cdc_platform.lake.catalog.lake import DELETION_MARKERS, LINEAGE, LOG
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.pipeline.publishing.expire import READING_S, age_of_own, forget_deletion_markers
+from cdc_platform.pipeline.publishing import expire
+from cdc_platform.pipeline.publishing.expire import (
+    READING_S,
+    age_of_own,
+    expire_own,
+    forget_deletion_markers,
+)
 from cdc_platform.pipeline.publishing.maintain import maintain_lake
 from cdc_platform_tests.pipeline.bank import bank_pipeline
 from cdc_platform_tests.support.cycles import found_rows, sync
 from cdc_platform_tests.support.datastream.files import MadeEvent, StreamFolder
 from cdc_platform_tests.support.datastream.pipelines import make_pipeline
+from cdc_platform_tests.support.interruptions import interrupt_once
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,6 +64,23 @@ def test_deletion_markers_stay_as_long_as_older_events_may_come(
     assert count_deletion_markers(pipeline) == 1
     forget_deletion_markers(pipeline, spark, now_micros + 9 * DAY_MICROS)
     assert count_deletion_markers(pipeline) == 0
+
+
+@pytest.mark.integration
+def test_snapshots_that_another_process_has_expired_are_a_conflict(
+    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Iceberg's error for them, about the size of an array, says nothing of the other process."""
+    pipeline = bank_pipeline(session_lake)
+    lineage = pipeline.lake.system_table(LINEAGE)
+    for _ in range(40):
+        lineage.append(lineage.schema().as_arrow().empty_table())
+    later_micros = time.time_ns() // 1000 + READING_S * 1_000_000 + DAY_MICROS
+    rival = partial(expire_own, pipeline, spark, LINEAGE, later_micros, thorough=True)
+    interrupt_once(monkeypatch, expire, "expire_snapshots", rival)
+    with pytest.raises(CommitConflict, match="Another process has expired snapshots"):
+        expire_own(pipeline, spark, LINEAGE, later_micros, thorough=True)
+    assert rival() == 0
 
 
 @pytest.mark.parametrize(
