@@ -250,16 +250,20 @@ class ClockBehind(LakeError):
 class LakeDamaged(LakeError):
     """The catalog, or a file of a table that it names, is missing or unreadable; ``place`` names it.
 
-    ``missing_file`` is the location of a table's file that does not exist.
+    ``missing_file`` is the location of a table's file that does not exist, ``remedy`` what to do.
     """
 
-    def __init__(self, place: str, problem: str, missing_file: str | None = None) -> None:
-        self.place, self.missing_file = place, missing_file
-        super().__init__(
-            f"The lake is damaged, {place}: {problem}. Restore the file from a backup. If the lake was "
-            "restored, restore a backup of the catalog that is not newer than the files. Or name another "
-            "lake in the setting `lake.path`; it is built from the data that the source still has."
-        )
+    REMEDY: ClassVar[str] = (
+        "Restore the file from a backup. If the lake was restored, restore a backup of the catalog that is "
+        "not newer than the files. Or name another lake in the setting `lake.path`; it is built from the "
+        "data that the source still has."
+    )
+
+    def __init__(
+        self, place: str, problem: str, missing_file: str | None = None, remedy: str = REMEDY
+    ) -> None:
+        self.place, self.problem, self.missing_file = place, problem, missing_file
+        super().__init__(f"The lake is damaged, {place}: {problem}. {remedy}")
 
     @classmethod
     def missing(cls, location: str) -> "LakeDamaged":
