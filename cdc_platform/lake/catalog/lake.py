@@ -114,8 +114,8 @@ UNBOUNDED: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Long texts without filters, for which computing the minimum and maximum is not worthwhile."""
 
-UNMAINTAINED: Final = (QUARANTINED, SCHEMA, COPIED, CHECKED)
-"""Own tables that few cycles write, or whose writers expire snapshots: Iceberg limits the metadata files."""
+UNMAINTAINED: Final = (SCHEMA, COPIED, CHECKED)
+"""Own tables that few cycles write, or whose writers expire snapshots."""
 
 # A commit that finds another one before it must fail, since it is based on outdated data.
 TRIES: Final = 10
@@ -248,7 +248,7 @@ def _listed(catalog: Catalog) -> str:
 
 
 def _ensure(catalog: Catalog, identifier: str, schema: pa.Schema) -> None:
-    kept = SMALL_COMMITS if identifier.endswith(UNMAINTAINED) else KEPT_BY_TIME
+    kept = SMALL_COMMITS if identifier.endswith((QUARANTINED, *UNMAINTAINED)) else KEPT_BY_TIME
     table_properties = COMPARE_AND_SET | {name: kept[name] for name in KEPT_BY_TIME}
     try:
         table = _load(catalog, identifier)
