@@ -250,20 +250,23 @@ class ClockBehind(LakeError):
 class LakeDamaged(LakeError):
     """The catalog, or a file of a table that it names, is missing or unreadable; ``place`` names it.
 
-    ``missing_file`` is the location of a table's file that does not exist, ``remedy`` what to do.
+    ``missing_file`` is the location of a table's file that does not exist.
     """
 
-    REMEDY: ClassVar[str] = (
-        "Restore the file from a backup. If the lake was restored, restore a backup of the catalog that is "
-        "not newer than the files. Or name another lake in the setting `lake.path`; it is built from the "
-        "data that the source still has."
-    )
-
     def __init__(
-        self, place: str, problem: str, missing_file: str | None = None, remedy: str = REMEDY
+        self, place: str, problem: str, missing_file: str | None = None, remedy: str | None = None
     ) -> None:
         self.place, self.problem, self.missing_file = place, problem, missing_file
+        remedy = remedy or (
+            "Restore the file from a backup. If the lake was restored, restore a backup of the catalog that "
+            "is not newer than the files. Or name another lake in the setting `lake.path`; it is built from "
+            "the data that the source still has."
+        )
         super().__init__(f"The lake is damaged, {place}: {problem}. {remedy}")
+
+    def but(self, remedy: str) -> "LakeDamaged":
+        """Return the same damage with another remedy."""
+        return LakeDamaged(self.place, self.problem, self.missing_file, remedy)
 
     @classmethod
     def missing(cls, location: str) -> "LakeDamaged":

@@ -113,14 +113,20 @@ def test_help_imports_no_library_that_takes_long() -> None:
         ("demo", "--port", "70000"),
         ("simulate", "--rate", "nan"),
         ("simulate", "--port", "-1"),
-        ("query", "--at", "yesterday"),
     ],
 )
 def test_a_value_that_an_option_does_not_accept_is_refused(command: str, option: str, value: str) -> None:
     """A value that an option does not accept is refused with the option's name, before anything starts."""
-    code, _, errors = run(command, *((ROOT, "FROM a") if command == "query" else ()), option, value)
+    code, _, errors = run(command, option, value)
     assert code == 2
     assert f"Invalid value for '{option}'" in errors
+
+
+def test_a_moment_that_is_none_is_shown_with_an_example(tmp_path: Path) -> None:
+    """The message has the form that the option takes, and what was found."""
+    code, _, errors = run("query", begin(write_defs(tmp_path)), "FROM accounts", "--at", "yesterday")
+    assert code == 1
+    assert "must be a time such as 2026-01-31T08:00:00Z, not yesterday" in errors
 
 
 def test_a_command_does_not_search_for_garbage_as_it_ends() -> None:

@@ -16,8 +16,6 @@ from cdc_platform.visible import shortened
 
 KEYS: Final = frozenset({"type", "attributes", "requirements", "post_processing"})
 """Allowed members of a component's document: not `template_vars_module`, which names code to run."""
-MAX_TYPE: Final = 100
-"""Maximum number of characters of an unknown type that a message shows."""
 _FORMER_NAME: Final = "component.yaml"
 """Former name of the file, which Dagster still reads."""
 
@@ -94,7 +92,7 @@ def _as_document(place: str, content: object, type_names: Collection[str]) -> Do
     if not isinstance(content, dict) or not isinstance(type_name, str) or type_name not in type_names:
         close = get_close_matches(str(type_name), type_names, n=1)
         guess = f" Did you mean `{close[0]}`?" if close else ""
-        found = "it is missing" if type_name is None else f"not {shortened(str(type_name), MAX_TYPE)}"
+        found = "it is missing" if type_name is None else f"not {shortened(str(type_name), 100)}"
         raise SettingError(f"{place}: type", f"must be {_listed(type_names)}, and {found}.{guess}")
     _check_parts(place, content)
     attributes = content.get("attributes")

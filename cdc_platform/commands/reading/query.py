@@ -2,7 +2,6 @@
 
 import re
 import sys
-from datetime import datetime
 from pathlib import Path
 from shutil import copyfileobj
 from tempfile import TemporaryDirectory
@@ -12,7 +11,7 @@ import click
 
 from cdc_platform.commands.common import DEFS, NAME, CommandOnDefs, examples
 from cdc_platform.errors import SettingError
-from cdc_platform.model.base.timestamps import from_rfc3339, to_datetime, to_rfc3339
+from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.printing.lines import FOOTER, print_line, print_text
 from cdc_platform.printing.progress_display import shown_step
 
@@ -27,13 +26,6 @@ _COPIES: Final = {"csv": "FORMAT csv, HEADER", JSON: "FORMAT json, ARRAY", PARQU
 _TEXT_OR_NOT_FINITE: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"|NaN|-?Infinity')
 
 
-def _parse_time(_context: click.Context, _option: click.Parameter, text: str | None) -> datetime | None:
-    try:
-        return to_datetime(from_rfc3339(text)) if text is not None else None
-    except ValueError as error:
-        raise click.BadParameter(f"{text} is no timestamp such as 2026-01-31T08:00:00Z.") from error
-
-
 @click.command(
     cls=CommandOnDefs,
     epilog=examples(
@@ -46,9 +38,7 @@ def _parse_time(_context: click.Context, _option: click.Parameter, text: str | N
 @click.argument("sql")
 @NAME
 @click.option("--cut", type=int, metavar="N", help="Query cut N instead of the newest one.")
-@click.option(
-    "--at", metavar="TIME", callback=_parse_time, help="Query the newest cut at or before TIME (RFC 3339)."
-)
+@click.option("--at", "moment", metavar="TIME", help="Query the newest cut at or before TIME (RFC 3339).")
 @click.option(
     "--format",
     "form",
@@ -57,7 +47,7 @@ def _parse_time(_context: click.Context, _option: click.Parameter, text: str | N
     show_default=True,
     help="Output format; a table shows only some of many rows.",
 )
-def query(defs: Path, sql: str, name: str | None, cut: int | None, at: datetime | None, form: str) -> None:
+def query(defs: Path, sql: str, name: str | None, cut: int | None, moment: str | None, form: str) -> None:
     """Run SQL over the tables of a pipeline, all at one cut.
 
     DuckDB runs it, without Spark or a JVM, and reads only the files, columns and rows that the SQL needs.
@@ -69,7 +59,7 @@ def query(defs: Path, sql: str, name: str | None, cut: int | None, at: datetime 
     if form == PARQUET and sys.stdout.isatty():
         raise click.UsageError("A terminal cannot show Parquet: write it to a file, `> rows.parquet`.")
     with shown_step("tables of the cut"):
-        tables = open_tables(defs, name).at(cut, moment=at)
+        tables = open_tables(defs, name).at(cut, moment=moment)
         print_line(f"cut {tables.cut.cut} at {to_rfc3339(tables.cut.position_micros)}", err=True)
         connection = tables.duckdb()
     _run(connection, sql, form)

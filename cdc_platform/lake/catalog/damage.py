@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
 LOGGER: Final = logging.getLogger(__name__)
-RESULTS_LOST: Final = (
-    "The last results of checks are lost, and begin again with the next check (%s: %s). "
-    "`cdc-platform check` runs most checks."
+RESULTS_REMEDY: Final = (
+    "Only the last results of checks are lost: they begin again with the next check of a cycle, or with "
+    "`cdc-platform check`."
 )
 _MISSING: Final = re.compile(
     r"(?:java\.io\.FileNotFoundException: File|NotFoundException: (?:Location|File) does not exist:) "
@@ -84,5 +84,5 @@ def drop_results(catalog: "Catalog", identifier: str, damage: LakeDamaged, *, ar
     """
     if not are_results:
         raise damage
-    LOGGER.warning(RESULTS_LOST, damage.place, damage.problem)
+    LOGGER.warning("%s", damage.but(RESULTS_REMEDY))
     catalog.drop_table(identifier)

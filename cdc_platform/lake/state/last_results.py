@@ -13,7 +13,7 @@ from pyiceberg.table import Table
 
 from cdc_platform.errors import CdcError, LakeDamaged
 from cdc_platform.lake.catalog.access import reaching
-from cdc_platform.lake.catalog.damage import RESULTS_LOST
+from cdc_platform.lake.catalog.damage import RESULTS_REMEDY
 from cdc_platform.lake.catalog.lake import CHECKED, TRIES, Lake
 from cdc_platform.lake.commits.commits import Version
 from cdc_platform.lake.commits.snapshots import forget_snapshots, replace_rows
@@ -22,10 +22,6 @@ from cdc_platform.model.base.stored_texts import understanding
 from cdc_platform.model.base.timestamps import from_datetime, to_datetime
 
 LOGGER: Final = logging.getLogger(__name__)
-REMEDY: Final = (
-    "Only the last results of checks are lost. Run `cdc-platform check`: it begins them again, as the next "
-    "check of a cycle does."
-)
 
 
 @dataclass(frozen=True)
@@ -116,7 +112,7 @@ def _read_or_forget(table: Table) -> tuple[LastResult, ...]:
     try:
         return _read_all(table)
     except LakeDamaged as damage:
-        LOGGER.warning(RESULTS_LOST, damage.place, damage.problem)
+        LOGGER.warning("%s", damage.but(RESULTS_REMEDY))
         forget_snapshots(table)
         raise CommitFailedException from damage
 
@@ -148,7 +144,7 @@ def load_results(lake: Lake) -> tuple[LastResult, ...]:
         # No process of this version has written to the lake.
         return ()
     except LakeDamaged as damage:
-        raise LakeDamaged(damage.place, damage.problem, damage.missing_file, REMEDY) from damage
+        raise damage.but(RESULTS_REMEDY) from damage
     shown = {result.place: result for result in results}
     return tuple(shown[place] for place in sorted(shown))
 

@@ -154,7 +154,7 @@ def test_a_damaged_table_begins_again(
     save_results(lake, [result("exactly_once", "bank__cdc/change_log")])
     damage(lake.system_table(CHECKED))
     reader = Lake(lake.settings, "bank", is_reader=True)
-    with pytest.raises(LakeDamaged, match="Run `cdc-platform check`: it begins them again"):
+    with pytest.raises(LakeDamaged, match="Only the last results of checks are lost"):
         load_results(reader)
     new = [result(name, "bank/accounts") for name in ("fresh", "keys_unique")]
     with caplog.at_level(logging.WARNING):
@@ -162,7 +162,8 @@ def test_a_damaged_table_begins_again(
             save_results(Lake(lake.settings, "bank"), [each])
     assert load_results(reader) == tuple(new)
     (message,) = caplog.messages
-    assert message.startswith("The last results of checks are lost, and begin again with the next check (")
+    assert message.startswith("The lake is damaged, ")
+    assert "they begin again with the next check of a cycle, or with `cdc-platform check`" in message
     assert "Restore" not in message
 
 
