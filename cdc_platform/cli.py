@@ -36,43 +36,23 @@ ERROR_PAGES: Final = (
 """Folders that may have the page of each error: that of a checkout, and that of an installed wheel."""
 
 FIRST_STEPS: Final = """\b
-See the platform work, with a demo bank:
+See the platform work:
   cdc-platform demo
 \b
-Test a reader of change streams, such as this one or your own:
-  cdc-platform simulate
-\b
-Run an example of Datastream's files, or of Debezium's events:
+Run an example, here of Datastream's files:
   cdc-platform sync examples/datastream/defs.yaml
-  cdc-platform sync examples/debezium/defs.yaml
+  cdc-platform query examples/datastream/defs.yaml "FROM customers"
 \b
-Declare and run your own pipeline; other components are components.datastream.DatastreamPipeline and
-components.debezium.DebeziumPipeline:
+Declare and run your own pipeline (or datastream.DatastreamPipeline, debezium.DebeziumPipeline):
   dg scaffold defs cdc_platform.components.spanner.SpannerPipeline my_bank
   cdc-platform validate examples/my_bank/defs.yaml
   cdc-platform sync examples/my_bank/defs.yaml --until-caught-up
   cdc-platform status examples/my_bank/defs.yaml
-  cdc-platform dashboard examples/my_bank/defs.yaml
-  cdc-platform check examples/my_bank/defs.yaml
 \b
-List all pipelines of a folder; the variable CDC_PLATFORM_DEFS replaces the first argument:
-  cdc-platform list examples
-  export CDC_PLATFORM_DEFS=examples && cdc-platform status
-\b
-Query the tables, explain the value of a row, and list the cuts that you can read:
-  cdc-platform query examples/my_bank/defs.yaml "SELECT sum(balance) FROM accounts"
-  cdc-platform explain examples/my_bank/defs.yaml accounts 42
-  cdc-platform cuts examples/my_bank/defs.yaml
-\b
-List the records in quarantine, which you can replay:
-  cdc-platform quarantine list examples/my_bank/defs.yaml
-\b
-Compact everything, and delete the files that killed runs left behind:
-  cdc-platform maintain examples/my_bank/defs.yaml
-\b
-Run a pipeline with Dagster's UI and sensor, and with a Spark that stays up between runs:
-  CDC_PLATFORM_DEFS=examples/my_bank/defs.yaml dagster dev -w workspace.yaml
-  cdc-platform spark-server examples/my_bank/defs.yaml
+DEFS is a file or a folder; the variable CDC_PLATFORM_DEFS replaces it:
+  export CDC_PLATFORM_DEFS=examples && cdc-platform list
+
+Each command has more examples: cdc-platform COMMAND --help
 """
 
 

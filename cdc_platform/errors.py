@@ -253,13 +253,20 @@ class LakeDamaged(LakeError):
     ``missing_file`` is the location of a table's file that does not exist.
     """
 
-    def __init__(self, place: str, problem: str, missing_file: str | None = None) -> None:
-        self.place, self.missing_file = place, missing_file
-        super().__init__(
-            f"The lake is damaged, {place}: {problem}. Restore the file from a backup. If the lake was "
-            "restored, restore a backup of the catalog that is not newer than the files. Or name another "
-            "lake in the setting `lake.path`; it is built from the data that the source still has."
+    def __init__(
+        self, place: str, problem: str, missing_file: str | None = None, remedy: str | None = None
+    ) -> None:
+        self.place, self.problem, self.missing_file = place, problem, missing_file
+        remedy = remedy or (
+            "Restore the file from a backup. If the lake was restored, restore a backup of the catalog that "
+            "is not newer than the files. Or name another lake in the setting `lake.path`; it is built from "
+            "the data that the source still has."
         )
+        super().__init__(f"The lake is damaged, {place}: {problem}. {remedy}")
+
+    def but(self, remedy: str) -> "LakeDamaged":
+        """Return the same damage with another remedy."""
+        return LakeDamaged(self.place, self.problem, self.missing_file, remedy)
 
     @classmethod
     def missing(cls, location: str) -> "LakeDamaged":

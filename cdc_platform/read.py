@@ -297,4 +297,4 @@ def _as_micros(moment: str | datetime | None) -> int | None:
     try:
         return from_datetime(moment) if isinstance(moment, datetime) else from_rfc3339(moment)
     except ValueError as error:
-        raise SettingError("moment", f"is not a timestamp with an offset: {moment}") from error
+        raise SettingError("moment", f"must be a time such as 2026-01-31T08:00:00Z, not {moment}") from error

@@ -26,11 +26,24 @@ def test_help_teaches_by_examples(command: str) -> None:
     assert f"cdc-platform {command}" in output.split("Examples:")[1]
 
 
-def test_the_first_page_names_all_commands() -> None:
-    """Without knowing anything, `--help` leads to the demo and to a pipeline of one's own."""
+def test_the_first_page_fits_a_terminal() -> None:
+    """It describes each command in whole sentences, and leads to the demo and to a pipeline of one's own."""
     _, output, _ = run("--help")
-    assert all(f"cdc-platform {command}" in output for command in COMMANDS)
-    assert "dg scaffold" in output
+    listed, steps = output.split("Commands:")[1].split("See the platform work")
+    assert sorted(main.commands) == [row.split()[0] for row in listed.splitlines() if row.strip()]
+    assert "..." not in listed
+    assert all(step in steps for step in ("cdc-platform demo", "dg scaffold", "COMMAND --help"))
+    assert len(output.splitlines()) < 50
+    assert "..." not in run("quarantine", "--help")[1].split("Commands:")[1]
+
+
+@pytest.mark.parametrize("command", ["status", "sync", "dashboard"])
+def test_a_missing_place_is_explained(command: str) -> None:
+    """The variable that can replace the argument is named where it is missing."""
+    code, _, errors = run(command)
+    assert code == 2
+    assert "Missing argument 'DEFS" in errors
+    assert "or set CDC_PLATFORM_DEFS" in errors
 
 
 @pytest.mark.parametrize("command", ["status", "check", "maintain", "cuts", "explain accounts 1"])
@@ -107,6 +120,13 @@ def test_a_value_that_an_option_does_not_accept_is_refused(command: str, option:
     code, _, errors = run(command, option, value)
     assert code == 2
     assert f"Invalid value for '{option}'" in errors
+
+
+def test_a_moment_that_is_none_is_shown_with_an_example(tmp_path: Path) -> None:
+    """The message has the form that the option takes, and what was found."""
+    code, _, errors = run("query", begin(write_defs(tmp_path)), "FROM accounts", "--at", "yesterday")
+    assert code == 1
+    assert "must be a time such as 2026-01-31T08:00:00Z, not yesterday" in errors
 
 
 def test_a_command_does_not_search_for_garbage_as_it_ends() -> None:

@@ -31,7 +31,16 @@ if TYPE_CHECKING:
     from cdc_platform.pipeline.opened.pipeline import Pipeline
     from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 
-DEFS = click.argument("defs", type=click.Path(exists=True, path_type=Path))
+
+class Place(click.Path):
+    """An existing file or folder."""
+
+    def get_missing_message(self, *_: object, **__: object) -> str:
+        """Return what to do if it is missing."""
+        return f"Name a file or a folder with pipelines, or set {PLACE_VARIABLE}."
+
+
+DEFS = click.argument("defs", type=Place(exists=True, path_type=Path))
 NAME = click.option("--name", help="Pipeline to use; required if DEFS declares several.")
 EVERY_NAME = click.option("--name", help="Use only this pipeline of DEFS.")
 LATE_AFTER_S: Final = 300

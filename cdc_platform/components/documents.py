@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,6 +12,7 @@ import dagster as dg
 from cdc_platform.components.places import FILE_NAMES
 from cdc_platform.components.strict_yaml import MAX_INTEGER, Names, parse
 from cdc_platform.errors import SettingError
+from cdc_platform.visible import shortened
 
 KEYS: Final = frozenset({"type", "attributes", "requirements", "post_processing"})
 """Allowed members of a component's document: not `template_vars_module`, which names code to run."""
@@ -88,7 +90,10 @@ def _placed(path: Path, number: int, contents: Sequence[object]) -> str:
 def _as_document(place: str, content: object, type_names: Collection[str]) -> Document:
     type_name = content.get("type") if isinstance(content, dict) else None
     if not isinstance(content, dict) or not isinstance(type_name, str) or type_name not in type_names:
-        raise SettingError(f"{place}: type", f"must be {_listed(type_names)}")
+        close = get_close_matches(str(type_name), type_names, n=1)
+        guess = f" Did you mean `{close[0]}`?" if close else ""
+        found = "it is missing" if type_name is None else f"not {shortened(str(type_name), 100)}"
+        raise SettingError(f"{place}: type", f"must be {_listed(type_names)}, and {found}.{guess}")
     _check_parts(place, content)
     attributes = content.get("attributes")
     if not isinstance(attributes, dict):

@@ -98,11 +98,8 @@ def as_setting_errors(
 
 
 def _as_error(document: Document, mistake: Mistake, component: type[BaseModel]) -> SettingError:
-    guess = _guess(component, mistake.names) if mistake.kind == UNKNOWN else None
-    problem = _problem(document, mistake, component)
-    if guess is not None:
-        problem += f" Did you mean `{guess}`?"
-    return SettingError(f"{document.place}: {'.'.join(mistake.names) or 'attributes'}", problem)
+    place = f"{document.place}: {'.'.join(mistake.names) or 'attributes'}"
+    return SettingError(place, _problem(document, mistake, component))
 
 
 def as_setting_error(document: Document, error: ValidationError, component: type[BaseModel]) -> SettingError:
@@ -115,10 +112,8 @@ def as_setting_error(document: Document, error: ValidationError, component: type
         if mistake.kind in {UNKNOWN, MISSING}
     ]
     first = _as_error(document, mistakes[0], component)
-    if not further:
-        return first
-    stop = "" if first.problem.endswith("?") else "."
-    return SettingError(first.setting, f"{first.problem}{stop} Also, {', and '.join(further)}")
+    sentences = [text if text.endswith("?") else f"{text}." for text in (first.problem, *further)]
+    return SettingError(first.setting, " ".join(sentences) if further else first.problem)
 
 
 def _find_group(component: type[BaseModel], model_name: str) -> Names | None:
@@ -157,7 +152,8 @@ def _problem(document: Document, mistake: Mistake, component: type[BaseModel]) -
     if mistake.kind == MISSING:
         return "is missing"
     if mistake.kind == UNKNOWN:
-        return "is not known; is it misspelled?"
+        guess = _guess(component, mistake.names)
+        return "is not known; is it misspelled?" + (f" Did you mean `{guess}`?" if guess is not None else "")
     value_text = str(_value_at(document.attributes, mistake.names))
     unset = _unset_variables(value_text)
     if unset:

@@ -44,10 +44,31 @@ def test_says_what_was_expected_and_found(tmp_path: Path, changes: dict[str, Any
 
 
 def test_further_mistakes_are_a_sentence_of_their_own(tmp_path: Path) -> None:
-    """They follow a full stop, or the question mark of the first mistake."""
+    """They follow a full stop, or the question mark of the first mistake; a misspelled one has a guess."""
     assert problem_of(tmp_path, {"source": {"project": "p", "instance": "i"}}) == (
-        "is missing. Also, `source.change_stream` is missing"
+        "is missing. `source.change_stream` is missing."
     )
+    assert problem_of(tmp_path, {"tabels": [], "maintenence": {}}) == (
+        "is not known; is it misspelled? Did you mean `maintenance`? "
+        "`tabels` is not known; is it misspelled? Did you mean `tables`?"
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "end"),
+    [
+        ("type: cdc_platform.components.spanner.SpanerPipeline", "spanner.SpannerPipeline`?"),
+        ("type: my_own.Thing", ", and not my_own.Thing."),
+        ("kind: spanner", ", and it is missing."),
+    ],
+)
+def test_another_type_is_shown(tmp_path: Path, line: str, end: str) -> None:
+    """A misspelled type has a guess; a file without one says so."""
+    (tmp_path / "defs.yaml").write_text(f"{line}\nattributes: {{}}\n", encoding="utf-8")
+    with pytest.raises(SettingError) as caught:
+        load_settings(tmp_path / "defs.yaml")
+    assert caught.value.problem.startswith("must be cdc_platform.components.spanner.SpannerPipeline or ")
+    assert caught.value.problem.endswith(end)
 
 
 def test_value_of_the_environment_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

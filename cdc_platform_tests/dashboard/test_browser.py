@@ -10,10 +10,12 @@ from typing import Any, Final
 import pytest
 
 from cdc_platform.components.loading import load_settings
+from cdc_platform.lake.catalog.lake import CHECKED, QUARANTINED
 from cdc_platform.lake.state.last_results import LastResult, save_results
 from cdc_platform.pipeline.opened.pipeline import open_pipeline
 from cdc_platform_tests import programs
 from cdc_platform_tests.commands.invoking import begin, run
+from cdc_platform_tests.lake.stored_lake import forget_metadata
 from cdc_platform_tests.support.browser import open_browser
 from cdc_platform_tests.support.watched_lakes import SECOND, WatchedLake
 from cdc_platform_tests.yaml_files import bank_attributes, write_defs
@@ -61,13 +63,25 @@ def report_failure(defs: Path, pipeline: str) -> None:
     save_results(open_pipeline(load_settings(defs)).lake, results)
 
 
+def lose_tables(defs: Path) -> None:
+    """Let the catalog name files of check results, of the quarantine and of a table that do not exist."""
+    lake = open_pipeline(load_settings(defs)).lake
+    for namespace, name in (
+        (lake.system_namespace, CHECKED),
+        (lake.system_namespace, QUARANTINED),
+        (lake.pipeline, "transfers"),
+    ):
+        forget_metadata(lake.settings, namespace, name)
+
+
 @pytest.fixture(scope="module")
 def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
-    """A dashboard of four pipelines: a healthy one, a late one, one with a failed check, and an empty one."""
+    """A dashboard of five pipelines: healthy, late, with a failed check, empty, and with a damaged lake."""
     folder = tmp_path_factory.mktemp("pipelines")
     write_history(folder / "bank", "bank")
     write_history(folder / "orders", "orders", ended_s_ago=HOUR_S)
     report_failure(write_history(folder / "shop", "shop"), "shop")
+    lose_tables(write_history(folder / "tills", "tills"))
     (folder / "stock").mkdir()
     begin(write_defs(folder / "stock", bank_attributes(name="stock")))
     arguments = ("dashboard", folder, "--port", "0", "--late-after", "1800")
@@ -112,9 +126,17 @@ def test_one_word_and_a_reason(dashboard: Dashboard, browser: Any) -> None:
     """Each pipeline has its state and the reason for it; the page begins with how many need attention."""
     page = browser.new_page()
     page.goto(dashboard.address)
-    assert page.inner_text("h1") == "▲ 3 of 4 pipelines need attention"
-    words = {name: page.inner_text(f"#{name} .badge") for name in ("bank", "orders", "shop", "stock")}
-    assert words == {"bank": "✓ Healthy", "orders": "▲ Late", "shop": "▲ Failing", "stock": "▲ Starting"}
+    assert page.inner_text("h1") == "▲ 4 of 5 pipelines need attention"
+    words = {
+        name: page.inner_text(f"#{name} .badge") for name in ("bank", "orders", "shop", "stock", "tills")
+    }
+    assert words == {
+        "bank": "✓ Healthy",
+        "orders": "▲ Late",
+        "shop": "▲ Failing",
+        "stock": "▲ Starting",
+        "tills": "▲ Unknown",
+    }
     assert "the newest cut is 1 h" in page.inner_text("#orders .reason")
     assert page.inner_text("#shop .reason") == "check keys_unique failed on shop/accounts"
     assert page.inner_text("#stock .reason") == "no cut has been published yet"
@@ -142,6 +164,22 @@ def test_what_the_page_shows_of_a_pipeline(dashboard: Dashboard, browser: Any) -
     shop = section_of(page, "shop")
     assert FINDING in shop, shop
     assert "1 failed" in shop, shop
+    page.close()
+
+
+def test_a_damaged_lake_shows_what_can_be_read(dashboard: Dashboard, browser: Any) -> None:
+    """The page names each damaged part, and shows charts, the cut, partitions and the other tables."""
+    page = browser.new_page()
+    page.goto(dashboard.address)
+    tills = section_of(page, "tills")
+    for part in ("checks", "quarantine", "table transfers"):
+        assert f"{part} cannot be read: The lake is damaged" in tills, tills
+    assert tills.count("or with `cdc-platform check`") == 1
+    for part in ("Last cut\n6", "Checks\nunknown", "Quarantine\n-", "Lag of the newest cut"):
+        assert part in tills, tills
+    rows = [row.inner_text().split("\t")[:3] for row in page.query_selector_all("#tills tbody tr")]
+    assert rows == [["accounts", "25", "25"], ["transfers", "-", "5"]]
+    assert len(page.query_selector_all("#tills svg.partitions rect")) == 5
     page.close()
 
 

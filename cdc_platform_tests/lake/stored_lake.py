@@ -4,6 +4,8 @@ Iceberg's files name each other by absolute paths, so a lake cannot be stored as
 """
 
 import json
+import sqlite3
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -74,3 +76,14 @@ def _with_pairs(value: Any) -> Any:
 
 def _plain(value: object) -> object:
     return from_datetime(value) if isinstance(value, datetime) else str(value)
+
+
+def forget_metadata(settings: LakeSettings, namespace: str, table: str) -> None:
+    """Let the catalog name a metadata file of a table that never was."""
+    assert settings.catalog_file is not None
+    with closing(sqlite3.connect(settings.catalog_file)) as catalog, catalog:
+        catalog.execute(
+            "UPDATE iceberg_tables SET metadata_location = metadata_location || '.gone' "
+            "WHERE table_namespace = ? AND table_name = ?",
+            (namespace, table),
+        )

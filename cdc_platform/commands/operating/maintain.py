@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @DEFS
 @EVERY_NAME
 def maintain(defs: Path, name: str | None) -> None:
-    """Maintain all tables of each pipeline in DEFS now, even if maintenance is not due.
+    """Maintain the tables of the pipelines in DEFS, due or not.
 
     Rewrites small files and files with deleted rows, expires old snapshots, and deletes the files of killed
     runs, which no metadata references. It changes no content, and every cut stays readable for as long as

@@ -61,7 +61,7 @@ def _narrowed(command: Callable[..., None]) -> Callable[..., None]:
     )
 )
 def quarantine() -> None:
-    """List, show and replay the records that could not enter the log.
+    """List, show and replay records that could not enter the log.
 
     None of this starts Spark.
     """
@@ -76,7 +76,10 @@ def quarantine() -> None:
 def list_records(
     defs: Path, name: str | None, record_filter: QuarantineFilter, *, shows_all: bool, as_json: bool
 ) -> None:
-    """List the records in quarantine, oldest first; JSON has everything except their content."""
+    """List the records in quarantine, oldest first.
+
+    JSON has everything except their content.
+    """
     from cdc_platform.components.loading import load_each
     from cdc_platform.lake.state.quarantine import load_quarantined
 
@@ -102,9 +105,9 @@ def list_records(
 @NAME
 @_AS_JSON
 def show(defs: Path, record: str, name: str | None, as_json: bool) -> None:
-    """Print the record RECORD as it arrived, with the reason of each time that it was quarantined.
+    """Print a record in quarantine as it arrived.
 
-    RECORD is the record's identity, as printed by `list`.
+    RECORD is the record's identity, as printed by `list`. Each time that it was quarantined has its reason.
     """
     from cdc_platform.errors import QuarantinedRecordNotFound
     from cdc_platform.lake.state.quarantine import load_quarantined
@@ -132,7 +135,7 @@ def show(defs: Path, record: str, name: str | None, as_json: bool) -> None:
 def replay(
     defs: Path, name: str | None, record_filter: QuarantineFilter, *, record: str | None, as_json: bool
 ) -> None:
-    """Replay records in the next cycle: all of them, or those that the options select.
+    """Replay all records, or those chosen, in the next cycle.
 
     Files are read again as a whole, so all quarantined records of a file are replayed together; events that
     the log already has are recognised. If a file no longer exists, and for topics, the stored text of each

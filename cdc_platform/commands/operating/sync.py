@@ -63,7 +63,7 @@ class CycleLimit:
 @click.option("--cycles", type=click.IntRange(min=1), metavar="N", help="End after N cycles.")
 @click.option("--continuous", is_flag=True, help="Run until interrupted; ends after the current cycle.")
 def sync(defs: Path, name: str | None, until_caught_up: bool, cycles: int | None, continuous: bool) -> None:
-    """Run cycles of the pipelines in DEFS, in one warm process and without Dagster.
+    """Run cycles of the pipelines in DEFS, without Dagster.
 
     A cycle reads what the source has up to now, orders and merges the changes, and publishes a cut. After an
     interruption the next start continues where the last one stopped; running twice at a time is safe.

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     "--junit", type=click.Path(dir_okay=False, path_type=Path), help="Write the results as JUnit XML, for CI."
 )
 def check(defs: Path, name: str | None, junit: Path | None) -> None:
-    """Run the checks that Dagster runs, over the whole log of each pipeline in DEFS.
+    """Run the checks of the pipelines in DEFS, over the whole log.
 
     If the source can return its rows at a cut, as Spanner can, the tables are also compared with it.
 

@@ -62,11 +62,12 @@ NO_MARKERS: "Final[MarkersOfCuts]" = MappingProxyType({})
 def cuts(
     defs: Path, name: str | None, pin: int | None, unpin: int | None, shows_all: bool, as_json: bool
 ) -> None:
-    """List the cuts of the pipelines in DEFS: consistent snapshots of all tables of a pipeline.
+    """List the cuts of the pipelines in DEFS.
 
-    Every cut stays readable for `maintenance.keep_every_cut_s`, then fewer and fewer of them until
-    `maintenance.keep_snapshots_s`. A pinned cut stays until it is unpinned: each of its tables gets the tag
-    `cut_N`, which compaction and expiry keep. Pinned cuts are always listed.
+    A cut is a consistent snapshot of all tables of a pipeline. Every cut stays readable for
+    `maintenance.keep_every_cut_s`, then fewer and fewer of them until `maintenance.keep_snapshots_s`. A
+    pinned cut stays until it is unpinned: each of its tables gets the tag `cut_N`, which compaction and
+    expiry keep. Pinned cuts are always listed.
 
     Under each cut are the messages of the source's log, if it delivers any, that are in it and not in the
     previous cut: each was written after all changes in the previous cut and before all other changes.

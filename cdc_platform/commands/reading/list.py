@@ -50,7 +50,7 @@ class ListedPipeline:
 @DEFS
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array of the pipelines, for scripts.")
 def list_pipelines(defs: Path, *, as_json: bool) -> None:
-    """List the pipelines in DEFS: kind of source, tables and age of the newest cut, lake.
+    """List the pipelines in DEFS, each with its source and lake.
 
     It reads only the lake's metadata: no Spark is started, and the source may be down.
 

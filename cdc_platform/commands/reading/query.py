@@ -48,7 +48,7 @@ _TEXT_OR_NOT_FINITE: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"|NaN|-?Infinity')
     help="Output format; a table shows only some of many rows.",
 )
 def query(defs: Path, sql: str, name: str | None, cut: int | None, moment: str | None, form: str) -> None:
-    """Run SQL over the tables of a pipeline in DEFS, all at one cut.
+    """Run SQL over the tables of a pipeline, all at one cut.
 
     DuckDB runs it, without Spark or a JVM, and reads only the files, columns and rows that the SQL needs.
     Tables have their names at the source, such as `accounts` or `public.orders`. The pipeline

@@ -83,7 +83,7 @@ class UnreadableStatus:
     help="Refresh interval of --watch, in seconds.",
 )
 def status(defs: Path, name: str | None, *, as_json: bool, watch: bool, every_s: float) -> None:
-    """Show the state of the pipelines in DEFS: watermark, partitions, tables, newest cut, quarantine.
+    """Show lag, tables, checks and quarantine of the pipelines.
 
     The command reads only the lake's metadata: no Spark is started, and the source may be down. The lag is
     this machine's clock minus the position of the newest cut; for files and topics, `silence` is the time

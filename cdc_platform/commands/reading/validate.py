@@ -16,7 +16,7 @@ from cdc_platform.printing.lines import print_line
 )
 @DEFS
 def validate(defs: Path) -> None:
-    """Print the mistakes in the settings of the pipelines in DEFS, each with its file and line.
+    """Print the mistakes in the files of DEFS, with their lines.
 
     It starts no Spark, and reaches neither sources nor lakes.
 

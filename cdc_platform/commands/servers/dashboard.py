@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from cdc_platform.commands.common import LATE_AFTER_S, CommandOnDefs, FiniteRange, examples, write_file
+from cdc_platform.commands.common import LATE_AFTER_S, CommandOnDefs, FiniteRange, Place, examples, write_file
 from cdc_platform.printing.lines import print_line
 from cdc_platform.printing.progress_display import at_rest
 
@@ -30,7 +30,7 @@ DAGSTER_URL: Final = "CDC_PLATFORM_DAGSTER_URL"
         "dashboard examples/my_bank/defs.yaml --html status.html",
     ),
 )
-@click.argument("defs", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
+@click.argument("defs", nargs=-1, required=True, type=Place(exists=True, path_type=Path))
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="Port; 0: a free one."
 )
@@ -63,11 +63,12 @@ DAGSTER_URL: Final = "CDC_PLATFORM_DAGSTER_URL"
 def dashboard(
     defs: tuple[Path, ...], port: int, host: str, html: Path | None, hours: float, late_after: float
 ) -> None:
-    """Serve a status page of the pipelines in DEFS, which are files, or folders with files of pipelines.
+    """Serve a status page of the pipelines in DEFS.
 
-    It shows lag, changes per second, the newest cut, quarantine, the last check results, tables and
-    partitions, and refreshes by itself. `/metrics` has the numbers for Prometheus. The page reads everything
-    from the lake, without Spark, and the source may be down.
+    Each of DEFS is a file, or a folder with files of pipelines. The page shows lag, changes per second, the
+    newest cut, quarantine, the last check results, tables and partitions, and refreshes by itself.
+    `/metrics` has the numbers for Prometheus. Both are read from the lake, without Spark, and
+    the source may be down.
     """
     from cdc_platform.dashboard.page import PageOptions
     from cdc_platform.dashboard.server import address_of, build_app, is_loopback, listen, serve

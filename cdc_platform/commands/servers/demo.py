@@ -45,10 +45,11 @@ DEMO_HOME: Final = Path(".cdc_platform")
     help="Port of the UI; a free one if taken.",
 )
 def demo(home: Path, **options: Any) -> None:
-    """Show the platform with a bank whose sum of balances never changes.
+    """Show the platform at work, with a simulated bank.
 
-    Starts a simulated Spanner with a bank that books transfers continuously, and turns its change
-    stream into tables of a lake. The stream's partitions live only for seconds: they split, merge and move.
+    Starts a simulated Spanner with a bank that books transfers continuously, and turns its change stream into
+    tables of a lake. The sum of all balances never changes. The stream's partitions live only for
+    seconds: they split, merge and move.
 
     Once the first cut is published, within seconds of Spark's start, it prints suggestions for what to
     look at next.

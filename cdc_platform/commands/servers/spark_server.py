@@ -30,7 +30,7 @@ ENDS_WITHIN_S: Final = 30.0
     help="Spark's log file.",
 )
 def spark_server(defs: Path, name: str | None, log: Path) -> None:
-    """Keep a Spark Connect server running for the pipeline that DEFS declares.
+    """Keep a Spark Connect server running for a pipeline.
 
     Otherwise each Dagster run starts its own Spark, which takes seconds. The server listens on the address
     of the setting `spark.remote`, on this machine, and uses all other settings of `spark` and `lake`. It

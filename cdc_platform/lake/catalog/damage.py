@@ -4,12 +4,21 @@ Missing files of pyiceberg (`lake/catalog/files.py`) and invalid rows (`model/ba
 themselves.
 """
 
+import logging
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cdc_platform.errors import CommitConflict, DiskFull, LakeDamaged
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+
+LOGGER: Final = logging.getLogger(__name__)
+RESULTS_REMEDY: Final = (
+    "Only the last results of checks are lost: they begin again with the next check of a cycle, or with "
+    "`cdc-platform check`."
+)
 _MISSING: Final = re.compile(
     r"(?:java\.io\.FileNotFoundException: File|NotFoundException: (?:Location|File) does not exist:) "
     # Tables have their files in two folders; Spark's own files on disk are in others.
@@ -65,3 +74,15 @@ def find_expired(settings: LakeSettings, damage: LakeDamaged) -> CommitConflict 
 def _path(location: str) -> str:
     """Return a location without its scheme: Java and Python write `file:` in two ways."""
     return _SCHEME.sub("/", location)
+
+
+def drop_results(catalog: "Catalog", identifier: str, damage: LakeDamaged, *, are_results: bool) -> None:
+    """Drop a damaged table if it has only results of checks, which the next checks make again.
+
+    Raises:
+        LakeDamaged: it has something else.
+    """
+    if not are_results:
+        raise damage
+    LOGGER.warning("%s", damage.but(RESULTS_REMEDY))
+    catalog.drop_table(identifier)

@@ -18,6 +18,7 @@ from pyiceberg.table import Table
 from cdc_platform.errors import CommitConflict, LakeDamaged, LakeFormatUnknown, PipelineNotFound, SettingError
 from cdc_platform.lake.catalog.access import reaching
 from cdc_platform.lake.catalog.catalogs import open_catalog
+from cdc_platform.lake.catalog.damage import drop_results
 from cdc_platform.lake.catalog.lake_settings import CATALOG, KEPT_BY_TIME, LakeSettings, local_folder
 from cdc_platform.model.base.cached_values import cached_value
 from cdc_platform.model.base.names import lake_table_name, quote_spark
@@ -113,8 +114,8 @@ UNBOUNDED: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Long texts without filters, for which computing the minimum and maximum is not worthwhile."""
 
-UNMAINTAINED: Final = (QUARANTINED, SCHEMA, COPIED, CHECKED)
-"""Own tables that few cycles write, or whose writers expire snapshots: Iceberg limits the metadata files."""
+UNMAINTAINED: Final = (SCHEMA, COPIED, CHECKED)
+"""Own tables that few cycles write, or whose writers expire snapshots."""
 
 # A commit that finds another one before it must fail, since it is based on outdated data.
 TRIES: Final = 10
@@ -156,9 +157,8 @@ class Lake:
             try:
                 folder.mkdir(parents=True, exist_ok=True)
             except OSError as error:
-                raise SettingError(
-                    "lake.path", f"cannot be created or written ({error.strerror}): {folder}"
-                ) from error
+                problem = f"cannot be created or written ({error.strerror}): {folder}"
+                raise SettingError("lake.path", problem) from error
         with reaching(self.settings):
             catalog = open_catalog(self.settings)
             for namespace in (self.pipeline, self.system_namespace):
@@ -248,12 +248,13 @@ def _listed(catalog: Catalog) -> str:
 
 
 def _ensure(catalog: Catalog, identifier: str, schema: pa.Schema) -> None:
-    limited = {name: SMALL_COMMITS[name] for name in KEPT_BY_TIME}
-    kept = limited if identifier.endswith(UNMAINTAINED) else KEPT_BY_TIME
-    table_properties = {**COMPARE_AND_SET, **kept}
+    kept = SMALL_COMMITS if identifier.endswith((QUARANTINED, *UNMAINTAINED)) else KEPT_BY_TIME
+    table_properties = COMPARE_AND_SET | {name: kept[name] for name in KEPT_BY_TIME}
     try:
         table = _load(catalog, identifier)
-    except NoSuchTableError:
+    except (NoSuchTableError, LakeDamaged) as error:
+        if isinstance(error, LakeDamaged):
+            drop_results(catalog, identifier, error, are_results=identifier.endswith(CHECKED))
         fixed = {"format-version": "2", FORMAT_PROPERTY: str(FORMAT_VERSION)}
         properties = fixed | SMALL_COMMITS | _plain_columns(identifier, schema) | table_properties
         try:

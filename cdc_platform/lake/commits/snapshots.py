@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.update import AssertRefSnapshotId, RemoveSnapshotsUpdate
 from pyiceberg.table.update.snapshot import ExpireSnapshots
 
 from cdc_platform.lake.catalog.files import files_of
@@ -73,3 +74,17 @@ def replace_rows(table: Table, rows: pa.Table) -> None:
     if expired:
         gone = files_of(table.io, (old for old in snapshots if old.snapshot_id in expired))
         delete_files(table.io, sorted(gone - files_of(table.io, table.metadata.snapshots)))
+
+
+def forget_snapshots(table: Table) -> None:
+    """Remove all snapshots of a table, whose files may be missing; maintenance deletes those that are not.
+
+    Raises:
+        CommitFailedException: another process committed first; nothing was changed.
+    """
+    newest = AssertRefSnapshotId.model_validate(
+        {"ref": MAIN, "snapshot-id": table.metadata.current_snapshot_id}
+    )
+    snapshot_ids = [snapshot.snapshot_id for snapshot in table.metadata.snapshots]
+    removal = RemoveSnapshotsUpdate.model_validate({"snapshot-ids": snapshot_ids})
+    table.catalog.commit_table(table, (newest,), (removal,))

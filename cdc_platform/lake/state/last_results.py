@@ -9,12 +9,14 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.table import Table
 
-from cdc_platform.errors import CdcError
+from cdc_platform.errors import CdcError, LakeDamaged
 from cdc_platform.lake.catalog.access import reaching
+from cdc_platform.lake.catalog.damage import RESULTS_REMEDY
 from cdc_platform.lake.catalog.lake import CHECKED, TRIES, Lake
 from cdc_platform.lake.commits.commits import Version
-from cdc_platform.lake.commits.snapshots import replace_rows
+from cdc_platform.lake.commits.snapshots import forget_snapshots, replace_rows
 from cdc_platform.model.base.schemas import CHECK_RESULTS
 from cdc_platform.model.base.stored_texts import understanding
 from cdc_platform.model.base.timestamps import from_datetime, to_datetime
@@ -91,17 +93,28 @@ def _replace(
     examined = {(*new.place, is_partial) for new in results for is_partial in {new.is_partial, True}}
     for _ in range(TRIES):
         table = lake.system_table(CHECKED)
-        version = Version.newest(table)
-        former = _read(version) if version is not None else ()
-        kept = [old for old in former if stays(old) and (*old.place, old.is_partial) not in examined]
-        is_same = len(kept) == len(former) and not results
-        if is_same or _is_recent(former, (*kept, *results), unchanged_after_s):
-            return
-        rows = pa.Table.from_pylist([*map(_as_row, (*kept, *results))], CHECK_RESULTS)
         # If another process stores results at each try, its results are newer.
         with suppress(CommitFailedException):
-            replace_rows(table, rows)
+            former = _read_or_forget(table)
+            kept = [old for old in former if stays(old) and (*old.place, old.is_partial) not in examined]
+            is_same = len(kept) == len(former) and not results
+            if not (is_same or _is_recent(former, (*kept, *results), unchanged_after_s)):
+                replace_rows(table, pa.Table.from_pylist([*map(_as_row, (*kept, *results))], CHECK_RESULTS))
             return
+
+
+def _read_or_forget(table: Table) -> tuple[LastResult, ...]:
+    """Return the stored results; if they are damaged, remove them, so the next try has none.
+
+    Raises:
+        CommitFailedException: they are removed, or another process has committed first.
+    """
+    try:
+        return _read_all(table)
+    except LakeDamaged as damage:
+        LOGGER.warning("%s", damage.but(RESULTS_REMEDY))
+        forget_snapshots(table)
+        raise CommitFailedException from damage
 
 
 def _is_recent(
@@ -121,13 +134,17 @@ def load_results(lake: Lake) -> tuple[LastResult, ...]:
 
     Of a whole and a later partial examination, it is that of the worse result, else the failure of the whole
     one, else that of the later one.
+
+    Raises:
+        LakeDamaged: the results cannot be read; the next check that stores one begins them again.
     """
     try:
-        version = Version.newest(lake.system_table(CHECKED))
+        results = sorted(_read_all(lake.system_table(CHECKED)), key=_weight)
     except NoSuchTableError:
         # No process of this version has written to the lake.
         return ()
-    results = sorted(_read(version) if version is not None else (), key=_weight)
+    except LakeDamaged as damage:
+        raise damage.but(RESULTS_REMEDY) from damage
     shown = {result.place: result for result in results}
     return tuple(shown[place] for place in sorted(shown))
 
@@ -135,6 +152,11 @@ def load_results(lake: Lake) -> tuple[LastResult, ...]:
 def _weight(result: LastResult) -> tuple[bool, bool, bool, float]:
     is_open = not result.passed
     return result.has_failed, is_open, is_open and not result.is_partial, result.at_s
+
+
+def _read_all(table: Table) -> tuple[LastResult, ...]:
+    version = Version.newest(table)
+    return _read(version) if version is not None else ()
 
 
 # The status page asks every few seconds; the results of a few pipelines are cached.

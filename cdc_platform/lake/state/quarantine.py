@@ -213,6 +213,13 @@ def _sequence(row: Mapping[str, Any]) -> str:
     return str(row["record_id"]).removeprefix(f"{row['transaction_id']}/")
 
 
+def find_taken(log: Table) -> int | None:
+    """Return the snapshot of quarantine whose replays the newest cycle of the log has taken, if any."""
+    cycles = (entry for entry in ancestors_of(log, head(log)) if fact(entry, CYCLE) is not None)
+    newest = next(cycles, None)
+    return number_of(newest, TAKEN) if newest is not None else None
+
+
 def untaken_records(lake: Lake, quarantine: Table, log: Table) -> tuple[QuarantinedRecord, ...]:
     """Return the records whose replay from raw records was requested, and that the log has not taken yet.
 
@@ -227,13 +234,11 @@ def untaken_records(lake: Lake, quarantine: Table, log: Table) -> tuple[Quaranti
     version = Version.newest(quarantine)
     if version is None:
         return ()
-    cycles = (entry for entry in ancestors_of(log, head(log)) if fact(entry, CYCLE) is not None)
-    newest = next(cycles, None)
-    taken_id = number_of(newest, TAKEN) if newest is not None else None
+    taken_id = find_taken(log)
     if taken_id is not None and quarantine.metadata.snapshot_by_id(taken_id) is None:
         raise LakeError(
             f"Snapshot {taken_id} of `{lake.system_namespace}.{QUARANTINED}`, which records the replays so "
-            "far, is gone. Restore the table; the platform never expires its snapshots."
+            "far, is gone. Restore the table; the platform never expires this snapshot."
         )
     requested = _read_records(version)
     before = _read_records(replace(version, snapshot_id=taken_id)) if taken_id is not None else {}

@@ -12,7 +12,16 @@ from pyiceberg.table.snapshots import Operation
 from pyspark.sql import SparkSession
 
 from cdc_platform.errors import LakeError
-from cdc_platform.lake.catalog.lake import CUT, DELETION_MARKERS, LINEAGE, LOG, RAW, READ, UNMAINTAINED
+from cdc_platform.lake.catalog.lake import (
+    CUT,
+    DELETION_MARKERS,
+    LINEAGE,
+    LOG,
+    QUARANTINED,
+    RAW,
+    READ,
+    UNMAINTAINED,
+)
 from cdc_platform.lake.commits.commits import (
     BRANCH,
     ancestors_of,
@@ -182,7 +191,11 @@ def choose_tables(run: MaintenanceRun) -> Sequence[str]:
 
 
 def _rolling_tables(pipeline: Pipeline) -> tuple[str, ...]:
-    return (*ROLLING_TABLES, *(EVENT_ROLLING_TABLES if pipeline.capabilities.delivers_events else ()))
+    quarantined, logged = (read_mark(pipeline.lake.system_table(name)).cycle for name in (QUARANTINED, LOG))
+    # A cycle that was interrupted writes its rows again: they must be in no file with those of others.
+    quarantine = (QUARANTINED,) if quarantined <= logged else ()
+    events = EVENT_ROLLING_TABLES if pipeline.capabilities.delivers_events else ()
+    return (*ROLLING_TABLES, *quarantine, *events)
 
 
 def _urgency_of_merged(run: MaintenanceRun, table: Table) -> float:

@@ -11,12 +11,15 @@ from typing import Final
 
 import pyarrow as pa
 import pytest
+from pyiceberg.table import Table
 
+from cdc_platform.errors import LakeDamaged
 from cdc_platform.lake.catalog.lake import CHECKED, Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.snapshots import KEPT_NEWEST
 from cdc_platform.lake.state.last_results import LastResult, load_results, save_results
 from cdc_platform.model.base.schemas import CHECK_RESULTS
+from cdc_platform_tests.lake.stored_lake import forget_metadata
 
 METADATA_FILES: Final = 20
 """Former metadata files that Iceberg keeps."""
@@ -77,10 +80,91 @@ def test_a_lake_that_accepts_no_result_is_only_logged(
 ) -> None:
     """What a check has found must not become an error of the table that shows it."""
     lake = Lake(LakeSettings(str(tmp_path / "lake")), "bank")
-    lake.system_table(CHECKED).append(pa.Table.from_pylist([{"name": "fresh"}], CHECK_RESULTS))
+    assert load_results(lake) == ()
+    forget_metadata(lake.settings, lake.system_namespace, CHECKED)
     with caplog.at_level(logging.WARNING):
         save_results(lake, [result("fresh", "bank/accounts")])
-    assert "LakeDamaged: The lake is damaged, its table `check_results`" in caplog.text
+    assert "The results of checks are not in the lake: LakeDamaged: " in caplog.text
+
+
+def local(location: str) -> Path:
+    """Return the path of a file of the lake."""
+    return Path(location.removeprefix("file://"))
+
+
+def lose_metadata(table: Table) -> None:
+    """Delete what the catalog names."""
+    local(table.metadata_location).unlink()
+
+
+def garble_metadata(table: Table) -> None:
+    """Write something else over what the catalog names."""
+    local(table.metadata_location).write_bytes(b"\xff{")
+
+
+def lose_manifest_list(table: Table) -> None:
+    """Delete the list of the newest manifests."""
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    local(snapshot.manifest_list).unlink()
+
+
+def lose_manifests(table: Table) -> None:
+    """Delete the manifests that the newest list names."""
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    for manifest in snapshot.manifests(table.io):
+        local(manifest.manifest_path).unlink()
+
+
+def lose_rows(table: Table) -> None:
+    """Delete the files of rows."""
+    for task in table.scan().plan_files():
+        local(task.file.file_path).unlink()
+
+
+def garble_rows(table: Table) -> None:
+    """Write something else over the files of rows."""
+    for task in table.scan().plan_files():
+        local(task.file.file_path).write_bytes(b"PAR1 and nothing more")
+
+
+def add_foreign_row(table: Table) -> None:
+    """Append a row that the platform cannot have written."""
+    table.append(pa.Table.from_pylist([{"name": "fresh"}], CHECK_RESULTS))
+
+
+DAMAGES: Final = (
+    lose_metadata,
+    garble_metadata,
+    lose_manifest_list,
+    lose_manifests,
+    lose_rows,
+    garble_rows,
+    add_foreign_row,
+)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_table_begins_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: Callable[[Table], None]
+) -> None:
+    """The next check says so and stores its results: readers see these, and another one adds its own."""
+    lake = Lake(LakeSettings(str(tmp_path / "lake")), "bank")
+    save_results(lake, [result("exactly_once", "bank__cdc/change_log")])
+    damage(lake.system_table(CHECKED))
+    reader = Lake(lake.settings, "bank", is_reader=True)
+    with pytest.raises(LakeDamaged, match="Only the last results of checks are lost"):
+        load_results(reader)
+    new = [result(name, "bank/accounts") for name in ("fresh", "keys_unique")]
+    with caplog.at_level(logging.WARNING):
+        for each in new:
+            save_results(Lake(lake.settings, "bank"), [each])
+    assert load_results(reader) == tuple(new)
+    (message,) = caplog.messages
+    assert message.startswith("The lake is damaged, ")
+    assert "they begin again with the next check of a cycle, or with `cdc-platform check`" in message
+    assert "Restore" not in message
 
 
 def test_processes_store_their_results_at_the_same_time(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pytest
 
 from cdc_platform.errors import CheckFailed, SourceUnreachable
@@ -13,7 +12,6 @@ from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.lake.state.last_results import load_results
-from cdc_platform.model.base.schemas import CHECK_RESULTS
 from cdc_platform.pipeline.checks import running_checks as guard_module
 from cdc_platform.pipeline.checks.check_result import Check, CheckResult, Severity
 from cdc_platform.pipeline.checks.running_checks import CheckRunner
@@ -22,6 +20,7 @@ from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.pipeline.publishing.publish import publish_cut
+from cdc_platform_tests.lake.stored_lake import forget_metadata
 from cdc_platform_tests.pipeline.bank import bank_pipeline, feed_cycle
 from cdc_platform_tests.support.pipelines import CHECKS
 
@@ -128,8 +127,8 @@ def test_a_result_that_is_not_stored_still_counts(
     """The check's own failure is reported, not that of the table that shows it."""
     pipeline = with_pause(bank_pipeline(session_lake), 0)
     two_checks(monkeypatch)
-    damaged = pa.Table.from_pylist([{"name": "fails"}], CHECK_RESULTS)
-    pipeline.lake.system_table(CHECKED).append(damaged)
+    assert load_results(pipeline.lake) == ()
+    forget_metadata(pipeline.lake.settings, pipeline.lake.system_namespace, CHECKED)
     with pytest.raises(CheckFailed, match="a finding"):
         CheckRunner(pipeline, spark).run_due()
 
