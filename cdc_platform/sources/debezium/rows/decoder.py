@@ -20,9 +20,9 @@ from cdc_platform.sources.debezium.rows.rows import RowDecoder
 from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.settings.connector import SnapshotPolicy
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
-from cdc_platform.sources.debezium.wire.contents import read_content
 from cdc_platform.sources.debezium.wire.event_faults import fault_of
 from cdc_platform.sources.debezium.wire.flattened import ADVICE as FLAT_ADVICE
+from cdc_platform.sources.debezium.wire.flattened import read_content
 from cdc_platform.sources.debezium.wire.message_contents import (
     CREATE,
     DELETE,
