@@ -1,7 +1,7 @@
 """Ranges of messages that a cycle reads, and their progress as in the read progress."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from cdc_platform.errors import OffsetsLost, SourceNotFound
@@ -209,12 +209,4 @@ def check_offsets(tp: TopicPartition, start: int) -> None:
 
 def _share(topic_range: TopicRange, share: float) -> TopicRange:
     new = topic_range.end_exclusive - topic_range.seen
-    end_exclusive = topic_range.seen + min(new, max(1, int(new * share)))
-    return TopicRange(
-        topic_range.topic,
-        topic_range.partition,
-        topic_range.topic_id,
-        topic_range.start,
-        topic_range.seen,
-        end_exclusive,
-    )
+    return replace(topic_range, end_exclusive=topic_range.seen + min(new, max(1, int(new * share))))
