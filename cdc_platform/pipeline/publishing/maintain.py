@@ -146,6 +146,7 @@ def choose_tasks(settings: MaintenanceSettings, tasks: Sequence[TableTask]) -> S
 
 def _list_tasks(run: MaintenanceRun) -> list[TableTask]:
     pipeline = run.pipeline
+    event_tables = EVENT_ROLLING_TABLES if pipeline.capabilities.delivers_events else ()
     merged = {name: pipeline.lake.table(name) for name in choose_tables(run)}
     for name, table in merged.items():
         newest = head(table) if table is not None else None
@@ -158,7 +159,7 @@ def _list_tasks(run: MaintenanceRun) -> list[TableTask]:
         ),
         *(
             TableTask(name, _urgency_of_own(run, name), partial(_maintain_own, name))
-            for name in (*_rolling_tables(pipeline), LINEAGE)
+            for name in (*ROLLING_TABLES, *event_tables, LINEAGE)
         ),
         *(TableTask(name, 0, partial(_clean, name)) for name in (UNMAINTAINED if run.is_thorough else ())),
     ]
@@ -181,10 +182,6 @@ def choose_tables(run: MaintenanceRun) -> Sequence[str]:
     return tuple(dict.fromkeys((*of_cycle, *in_turn)))
 
 
-def _rolling_tables(pipeline: Pipeline) -> tuple[str, ...]:
-    return (*ROLLING_TABLES, *(EVENT_ROLLING_TABLES if pipeline.capabilities.delivers_events else ()))
-
-
 def _urgency_of_merged(run: MaintenanceRun, table: Table) -> float:
     pipeline, due_after = run.pipeline, run.pipeline.settings.maintenance.minor_every_cycles
     # Even a large share of deleted rows is not rewritten in every cycle.
@@ -202,7 +199,7 @@ def _urgency_of_own(run: MaintenanceRun, name: str) -> float:
 def _maintain_merged(table: str, run: MaintenanceRun) -> MaintenanceOutcome:
     pipeline, spark, settings = run.pipeline, run.spark, run.pipeline.settings.maintenance
     pipeline.level_tables.forget(table)
-    name, newest = _spark_name(pipeline, table), head(load_table(pipeline, table))
+    name, newest = f"{pipeline.name}.{lake_table_name(table)}", head(load_table(pipeline, table))
     table_bytes = number_of(newest, "total-files-size") if newest is not None else None
     target_bytes = merged_file_bytes(table_bytes or 0, settings.small_file_bytes)
     minor = compact_small_files(spark, name, settings.small_file_bytes, target_bytes)
@@ -266,7 +263,3 @@ def _compare_rows(pipeline: Pipeline, table: str) -> None:
                 f"from the log, and report this with the table's snapshot {snapshot.snapshot_id}."
             )
         return
-
-
-def _spark_name(pipeline: Pipeline, table: str) -> str:
-    return f"{pipeline.name}.{lake_table_name(table)}"
