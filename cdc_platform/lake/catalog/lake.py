@@ -249,8 +249,8 @@ def _listed(catalog: Catalog) -> str:
 
 def _ensure(catalog: Catalog, identifier: str, schema: pa.Schema) -> None:
     limited = {name: SMALL_COMMITS[name] for name in KEPT_BY_TIME}
-    kept = limited if identifier.endswith(UNMAINTAINED) else KEPT_BY_TIME
-    table_properties = {**COMPARE_AND_SET, **kept}
+    retention = limited if identifier.endswith(UNMAINTAINED) else KEPT_BY_TIME
+    table_properties = {**COMPARE_AND_SET, **retention}
     try:
         table = _load(catalog, identifier)
     except NoSuchTableError:

@@ -117,15 +117,15 @@ def plan_ranges(
     progress = _stored_progress(read_progress, settings)
     _check_topics(partitions, progress, settings)
     read_topics = {origin.rpartition("/")[0] for origin in progress}
-    begun = [
+    ranges = [
         _begin(topic_range, progress.get(topic_range.origin), settings, topic_range.topic in read_topics)
         for topic_range in partitions
     ]
-    new_messages = sum(topic_range.end_exclusive - topic_range.seen for topic_range in begun)
+    new_messages = sum(topic_range.end_exclusive - topic_range.seen for topic_range in ranges)
     if new_messages <= settings.max_messages:
-        shared = begun
+        shared = ranges
     else:
-        shared = [_share(topic_range, settings.max_messages / new_messages) for topic_range in begun]
+        shared = [_share(topic_range, settings.max_messages / new_messages) for topic_range in ranges]
     if not any(topic_range.has_news for topic_range in shared):
         return ()
     return tuple(topic_range for topic_range in shared if topic_range.start < topic_range.end_exclusive)

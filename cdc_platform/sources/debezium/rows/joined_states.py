@@ -73,8 +73,8 @@ def _joined_facts(
 def _joined_pairer(before: Pairer, end: DecoderState) -> Pairer:
     """Return the last deleted rows in order; both halves of a key change are in one split."""
     deleted = end.use.deleted
-    kept = [row for row in before.to_fields() if tuple(row[:4]) not in deleted]
-    return Pairer.from_fields([*kept, *(row for row in end.pairer.to_fields() if tuple(row[:4]) in deleted)])
+    rows = [row for row in before.to_fields() if tuple(row[:4]) not in deleted]
+    return Pairer.from_fields([*rows, *(row for row in end.pairer.to_fields() if tuple(row[:4]) in deleted)])
 
 
 def _joined_snapshots(before: _Servers, start: _Servers, end: DecoderState) -> _Servers | None:

@@ -148,11 +148,11 @@ class Collector:
         if not self._has_transaction_metadata:
             self.names.update(run.transaction_ids)
             return
-        begun = 0
+        start = 0
         for (transaction, origin), group in groupby(zip(run.transaction_ids, run.origins, strict=True)):
-            end = begun + len(list(group))
-            self._count_run(transaction, origin, run, slice(begun, end))
-            begun = end
+            end = start + len(list(group))
+            self._count_run(transaction, origin, run, slice(start, end))
+            start = end
 
     def _count_run(self, transaction: str, origin: str, run: PlainRun, part: slice) -> None:
         counted, orders = self._of(transaction), run.ordering_keys[part]

@@ -99,12 +99,12 @@ class SpannerConnection:
         """
         session = self._retried(lambda: (self._connected(), self._new_session())[1])
         options = {"read_only": {"read_timestamp": to_rfc3339(at_micros)}}
-        begun = self._retried(
+        transaction = self._retried(
             lambda: self._api.begin_transaction(
                 request={"session": session, "options": options}, **self._unary(session)
             )
         )
-        return session, bytes(begun.id)
+        return session, bytes(transaction.id)
 
     def partition_query(self, sql: str, session: str, transaction: bytes) -> list[bytes]:
         """Return the partition tokens of a query, with bounded retries.
