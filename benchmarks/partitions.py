@@ -25,7 +25,13 @@ from cdc_platform.lake.state.control import load_lineage, save_lineage
 from cdc_platform.model.base.names import ROOT_TOKEN
 from cdc_platform.model.base.timestamps import from_rfc3339
 from cdc_platform.model.stream.lineage import Lineage, Partition, PartitionState, advance, prune
-from cdc_platform.model.stream.read_windows import ReadPlan, ReadWindow, WindowOutcome, WindowReport
+from cdc_platform.model.stream.read_windows import (
+    ReadPlan,
+    ReadRequest,
+    ReadWindow,
+    WindowOutcome,
+    WindowReport,
+)
 from cdc_platform.model.stream.window_plans import plan_windows
 from cdc_platform.pipeline.checks.lineage_checks import violations
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
@@ -231,7 +237,7 @@ def measure_lineage(options: Namespace, report: Report) -> None:
 
     loaded = step("load", lambda: load_lineage(reader))
     must_equal(expected=True, actual=lineage == loaded, what="the lineage that the lake has")
-    windows = step("plan", lambda: plan_windows(loaded, end))
+    windows = step("plan", lambda: plan_windows(loaded, ReadRequest(end)))
     must_equal(LIVING, len(windows), "windows")
     steps["load and plan"] = steps["load"] + steps["plan"]
     step("load again", lambda: load_lineage(reader))

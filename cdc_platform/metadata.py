@@ -208,22 +208,22 @@ class StoredTable:
     is_history: bool
 
 
-def describe_merge(merge: "MergeOutcome", stored: StoredTable, log: dg.AssetKey) -> Metadata:
+def describe_merge(merge: "MergeOutcome", table: StoredTable, log: dg.AssetKey) -> Metadata:
     """Report the effects of a step on a table or a history, and the lineage of its columns."""
-    keys = {column.name for column in stored.schema.key_columns}
+    keys = {column.name for column in table.schema.key_columns}
     made_of = {
         column.name: [dg.TableColumnDep(log, "keys" if column.name in keys else "new_values")]
-        for column in stored.schema.columns
+        for column in table.schema.columns
     }
-    names = HISTORY_COUNTS if stored.is_history else TABLE_COUNTS
+    names = HISTORY_COUNTS if table.is_history else TABLE_COUNTS
     return {
         **dict(zip(names, (merge.appended, merge.updated, merge.deleted), strict=False)),
         **_numbered(merge.cycle),
         "Merged in full": bool(merge.fell_back),
-        **({"Comment of the source": visible_text(text)} if (text := stored.comments.get("")) else {}),
-        COLUMN_SCHEMA: table_schema(stored.schema, stored.comments),
+        **({"Comment of the source": visible_text(text)} if (text := table.comments.get("")) else {}),
+        COLUMN_SCHEMA: table_schema(table.schema, table.comments),
         COLUMN_LINEAGE: dg.TableColumnLineage(made_of),
-        **({ROW_COUNT: stored.rows} if stored.rows is not None else {}),
+        **({ROW_COUNT: table.rows} if table.rows is not None else {}),
         **({"Snapshot": str(merge.snapshot_id)} if merge.snapshot_id is not None else {}),
     }
 

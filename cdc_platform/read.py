@@ -155,8 +155,8 @@ class TablesAtCut:
             SettingError: `columns` names one that the table does not have at the cut, or `where` cannot be
                 read or does not fit its columns.
         """
-        stored = self._stored(table)
-        scan = _scan_as_then(stored, self.cut.tables[table])
+        stored_table = self._stored_table(table)
+        scan = _scan_as_then(stored_table, self.cut.tables[table])
         schema = scan.projection()
         selected = _known_columns(schema, table, columns)
         return scan.update(selected_fields=selected, row_filter=_row_filter(schema, table, where)).to_arrow()
@@ -203,12 +203,12 @@ class TablesAtCut:
         database = duckdb_views.connect() if connection is None else connection
         duckdb_views.load_extensions(database)
         for name in self.names if tables is None else tables:
-            stored = self._stored(name)
-            obstacle = duckdb_views.log_in(database, stored.location(), stored.io.properties)
+            table = self._stored_table(name)
+            obstacle = duckdb_views.log_in(database, table.location(), table.io.properties)
             if obstacle is None:
-                duckdb_views.create_view(database, name, stored.metadata_location, self.cut.tables[name])
+                duckdb_views.create_view(database, name, table.metadata_location, self.cut.tables[name])
             else:
-                snapshot = stored.snapshot_by_id(self.cut.tables[name])
+                snapshot = table.snapshot_by_id(self.cut.tables[name])
                 size_bytes = (number_of(snapshot, "total-files-size") if snapshot is not None else 0) or 0
                 LOGGER.warning(
                     "Table `%s` (%.1f MB of files) is read into memory: %s.",
@@ -234,11 +234,11 @@ class TablesAtCut:
         reader = session.read.option("versionAsOf", str(self.cut.tables[table]))
         return reader.table(self.lake.spark_table(table))
 
-    def _stored(self, table: str) -> Table:
-        stored = self.lake.table(table) if table in self.cut.tables else None
-        if stored is None:
+    def _stored_table(self, table: str) -> Table:
+        stored_table = self.lake.table(table) if table in self.cut.tables else None
+        if stored_table is None:
             raise self._no_such(table)
-        return stored
+        return stored_table
 
     def _no_such(self, table: str) -> TableNotFound:
         names = ", ".join(self.names)

@@ -97,14 +97,14 @@ def _seen_signals() -> Iterator[Callable[[], int | None]]:
         os.set_blocking(end, False)
     before = signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
 
-    def seen() -> int | None:
+    def first_signal() -> int | None:
         try:
             return next((number for number in os.read(read_end, 1024) if number in SIGNALS), None)
         except BlockingIOError:
             return None
 
     try:
-        yield seen
+        yield first_signal
     finally:
         signal.set_wakeup_fd(before)
         os.close(read_end)

@@ -9,7 +9,7 @@ from cdc_platform.model.base.names import ROOT_TOKEN
 from cdc_platform.model.base.timestamps import from_datetime, to_datetime
 from cdc_platform.model.stream.lineage import ChildAnnouncement, Lineage, advance, begin, watermark_micros
 from cdc_platform.model.stream.ordering_key import record_order
-from cdc_platform.model.stream.read_windows import ReadWindow, WindowOutcome, WindowReport
+from cdc_platform.model.stream.read_windows import ReadRequest, ReadWindow, WindowOutcome, WindowReport
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.model.stream.window_plans import plan_windows
 from cdc_platform_tests.partition_tree import PartitionTree, Span
@@ -182,7 +182,9 @@ def read_control(rows: Iterable[RawRow]) -> tuple[list[WindowReport], list[Child
 def _run_cycle(stream: FakeChangeStream, lineage: Lineage, plan: CyclePlan) -> list[CycleBatch]:
     cycle = lineage.cycle + 1
     rows: list[RawRow] = []
-    for number, planned in enumerate(plan_windows(lineage, plan.clock_micros, plan.max_window_s)):
+    for number, planned in enumerate(
+        plan_windows(lineage, ReadRequest(plan.clock_micros, plan.max_window_s))
+    ):
         fate = plan.fates[number % len(plan.fates)]
         if fate.is_read:
             rows += stream.read(planned, cycle, fate)[0]

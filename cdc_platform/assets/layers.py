@@ -138,13 +138,13 @@ class PipelineAssets:
 
     def arguments(self, key: dg.AssetKey, kinds: set[str], **metadata: object) -> AssetArguments:
         """Return the common arguments of an asset, without metadata entries that are None."""
-        named = {TABLE_NAME: ".".join(["lake", *key.path]), **link_status_page(self.pipeline), **metadata}
+        entries = {TABLE_NAME: ".".join(["lake", *key.path]), **link_status_page(self.pipeline), **metadata}
         return {
             "key": key,
             "deps": self.inputs(key),
             "group_name": self.group(key),
             "kinds": kinds,
             "owners": list(self.owners),
-            "metadata": {name: value for name, value in named.items() if value is not None},
+            "metadata": {name: value for name, value in entries.items() if value is not None},
             "required_resource_keys": {self.run_key},
         }

@@ -59,8 +59,8 @@ def build_table(assets: PipelineAssets, source_table: str) -> dg.AssetsDefinitio
 
 def find_stored(pipeline: Pipeline, name: str) -> metadata.StoredTable:
     """Return a table or history as it is after the cycle's merge, published or not."""
-    stored = pipeline.lake.table(name)
-    rows = count_rows(head(stored, BRANCH) or head(stored)) if stored is not None else None
+    stored_table = pipeline.lake.table(name)
+    rows = count_rows(head(stored_table, BRANCH) or head(stored_table)) if stored_table is not None else None
     source_table = pipeline.lake_tables.get(name, name)
     comments = source_comments(pipeline, source_table)
     return metadata.StoredTable(pipeline.stored(name), rows, comments, is_history=source_table != name)

@@ -162,7 +162,7 @@ def _problem(document: Document, mistake: Mistake, component: type[BaseModel]) -
             "set it, or write the value into the file"
         )
     variables = VARIABLE.findall(value_text)
-    if holds_secret(".".join(mistake.names), _written(mistake.value)):
+    if holds_secret(".".join(mistake.names), _value_text(mistake.value)):
         actual = "the present value"
     else:
         # A value from the environment may be a secret, too.
@@ -193,10 +193,10 @@ def _default(component: type[BaseModel], names: Names) -> object:
 def _excerpt(value: object) -> str:
     if isinstance(value, Mapping | list):
         return "a list" if isinstance(value, list) else "a group of settings"
-    return shortened(_written(value), MAX_CHARACTERS)
+    return shortened(_value_text(value), MAX_CHARACTERS)
 
 
-def _written(value: object) -> str:
+def _value_text(value: object) -> str:
     try:
         return json.dumps(value, default=str, ensure_ascii=False)
     except ValueError:

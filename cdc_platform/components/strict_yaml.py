@@ -58,8 +58,8 @@ class _StrictLoader(yaml.SafeLoader):
             return
         checked.add(id(node))
         if node.tag not in _TAGS[type(node)]:
-            shown = node.tag.replace(_TAG, "!!")
-            raise Unusable(names, node, f"has the tag `{shown}`, which no setting needs; remove it")
+            tag = node.tag.replace(_TAG, "!!")
+            raise Unusable(names, node, f"has the tag `{tag}`, which no setting needs; remove it")
         if isinstance(node, yaml.ScalarNode):
             self._check_scalar(node, names)
         elif isinstance(node, yaml.MappingNode):
@@ -91,8 +91,8 @@ def _items(node: yaml.MappingNode, names: Names) -> Iterator[tuple[str, yaml.Nod
             yield "", value
             continue
         if not isinstance(key, yaml.ScalarNode) or key.tag != _STR:
-            shown = key.value if isinstance(key, yaml.ScalarNode) else "?"
-            raise Unusable((*names, shown), key, "is not a text, but a key must be one; put quotes around it")
+            name = key.value if isinstance(key, yaml.ScalarNode) else "?"
+            raise Unusable((*names, name), key, "is not a text, but a key must be one; put quotes around it")
         if key.value in keys:
             raise Unusable((*names, key.value), key, "occurs twice; remove one, since only one would count")
         keys.add(key.value)

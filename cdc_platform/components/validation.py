@@ -95,7 +95,7 @@ def _judge_document(file: Path, document: Document, declared: dict[str, Document
         wrong = [_setting_of(error) for error in repairable]
         tried.update(wrong)
         unfit = [setting for setting in wrong if tried[setting] == MAX_TRIES and setting in by_setting]
-        partners = {named for setting in unfit for named in _NAMED.findall(by_setting[setting].problem)}
+        partners = {partner for setting in unfit for partner in _NAMED.findall(by_setting[setting].problem)}
         repaired = _repair(repaired, wrong, partners, has_no_lake=any(map(_LAKE.match, unfit)))
         errors = _judge_once(file, repaired, declared)
         by_setting |= {_setting_of(error): error for error in errors if not _follows(error, by_setting)}
@@ -172,8 +172,8 @@ def _as_finding(file: Path, error: SettingError, lines: Mapping[str, int]) -> Fi
     place, _, setting = error.setting.rpartition(": ")
     if not place and setting == str(file):
         setting = ""
-    named = _LINE.search(error.setting) or _LINE.search(error.problem)
-    line = int(named[1]) if named else _line_of(setting, lines)
+    line_match = _LINE.search(error.setting) or _LINE.search(error.problem)
+    line = int(line_match[1]) if line_match else _line_of(setting, lines)
     return Finding(file, line, _LINE.sub("", setting), _LINE.sub("", error.problem))
 
 

@@ -98,7 +98,7 @@ def _run_locally(stage: Stage, is_wanted: Callable[[], bool]) -> bool:
 
 def _publish_first(stage: Stage, pipeline: Pipeline, spark: "SparkSession") -> None:
     """Run short cycles until there is a cut, and show their progress."""
-    begun = time.monotonic()
+    start_s = time.monotonic()
     pipeline.progress.count_tasks = watch_tasks(spark)
     # The bank has run while Spark started: the first cut need not wait for all of those changes, nor for the
     # checks of a new log, which the next run makes as it begins.
@@ -111,7 +111,7 @@ def _publish_first(stage: Stage, pipeline: Pipeline, spark: "SparkSession") -> N
             if outcome.cut is not None:
                 break
     if stage.wants_more():
-        print_line(f"The first cut is published, {time.monotonic() - begun:.1f} s after Spark's start.")
+        print_line(f"The first cut is published, {time.monotonic() - start_s:.1f} s after Spark's start.")
 
 
 def _print_next_steps(stage: Stage, pipeline: Pipeline, pages: Pages | None = None) -> None:

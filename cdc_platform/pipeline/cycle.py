@@ -52,9 +52,9 @@ class _Stopwatch:
 
     @contextmanager
     def measure(self, step: str) -> Iterator[None]:
-        begun = time.monotonic()
+        start_s = time.monotonic()
         yield
-        self.seconds[step] = time.monotonic() - begun
+        self.seconds[step] = time.monotonic() - start_s
 
 
 @as_step("cycle")

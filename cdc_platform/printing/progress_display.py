@@ -26,9 +26,9 @@ _SHOWN: Final[list[Progress]] = []
 
 def _reports() -> Sequence[StepReport]:
     """Return the numbers of all steps that are shown; none while the innermost progress rests."""
-    shown = tuple(_SHOWN)
-    reports = [progress.reports() for progress in shown]
-    if shown and shown[-1].is_resting and not reports[-1]:
+    displays = tuple(_SHOWN)
+    reports = [progress.reports() for progress in displays]
+    if displays and displays[-1].is_resting and not reports[-1]:
         return ()
     return [report for of_progress in reports for report in of_progress]
 

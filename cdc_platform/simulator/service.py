@@ -108,7 +108,7 @@ class SpannerService:
         from google.cloud.spanner_v1.types import Transaction
 
         self._check_session(request.session)
-        return Transaction.pb(Transaction()).FromString(self._moments.begun(request.options))
+        return Transaction.pb(Transaction()).FromString(self._moments.begin(request.options))
 
     def rollback(self, request: Any) -> Any:
         """Answer Rollback; reads hold no locks."""

@@ -66,11 +66,11 @@ def half_at(value: Any, path: str) -> str | None:
         if isinstance(part, str) and not is_unicode(part):
             return escaped(place)
         if isinstance(part, Mapping):
-            named = [(f"{place}.{name}" if place else name, item) for name, item in part.items()]
-            half = next((inner for inner, _ in named if not is_unicode(inner)), None)
+            members = [(f"{place}.{name}" if place else name, item) for name, item in part.items()]
+            half = next((inner for inner, _ in members if not is_unicode(inner)), None)
             if half is not None:
                 return escaped(half)
-            parts += reversed(named)
+            parts += reversed(members)
         elif isinstance(part, list | tuple):
             parts += [(place, item) for item in reversed(part)]
     return None

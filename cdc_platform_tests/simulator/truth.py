@@ -41,7 +41,7 @@ def _changes_of(transaction: Transaction, history: History) -> Iterator[ReadChan
     for change, line in zip(transaction.changes, lines, strict=True):
         table = tables[change.table]
         watched = {column.name for column in table.value_columns if column.slot in table.watched_slots}
-        named = {column.name for column in table.value_columns if column.slot in change.named}
+        named = {column.name for column in table.value_columns if column.slot in change.slots}
         if line["mod_type"] != "UPDATE" or named & watched:
             new = line["new"]
             yield ReadChange(

@@ -28,7 +28,7 @@ from cdc_platform.model.stream.ordering_key import record_order
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest, ReadWindow, WindowOutcome
 from cdc_platform.model.stream.records import ModType, RecordKind, ValueCaptureType
 from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM
-from cdc_platform.model.stream.window_plans import plan_requested
+from cdc_platform.model.stream.window_plans import plan_windows
 from cdc_platform.pipeline.checks.invariants import checks_of
 from cdc_platform.pipeline.histories.history_build import extend_histories
 from cdc_platform.pipeline.merging.merge import merge_tables
@@ -120,7 +120,7 @@ class FakeSource:
 
     def plan(self, lineage: Lineage, request: ReadRequest, _read_progress: object) -> ReadPlan:
         """Return the windows of a cycle."""
-        return ReadPlan(plan_requested(lineage, request))
+        return ReadPlan(plan_windows(lineage, request))
 
     def as_stored(self, table: str, name: str, column: ObservedColumn) -> ObservedColumn:
         """Return a column as the lake keeps it."""

@@ -248,8 +248,8 @@ def _listed(catalog: Catalog) -> str:
 
 
 def _ensure(catalog: Catalog, identifier: str, schema: pa.Schema) -> None:
-    kept = SMALL_COMMITS if identifier.endswith((QUARANTINED, *UNMAINTAINED)) else KEPT_BY_TIME
-    table_properties = COMPARE_AND_SET | {name: kept[name] for name in KEPT_BY_TIME}
+    retention = SMALL_COMMITS if identifier.endswith((QUARANTINED, *UNMAINTAINED)) else KEPT_BY_TIME
+    table_properties = COMPARE_AND_SET | {name: retention[name] for name in KEPT_BY_TIME}
     try:
         table = _load(catalog, identifier)
     except (NoSuchTableError, LakeDamaged) as error:

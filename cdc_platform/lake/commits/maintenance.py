@@ -108,6 +108,6 @@ def delete_orphans(spark: SparkSession, table: Table, before_micros: int) -> int
         f"older_than => TIMESTAMP '{moment}', prefix_listing => true, dry_run => true)"
     ).collect()
     # Iceberg counts old metadata files as orphans, too.
-    kept = {PurePosixPath(path).name for path in list_unlogged(table)}
-    orphans = [row[0] for row in rows if PurePosixPath(row[0]).name not in kept]
+    file_names = {PurePosixPath(path).name for path in list_unlogged(table)}
+    orphans = [row[0] for row in rows if PurePosixPath(row[0]).name not in file_names]
     return delete_files(table.io, orphans)

@@ -144,9 +144,9 @@ def _reaches(file: DataFile, field_id: int, kind: IcebergType, low: Bound, high:
     return bool(least <= high and low <= greatest)  # type: ignore[operator]  # both are of the column's type
 
 
-def _bound(stored: bytes, kind: IcebergType) -> Bound:
+def _bound(data: bytes, kind: IcebergType) -> Bound:
     # Integers have four bytes if the file is older than the column's type.
-    return stored.decode() if isinstance(kind, StringType) else int.from_bytes(stored, "little", signed=True)
+    return data.decode() if isinstance(kind, StringType) else int.from_bytes(data, "little", signed=True)
 
 
 def find_rows(
@@ -176,11 +176,11 @@ def read_rows(table: Table, found_rows: Sequence[MatchedRows], columns: Sequence
         chosen = np.zeros(rows.file.record_count, dtype=np.bool_)
         chosen[rows.positions] = True
         # Taking rows by number would make Arrow put all texts of a file into one array.
-        stored = scan.to_table([FileScanTask(rows.file)]).filter(pa.array(chosen))
+        file_rows = scan.to_table([FileScanTask(rows.file)]).filter(pa.array(chosen))
         first = rows.file[FILE_FIRST_ROW_ID]
         row_ids = pa.array(rows.positions + first) if first is not None else pa.nulls(len(rows), pa.int64())
-        place = stored.schema.get_field_index(ROW_ID.name)
-        return stored.set_column(place, ROW_ID.name, pc.coalesce(stored[ROW_ID.name], row_ids))
+        place = file_rows.schema.get_field_index(ROW_ID.name)
+        return file_rows.set_column(place, ROW_ID.name, pc.coalesce(file_rows[ROW_ID.name], row_ids))
 
     with ThreadPoolExecutor(max_workers=cpu_count()) as pool:
         parts = [scan.to_table([]), *pool.map(read, found_rows)]

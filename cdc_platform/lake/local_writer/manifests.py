@@ -143,8 +143,8 @@ class ManifestWriterV3(ManifestWriterV2):
 
     @property
     def _meta(self) -> dict[str, str]:
-        named = "data" if self._content == ManifestContent.DATA else "deletes"
-        return {**super()._meta, "content": named}
+        content = "data" if self._content == ManifestContent.DATA else "deletes"
+        return {**super()._meta, "content": content}
 
     def new_writer(self) -> AvroOutputFile[ManifestEntry]:
         """Return a writer with the fields of version 3, which the base class omits."""

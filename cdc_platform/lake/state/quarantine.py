@@ -229,6 +229,7 @@ def untaken_records(lake: Lake, quarantine: Table, log: Table) -> tuple[Quaranti
         log: the version of the log, which names the snapshot of quarantine whose replays it has taken.
 
     Raises:
+        CommitConflict: that snapshot has expired since another run extended the log.
         LakeError: that snapshot is gone, so nothing shows which replays have been taken.
     """
     version = Version.newest(quarantine)
@@ -236,6 +237,8 @@ def untaken_records(lake: Lake, quarantine: Table, log: Table) -> tuple[Quaranti
         return ()
     taken_id = find_taken(log)
     if taken_id is not None and quarantine.metadata.snapshot_by_id(taken_id) is None:
+        if find_taken(lake.system_table(LOG)) != taken_id:
+            raise CommitConflict("Another run has extended the log; the next cycle continues from there.")
         raise LakeError(
             f"Snapshot {taken_id} of `{lake.system_namespace}.{QUARANTINED}`, which records the replays so "
             "far, is gone. Restore the table; the platform never expires this snapshot."

@@ -125,12 +125,12 @@ class Progress:
     @contextmanager
     def step(self, name: str, unit: str = "", total: int | None = None, done: int = 0) -> Iterator[Step]:
         """Yield a step that runs within the context."""
-        begun = Step(name, unit, total, done)
-        self._steps.append(begun)
+        new_step = Step(name, unit, total, done)
+        self._steps.append(new_step)
         try:
-            yield begun
+            yield new_step
         finally:
-            self._steps = [step for step in self._steps if step is not begun]
+            self._steps = [step for step in self._steps if step is not new_step]
 
     @contextmanager
     def rest(self) -> Iterator[None]:

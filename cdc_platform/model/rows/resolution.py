@@ -45,7 +45,7 @@ class _Row:
     """A row: values from the batch, and the stored row for all other values."""
 
     batch_values: dict[str, Any]
-    stored: Values
+    stored_values: Values
 
 
 _NOTHING: Final[Values] = {}
@@ -60,13 +60,13 @@ class RowTracker:
     key changes keeps its values.
     """
 
-    def __init__(self, stored: StoredRows) -> None:
+    def __init__(self, stored_rows: StoredRows) -> None:
         """Begin before the first change.
 
         Args:
-            stored: rows before that change; read when a change needs them.
+            stored_rows: rows before that change; read when a change needs them.
         """
-        self._stored = stored
+        self._stored_rows = stored_rows
         self._rows: dict[RowId, _Row | None] = {}
         self._departed: dict[RowId, _Row] = {}
         self._truncated: set[str] = set()
@@ -97,9 +97,9 @@ class RowTracker:
                 missing.append(column)
             else:
                 values[column] = value
-        stored = _NOTHING if change.is_whole_row or base is None else base.stored
+        stored_values = _NOTHING if change.is_whole_row or base is None else base.stored_values
         earlier = {} if change.is_whole_row or base is None else base.batch_values
-        self._rows[change.row_id] = _Row({**earlier, **values}, stored)
+        self._rows[change.row_id] = _Row({**earlier, **values}, stored_values)
         if change.new_values is not None and not change.unavailable:
             return change
         return replace(change, new_values=values, unavailable=tuple(missing))
@@ -122,14 +122,14 @@ class RowTracker:
             return self._rows[row_id]
         if row_id[0] in self._truncated:
             return None
-        stored = self._stored.get(row_id)
-        return None if stored is None else _Row({}, stored)
+        stored_values = self._stored_rows.get(row_id)
+        return None if stored_values is None else _Row({}, stored_values)
 
 
 def _lookup(row: _Row | None, column: str) -> Any:
     if row is None:
         return _MISSING
-    return row.batch_values[column] if column in row.batch_values else row.stored.get(column, _MISSING)
+    return row.batch_values[column] if column in row.batch_values else row.stored_values.get(column, _MISSING)
 
 
 Link = tuple[RowId, RowId]

@@ -111,8 +111,8 @@ def _key(table: str, columns: tuple[KeyColumn, ...], parts: list[Any]) -> RowKey
         try:
             values.append(None if value is None else _encode(value, column.kind))
         except (ValueError, OverflowError, InvalidOperation) as error:
-            shown = value if isinstance(value, str) else json.dumps(value, default=str)
-            message = f"Key column `{column.name}` of `{table}` is {column.kind}, and not: {shown}"
+            value_text = value if isinstance(value, str) else json.dumps(value, default=str)
+            message = f"Key column `{column.name}` of `{table}` is {column.kind}, and not: {value_text}"
             raise RowNotFound(message) from error
     return RowKey(columns, tuple(values))
 

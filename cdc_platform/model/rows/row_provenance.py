@@ -108,9 +108,9 @@ def trace_provenance(
 
 
 def _named_columns(change: LoggedChange, columns: Sequence[str]) -> list[str]:
-    named = list(change.new_values)
+    names = list(change.new_values)
     # The change also set columns that the table no longer has.
-    return [*columns, *(name for name in named if name not in columns)] if change.is_whole_row else named
+    return [*columns, *(name for name in names if name not in columns)] if change.is_whole_row else names
 
 
 def read_values(text: str | None) -> dict[str, Any]:

@@ -183,11 +183,11 @@ class ColumnHistory:
             copied_micros: the moment of the table's copy, None without a copy.
             there: names of all columns of the table, in lower case.
         """
-        named = [version for version in self.versions if version.is_stored_as(name, there)]
+        versions = [version for version in self.versions if version.is_stored_as(name, there)]
         fitting = [
-            version for version in named if _plain_type(spark_type(version.type)) == _plain_type(type_text)
+            version for version in versions if _plain_type(spark_type(version.type)) == _plain_type(type_text)
         ]
-        candidates = fitting or named
+        candidates = fitting or versions
         living = [
             version
             for version in candidates

@@ -54,5 +54,5 @@ def find_refusal(
         differences += [f"`{name}` is missing" for name in table_types if name not in record_columns]
     if not differences:
         return None
-    named = ", ".join(differences)
-    return f"The columns of `{table}` have changed, and its `schema_policy` is {policy.value}: {named}"
+    text = ", ".join(differences)
+    return f"The columns of `{table}` have changed, and its `schema_policy` is {policy.value}: {text}"

@@ -106,19 +106,19 @@ def stored_schema(table: TableSchema, options: TableOptions) -> TableSchema:
     return replace(table, columns=table.columns + _added(missing, len(table.columns)))
 
 
-def source_schema(stored: TableSchema) -> TableSchema:
+def source_schema(schema: TableSchema) -> TableSchema:
     """Return the columns of a table of the lake that come from the source."""
-    return replace(stored, columns=tuple(column for column in stored.columns if column.name not in _ADDED))
+    return replace(schema, columns=tuple(column for column in schema.columns if column.name not in _ADDED))
 
 
-def keeps_deleted(stored: TableSchema) -> bool:
+def keeps_deleted(schema: TableSchema) -> bool:
     """Return whether a table of the lake keeps deleted rows."""
-    return any(column.name == DELETED for column in stored.columns)
+    return any(column.name == DELETED for column in schema.columns)
 
 
-def keeps_order(stored: TableSchema) -> bool:
+def keeps_order(schema: TableSchema) -> bool:
     """Return whether a table of the lake stores the ordering key of each row's newest change."""
-    return any(column.name == ORDERING_KEY for column in stored.columns)
+    return any(column.name == ORDERING_KEY for column in schema.columns)
 
 
 def taken_names(table: TableSchema, options: TableOptions) -> list[str]:

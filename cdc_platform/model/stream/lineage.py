@@ -102,8 +102,8 @@ class ChildAnnouncement:
         children of the query without a token.
         """
         token, parents = child
-        named = tuple(parent for parent in parents or () if parent)
-        return cls(cycle, start_micros, token, named or (announced_by,), continues_parents)
+        parent_tokens = tuple(parent for parent in parents or () if parent)
+        return cls(cycle, start_micros, token, parent_tokens or (announced_by,), continues_parents)
 
 
 @dataclass(frozen=True)

@@ -154,8 +154,8 @@ class DistributedCompletion:
         changes = self.changes.where(f"NOT {IS_TRUNCATE}").join(ids, list(ROW_ID), "left_semi")
         lines = changes.selectExpr("*", f"if({LACKS_VALUES}, struct({rest}), NULL) AS {REST}")
         chains_frame = key_chains_frame(self.lookup.spark, chains.names, chains.logged)
-        for stored in self._stored_lines(ids, chains, max_row_bytes):
-            lines = lines.unionByName(stored, allowMissingColumns=True)
+        for stored_lines in self._stored_lines(ids, chains, max_row_bytes):
+            lines = lines.unionByName(stored_lines, allowMissingColumns=True)
         lines = lines.join(chains_frame, list(ROW_ID), "left").selectExpr(
             f"coalesce({KEY_CHAIN}, keys) AS {KEY_CHAIN}",
             f"if(is_logged, ordering_key, '') AS {SOURCE_PLACE}",
@@ -175,17 +175,17 @@ class DistributedCompletion:
             ids = self._hinted(
                 ids.join(ids_frame(self.lookup.spark, chains.logged), list(ROW_ID), "left_anti")
             )
-        stored = self.lookup.stored(ids)
-        if stored is None:
+        stored_lines = self.lookup.stored_lines(ids)
+        if stored_lines is None:
             return []
         if max_row_bytes is not None:
             is_small = F.octet_length("new_values") <= max_row_bytes
-            stored = stored.withColumn("new_values", F.when(is_small, F.col("new_values")))
+            stored_lines = stored_lines.withColumn("new_values", F.when(is_small, F.col("new_values")))
         if not self.lookup.may_be_unknown:
-            return [stored]
-        stored = self.keep(stored)
-        doubtful = stored.where("NOT is_whole_row").select(*ROW_ID)
-        return [stored] if doubtful.isEmpty() else [stored, self.lookup.unknown(doubtful)]
+            return [stored_lines]
+        stored_lines = self.keep(stored_lines)
+        doubtful = stored_lines.where("NOT is_whole_row").select(*ROW_ID)
+        return [stored_lines] if doubtful.isEmpty() else [stored_lines, self.lookup.unknown_lines(doubtful)]
 
     @cached_property
     def _log(self) -> DataFrame:

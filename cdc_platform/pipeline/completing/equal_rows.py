@@ -60,11 +60,11 @@ class EqualRows:
             rows: `table_name` and `row`, distinct; at least one.
         """
         tables = [row[0] for row in rows.select("table_name").distinct().collect()]
-        stored = {table: stored_rows for table in tables if (stored_rows := self._find(table)) is not None}
+        matches = {table: stored_rows for table in tables if (stored_rows := self._find(table)) is not None}
         parts = [
-            count_in_table(table, self._frame(stored_rows), rows) for table, stored_rows in stored.items()
+            count_in_table(table, self._frame(stored_rows), rows) for table, stored_rows in matches.items()
         ]
-        uncounted = [table for table in tables if table not in stored]
+        uncounted = [table for table in tables if table not in matches]
         if uncounted:
             parts.append(count_in_log(self.log, rows.where(F.col("table_name").isin(uncounted))))
         return reduce(DataFrame.unionByName, parts)
@@ -96,25 +96,25 @@ class EqualRows:
         names = {column.source_name: column.name for column in schema.key_columns}
         return _Stored(schema, version, names[ROW], names[COPY]) if names.keys() == {ROW, COPY} else None
 
-    def _frame(self, stored: _Stored) -> DataFrame:
-        rows = read_table(self.pipeline, self.spark, stored.schema.name, stored.version.snapshot_id)
-        for column in stored.deleted:
+    def _frame(self, table: _Stored) -> DataFrame:
+        rows = read_table(self.pipeline, self.spark, table.schema.name, table.version.snapshot_id)
+        for column in table.deleted:
             rows = rows.where(~F.col(column))
-        row, copy = (F.col(quote_spark(name)) for name in (stored.row, stored.copy))
+        row, copy = (F.col(quote_spark(name)) for name in (table.row, table.copy))
         return rows.select(row.alias("row"), copy.alias("copy"))
 
-    def _count_locally(self, stored: _Stored, row_texts: Collection[str]) -> dict[str, int] | None:
+    def _count_locally(self, table: _Stored, row_texts: Collection[str]) -> dict[str, int] | None:
         """Count without Spark; None if the table is too large for that."""
-        local = find_local(self.pipeline, stored.schema, stored.version)
+        local = find_local(self.pipeline, table.schema, table.version)
         if local is None:
             return None
-        keys, columns = pa.table({stored.row: sorted(row_texts)}), [stored.copy, *stored.deleted]
+        keys, columns = pa.table({table.row: sorted(row_texts)}), [table.copy, *table.deleted]
         within = local.candidate_files(keys)
         if is_much(local.table, within, keys, columns):
             return None
-        rows = local.read(local.find(within, keys), [stored.row, *columns])
-        for column in stored.deleted:
+        rows = local.read(local.find(within, keys), [table.row, *columns])
+        for column in table.deleted:
             rows = rows.filter(pc.invert(rows[column]))
-        counted = rows.group_by(stored.row).aggregate([(stored.copy, "max")])
-        numbers = counted[f"{stored.copy}_max"].to_pylist()
-        return dict(zip(counted[stored.row].to_pylist(), numbers, strict=True))
+        counted = rows.group_by(table.row).aggregate([(table.copy, "max")])
+        numbers = counted[f"{table.copy}_max"].to_pylist()
+        return dict(zip(counted[table.row].to_pylist(), numbers, strict=True))

@@ -74,8 +74,8 @@ class ChainChange:
         text = line["new_values"]
         values = None if text is None else read_members(text)
         unavailable = tuple(line["unavailable_columns"] or ())
-        named = values or {}
-        nulls = tuple(name for name in unavailable if named.pop(name, None) is not None)
+        columns = values or {}
+        nulls = tuple(name for name in unavailable if columns.pop(name, None) is not None)
         change = RowChange(
             table=line["table_name"],
             key=line["keys"] or "",

@@ -136,22 +136,24 @@ class Lookup:
         versions = {name: version_at(self.pipeline, self.spark, name, self.cycle) for name in present}
         return {name: version for name, version in versions.items() if version is not None}
 
-    def stored(self, ids: DataFrame) -> DataFrame | None:
+    def stored_lines(self, ids: DataFrame) -> DataFrame | None:
         """Return lines of what tables have of rows; None where no table has a version of the cycle.
 
         Args:
             ids: the rows' `table_name` and `keys`, distinct; where they are broadcast, no table is moved.
         """
-        lines = [self._stored(name, ids.where(f"table_name = {quote_text(name)}")) for name in self.versions]
+        lines = [
+            self._lines_of(name, ids.where(f"table_name = {quote_text(name)}")) for name in self.versions
+        ]
         return reduce(DataFrame.unionByName, lines) if lines else None
 
-    def unknown(self, stored: DataFrame) -> DataFrame:
+    def unknown_lines(self, ids: DataFrame) -> DataFrame:
         """Return a line for each column of a stored row that is NULL because its value is unknown.
 
         Args:
-            stored: `table_name` and `keys` of rows with a NULL column, distinct.
+            ids: `table_name` and `keys` of rows with a NULL column, distinct.
         """
-        log = changes_of(read_log(self.pipeline, self.spark), stored, self.columns)
+        log = changes_of(read_log(self.pipeline, self.spark), ids, self.columns)
         unresolved = unresolved_values(log, history_through(self.pipeline, self.cycle).observed_since)
         columns = F.array("column_name").alias("unavailable_columns")
         return _lines(unresolved.select(*ROW_ID, columns), UNKNOWN, UNKNOWN_PLACE)
@@ -174,7 +176,7 @@ class Lookup:
         """Columns, by table, whose stored values have another type than the changes of the batch."""
         return replaced_columns(self.pipeline, self.cycle)
 
-    def _stored(self, table: str, ids: DataFrame) -> DataFrame:
+    def _lines_of(self, table: str, ids: DataFrame) -> DataFrame:
         """Return lines of rows of one table; none for a row that the table does not have."""
         schema = self.pipeline.stored(table)
         rows = read_table(self.pipeline, self.spark, table, self.versions[table].snapshot_id)
@@ -198,17 +200,17 @@ def version_at(pipeline: Pipeline, spark: SparkSession, table: str, cycle: int) 
     if cycle == 0:
         return None
     merge_tables(pipeline, spark, [pipeline.table(table)])
-    stored = pipeline.lake.table(table)
-    if stored is None:
+    stored_table = pipeline.lake.table(table)
+    if stored_table is None:
         return None
-    snapshot = finished_head(stored)
+    snapshot = finished_head(stored_table)
     if (
         snapshot is not None
-        and read_mark(stored, BRANCH).cycle == cycle
-        and not contains(stored, snapshot.snapshot_id)
+        and read_mark(stored_table, BRANCH).cycle == cycle
+        and not contains(stored_table, snapshot.snapshot_id)
     ):
         return snapshot
-    return head(stored)
+    return head(stored_table)
 
 
 def _joined(
@@ -217,9 +219,9 @@ def _joined(
     # SQL texts: an expression built here would cost a few calls of Spark's JVM, for each of many columns.
     key_names = (quote_spark(column.name) for column in schema.key_columns)
     same = " AND ".join(f"{name} <=> {KEY_PREFIX}{number}" for number, name in enumerate(key_names))
-    stored = {column.source_name: quote_spark(column.name) for column in values}
+    lake_names = {column.source_name: quote_spark(column.name) for column in values}
     texts = ", ".join(
-        f"{_text(stored[column.source_name], column.type)} AS {quote_spark(column.source_name)}"
+        f"{_text(lake_names[column.source_name], column.type)} AS {quote_spark(column.source_name)}"
         for column in values
     )
     lines = rows.join(keys, F.expr(same)).selectExpr(
@@ -228,7 +230,7 @@ def _joined(
         f"to_json(struct({texts}), map('ignoreNullFields', 'false')) AS new_values"
         if texts
         else "'{}' AS new_values",
-        f"{' AND '.join(f'{name} IS NOT NULL' for name in stored.values()) or 'true'} AS is_whole_row",
+        f"{' AND '.join(f'{name} IS NOT NULL' for name in lake_names.values()) or 'true'} AS is_whole_row",
     )
     return _lines(lines, STORED, STORED_PLACE)
 

@@ -54,15 +54,15 @@ def copy_chunks(pipeline: Pipeline, spark: SparkSession, progress: CopyProgress)
 def level_branch(pipeline: Pipeline, progress: CopyProgress) -> int:
     """Point the branch at the newest commit that counts, and return that snapshot."""
     table = progress.plan.table
-    stored = load_table(pipeline, table)
-    base = progress.head or head(stored)
+    stored_table = load_table(pipeline, table)
+    base = progress.head or head(stored_table)
     if base is None:
         raise LakeError(
             f"Table `{table}` has no snapshot to copy onto: another program has changed it. Drop it in the "
             "lake; the next cycle recreates it."
         )
     if progress.head is None or progress.is_mixed:
-        move_branch(stored, COPY_BRANCH, base.snapshot_id)
+        move_branch(stored_table, COPY_BRANCH, base.snapshot_id)
     return base.snapshot_id
 
 

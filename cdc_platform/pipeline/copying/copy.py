@@ -228,23 +228,23 @@ def remove_orphans(pipeline: Pipeline, spark: SparkSession) -> tuple[str, ...]:
     )
 
 
-def _is_orphan(stored: Table | None, name: str, cut: Cut | None) -> bool:
-    if stored is None or is_published(stored, name, cut):
+def _is_orphan(table: Table | None, name: str, cut: Cut | None) -> bool:
+    if table is None or is_published(table, name, cut):
         return False
     # Any other table of this name in the lake is not the pipeline's.
-    return head(stored, COPY_BRANCH) is not None and count_rows(head(stored)) == 0
+    return head(table, COPY_BRANCH) is not None and count_rows(head(table)) == 0
 
 
 def _remove(pipeline: Pipeline, spark: SparkSession, table: str) -> None:
     """Remove a table that is in no cut, with its files."""
-    stored = pipeline.lake.table(table)
-    if stored is not None:
+    stored_table = pipeline.lake.table(table)
+    if stored_table is not None:
         # Spark deletes only the metadata files that the newest one names.
-        delete_old_metadata(stored, time.time_ns() // 1000)
+        delete_old_metadata(stored_table, time.time_ns() // 1000)
     spark.sql(f"DROP TABLE IF EXISTS {pipeline.lake.spark_table(table)} PURGE")
 
 
 def _has_columns(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> bool:
-    stored = read_current(spark, pipeline.lake.spark_table(schema.name)).schema
-    there = {field.name: field.dataType.simpleString() for field in stored.fields}
+    spark_schema = read_current(spark, pipeline.lake.spark_table(schema.name)).schema
+    there = {field.name: field.dataType.simpleString() for field in spark_schema.fields}
     return there == {column.name: spark_type(column.type) for column in schema.columns}

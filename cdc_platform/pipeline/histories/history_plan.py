@@ -65,20 +65,20 @@ def plan_history(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -
     handover = find_handover(pipeline, pipeline.lake.table(schema.name), schema.name, cut)
     if cycle == 0 or (handover is not None and not handover.is_ready):
         return MergeOutcome(history, cycle)
-    stored = ensure_history(pipeline, spark, schema)
+    stored_table = ensure_history(pipeline, spark, schema)
     # The rows of its copy are read in the table's present columns.
     ensure_table(pipeline, spark, pipeline.stored(schema.name))
-    begins = not is_published(stored, history, cut)
-    named = cut.tables.get(history) if cut is not None else None
-    base = require_base(published_head(stored, named), history)
-    span = pending_span(pipeline, schema.name, applied_cycle(stored, history, cut))
-    has_its_columns = base.schema_id == stored.metadata.current_schema_id
+    begins = not is_published(stored_table, history, cut)
+    published_id = cut.tables.get(history) if cut is not None else None
+    base = require_base(published_head(stored_table, published_id), history)
+    span = pending_span(pipeline, schema.name, applied_cycle(stored_table, history, cut))
+    has_its_columns = base.schema_id == stored_table.metadata.current_schema_id
     has_news = span.changes > 0 or starts_over(pipeline, schema.name, span)
     if not has_news and has_its_columns and not begins:
-        note_level(pipeline, stored, history, schema.name, cut)
+        note_level(pipeline, stored_table, history, schema.name, cut)
         return MergeOutcome(history, cycle)
-    snapshot = finished_head(stored)
-    if snapshot is not None and read_mark(stored, BRANCH).cycle == cycle:
+    snapshot = finished_head(stored_table)
+    if snapshot is not None and read_mark(stored_table, BRANCH).cycle == cycle:
         fell_back = fact(snapshot, FELL_BACK) == "true"
         return MergeOutcome(history, cycle, snapshot.snapshot_id, fell_back=fell_back)
     return (
@@ -126,9 +126,9 @@ def plan_whole(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> 
     )
     source = replace(find_beginning(pipeline, schema, columns, is_history=True), keeps_truncated=True)
     history = history_name(schema.name)
-    stored = load_table(pipeline, history)
-    newest = head(stored)
+    stored_table = load_table(pipeline, history)
+    newest = head(stored_table)
     is_empty = newest is not None and count_rows(newest) == 0
-    if newest is None or not is_empty or newest.schema_id != stored.metadata.current_schema_id:
+    if newest is None or not is_empty or newest.schema_id != stored_table.metadata.current_schema_id:
         newest = empty_version(pipeline, spark, history)
     return HistoryBuild(source, newest)

@@ -89,52 +89,56 @@ def _plan(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> Build
     if handover is not None and not handover.is_ready:
         # Until the handover, the table has only the columns of its copy.
         return MergeOutcome(table, read_mark(pipeline.lake.system_table(LOG)).cycle)
-    stored = ensure_table(pipeline, spark, schema)
-    named = cut.tables.get(table) if cut is not None else None
-    base = handover.base or head(stored) if handover is not None else published_head(stored, named)
-    is_rebuilt = lacks_deleted(stored, base, schema)
+    stored_table = ensure_table(pipeline, spark, schema)
+    published_id = cut.tables.get(table) if cut is not None else None
+    base = (
+        handover.base or head(stored_table)
+        if handover is not None
+        else published_head(stored_table, published_id)
+    )
+    is_rebuilt = lacks_deleted(stored_table, base, schema)
     if is_rebuilt:
-        span = whole_span(pipeline, table, find_copy(pipeline, stored, table))
+        span = whole_span(pipeline, table, find_copy(pipeline, stored_table, table))
     else:
-        span = _pending(pipeline, stored, table, cut, handover)
+        span = _pending(pipeline, stored_table, table, cut, handover)
     # Late changes cannot be merged on top of newer changes of the table.
     is_late = span.is_late and handover is None and not is_rebuilt
     if is_late:
-        span = whole_span(pipeline, table, find_copy(pipeline, stored, table))
+        span = whole_span(pipeline, table, find_copy(pipeline, stored_table, table))
     # Readers of a cut see the columns of its snapshots' schemas.
-    has_its_columns = base is not None and base.schema_id == stored.metadata.current_schema_id
+    has_its_columns = base is not None and base.schema_id == stored_table.metadata.current_schema_id
     # The first version of a copied table is built even if the log has no changes after the copy.
     has_news = span.changes > 0 or starts_over(pipeline, table, span)
     is_level = not has_news and has_its_columns and handover is None
     if span.until_inclusive == 0 or is_level:
-        note_level(pipeline, stored, table, table, cut)
+        note_level(pipeline, stored_table, table, table, cut)
         return MergeOutcome(table, span.until_inclusive)
-    snapshot = finished_head(stored)
+    snapshot = finished_head(stored_table)
     if (
         snapshot is not None
-        and read_mark(stored, BRANCH).cycle == span.until_inclusive
-        and not misses_deleted(stored, snapshot, schema)
+        and read_mark(stored_table, BRANCH).cycle == span.until_inclusive
+        and not misses_deleted(stored_table, snapshot, schema)
     ):
         fell_back = fact(snapshot, FELL_BACK) == "true"
         return MergeOutcome(table, span.until_inclusive, snapshot.snapshot_id, fell_back=fell_back)
     if is_rebuilt:
         report_rebuild(schema)
     if is_rebuilt or is_late:
-        base = first_version(pipeline, spark, stored, table)
+        base = first_version(pipeline, spark, stored_table, table)
     return plan_build(pipeline, spark, schema, require_base(base, table), span)
 
 
 def _pending(
-    pipeline: Pipeline, stored: Table, table: str, cut: Cut | None, handover: Handover | None
+    pipeline: Pipeline, stored_table: Table, table: str, cut: Cut | None, handover: Handover | None
 ) -> LogSpan:
     if handover is None or handover.position_micros is None:
-        return pending_span(pipeline, table, applied_cycle(stored, table, cut))
+        return pending_span(pipeline, table, applied_cycle(stored_table, table, cut))
     return span_after(pipeline, table, handover.position_micros)
 
 
-def first_version(pipeline: Pipeline, spark: SparkSession, stored: Table, table: str) -> Snapshot:
+def first_version(pipeline: Pipeline, spark: SparkSession, stored_table: Table, table: str) -> Snapshot:
     """Return the base of a rebuilt table: its initial copy, else a version without rows."""
-    copy = find_copy(pipeline, stored, table)
+    copy = find_copy(pipeline, stored_table, table)
     return (copy.head if copy is not None else None) or empty_version(pipeline, spark, table)
 
 
@@ -148,13 +152,13 @@ def plan_build(
     """
     history = history_through(pipeline, span.until_inclusive)
     columns = history.tables.get(schema.name)
-    begun = columns.begun_after(span.after_exclusive) if columns is not None else None
-    if begun is not None and span.after_micros is not None and (begun.micros or 0) <= span.after_micros:
+    start = columns.begun_after(span.after_exclusive) if columns is not None else None
+    if start is not None and span.after_micros is not None and (start.micros or 0) <= span.after_micros:
         # The base is a copy of the recreated table.
-        begun = None
+        start = None
     is_soft = keeps_deleted(schema)
     is_truncated = span.has_truncates and has_truncate(read_span(pipeline, spark, schema.name, span))
-    if begun is not None or is_truncated:
+    if start is not None or is_truncated:
         base = empty_version(pipeline, spark, schema.name)
     if is_truncated and is_soft:
         # Only the whole log shows which rows it removed.
@@ -174,7 +178,7 @@ def plan_build(
         schema=evolved,
         span=replace(span, has_partial_updates=span.has_partial_updates or evolved.is_evolving),
         conversions=columns.conversions_after(span.after_exclusive, span.after_micros),
-        begun_micros=begun.micros if begun is not None else None,
+        begun_micros=start.micros if start is not None else None,
     )
 
 

@@ -31,7 +31,7 @@ def net_changes_with_deleted(
     pipeline: Pipeline,
     spark: SparkSession,
     changes: DataFrame,
-    stored: TableSchema,
+    schema: TableSchema,
     base: Snapshot | None,
     *,
     is_small: bool,
@@ -42,15 +42,15 @@ def net_changes_with_deleted(
         pipeline: the pipeline.
         spark: session that does the work.
         changes: typed changes of this table, with partial updates and origin.
-        stored: the table's columns in the lake.
+        schema: the table's columns in the lake.
         base: the version of the table before these changes; None if it has no deleted row.
         is_small: whether there are few enough changes to send their keys to all tasks.
     """
-    net_changes = compute_soft_net_changes(changes, stored, drops_unseen=drops_unseen(pipeline.capabilities))
+    net_changes = compute_soft_net_changes(changes, schema, drops_unseen=drops_unseen(pipeline.capabilities))
     if base is None or count_rows(base) == 0:
         return net_changes
-    before_table = read_table(pipeline, spark, stored.name, base.snapshot_id)
-    return find_returning(net_changes, before_table, stored, is_small=is_small)
+    before_table = read_table(pipeline, spark, schema.name, base.snapshot_id)
+    return find_returning(net_changes, before_table, schema, is_small=is_small)
 
 
 def drops_unseen(capabilities: SourceCapabilities) -> bool:
@@ -61,49 +61,49 @@ def drops_unseen(capabilities: SourceCapabilities) -> bool:
     return capabilities.keeps_transactions or not capabilities.comes_in_order
 
 
-def lacks_deleted(table: Table, version: Snapshot | None, stored: TableSchema) -> bool:
+def lacks_deleted(table: Table, version: Snapshot | None, schema: TableSchema) -> bool:
     """Return whether a table's version is older than its setting `soft_delete`, so it must be rebuilt.
 
     Raises:
         SettingError: the setting `soft_delete` was switched off.
     """
-    if not keeps_deleted(stored) and DELETED in table.schema().column_names:
+    if not keeps_deleted(schema) and DELETED in table.schema().column_names:
         raise SettingError(
-            f"table_options.{stored.name}.soft_delete",
+            f"table_options.{schema.name}.soft_delete",
             "was true, and the table holds deleted rows: set it again, or materialise the table with "
             "the run setting `rebuild: true`, which removes them",
         )
-    return misses_deleted(table, version, stored)
+    return misses_deleted(table, version, schema)
 
 
-def misses_deleted(table: Table, version: Snapshot | None, stored: TableSchema) -> bool:
+def misses_deleted(table: Table, version: Snapshot | None, schema: TableSchema) -> bool:
     """Return whether a version of a table is older than its setting `soft_delete`."""
-    if not keeps_deleted(stored) or version is None or version.schema_id is None:
+    if not keeps_deleted(schema) or version is None or version.schema_id is None:
         return False
     return DELETED not in table.schemas()[version.schema_id].column_names
 
 
 def stored_at(pipeline: Pipeline, table: TableSchema, snapshot_id: int) -> TableSchema:
     """Return the columns of a table at a snapshot, including those of soft deletes if it had them."""
-    stored = load_table(pipeline, table.name)
-    version = stored.metadata.snapshot_by_id(snapshot_id)
+    stored_table = load_table(pipeline, table.name)
+    version = stored_table.metadata.snapshot_by_id(snapshot_id)
     options = pipeline.options(table.name)
     softly = stored_schema(table, replace(options, soft_delete=True))
-    if version is None or misses_deleted(stored, version, softly):
+    if version is None or misses_deleted(stored_table, version, softly):
         return stored_schema(table, replace(options, soft_delete=False))
     return softly
 
 
-def report_rebuild(stored: TableSchema) -> None:
+def report_rebuild(schema: TableSchema) -> None:
     """Log the reason why a cycle reads the table's whole log."""
     LOGGER.warning(
-        "Table %s is rebuilt from the change log, because its setting soft_delete is new.", stored.name
+        "Table %s is rebuilt from the change log, because its setting soft_delete is new.", schema.name
     )
 
 
-def drop_markers(pipeline: Pipeline, spark: SparkSession, stored: TableSchema) -> None:
+def drop_markers(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> None:
     """Drop the columns of soft deletes from a table that was rebuilt without deleted rows."""
-    columns = load_table(pipeline, stored.name).schema().column_names
+    columns = load_table(pipeline, schema.name).schema().column_names
     markers = [quote_spark(name) for name in (DELETED, DELETED_AT) if name in columns]
-    if markers and not keeps_deleted(stored):
-        spark.sql(f"ALTER TABLE {pipeline.lake.spark_table(stored.name)} DROP COLUMNS ({', '.join(markers)})")
+    if markers and not keeps_deleted(schema):
+        spark.sql(f"ALTER TABLE {pipeline.lake.spark_table(schema.name)} DROP COLUMNS ({', '.join(markers)})")

@@ -38,13 +38,13 @@ def find_copied_row(pipeline: Pipeline, table: str, keys: Sequence[RowKey]) -> C
         table: source table.
         keys: the key in each spelling of its columns' types.
     """
-    plan, stored = load_plans(pipeline.lake).get(table), pipeline.lake.table(table)
-    if plan is None or stored is None:
+    plan, stored_table = load_plans(pipeline.lake).get(table), pipeline.lake.table(table)
+    if plan is None or stored_table is None:
         return None
-    progress = load_copy_progress(stored, plan)
+    progress = load_copy_progress(stored_table, plan)
     if progress.head is None or progress.head.schema_id is None or not progress.is_complete:
         return None
-    copied = stored.schemas()[progress.head.schema_id]
+    copied = stored_table.schemas()[progress.head.schema_id]
     key = next((key for key in keys if _is_typed(key, copied)), None)
     if key is None:
         # The table was recreated with another key after the copy.
@@ -52,10 +52,10 @@ def find_copied_row(pipeline: Pipeline, table: str, keys: Sequence[RowKey]) -> C
     names = {column.name for column in key.columns}
     snapshot_id = progress.head.snapshot_id
     if key == keys[0]:
-        rows = stored.scan(_is_key(key), snapshot_id=snapshot_id).to_arrow().to_pylist()
+        rows = stored_table.scan(_is_key(key), snapshot_id=snapshot_id).to_arrow().to_pylist()
     else:
         # Another column has the name now, and a filter would need its type.
-        every = stored.scan(snapshot_id=snapshot_id).to_arrow_batch_reader()
+        every = stored_table.scan(snapshot_id=snapshot_id).to_arrow_batch_reader()
         rows = [row for batch in every for row in batch.to_pylist() if _has_key(row, key)]
     if not rows:
         return None

@@ -104,8 +104,8 @@ def explain_row(pipeline: Pipeline, table: str, key_text: str) -> Explanation:
         TableNotFound: the lake has no such table.
         RowNotFound: the text is not a key of the table, or neither the log nor an initial copy has the key.
     """
-    stored = _find_table(pipeline, table)
-    key = parse_key(table, _key_columns(pipeline, stored, table), key_text)
+    stored_table = _find_table(pipeline, table)
+    key = parse_key(table, _key_columns(pipeline, stored_table, table), key_text)
     keys = (key, *_former_keys(pipeline, table, key))
     log = pipeline.lake.system_table(LOG)
     begun_micros = _begun_micros(pipeline, table)
@@ -150,12 +150,12 @@ def _in_order(pipeline: Pipeline, changes: list[LoggedChange]) -> list[LoggedCha
 def _begun_micros(pipeline: Pipeline, table: str) -> int:
     """Return when the table was last recreated: earlier changes belong to other rows."""
     columns = pipeline.schema_history.tables.get(table)
-    begun = columns.begun if columns is not None else None
-    return begun.micros if begun is not None and begun.micros is not None else 0
+    start = columns.begun if columns is not None else None
+    return start.micros if start is not None and start.micros is not None else 0
 
 
-def _key_columns(pipeline: Pipeline, stored: Table, table: str) -> tuple[KeyColumn, ...]:
-    fields = {field.name: field for field in stored.schema().fields}
+def _key_columns(pipeline: Pipeline, stored_table: Table, table: str) -> tuple[KeyColumn, ...]:
+    fields = {field.name: field for field in stored_table.schema().fields}
     return tuple(
         KeyColumn(
             column.name,
@@ -174,12 +174,12 @@ def _value_columns(pipeline: Pipeline, table: str, key: RowKey) -> list[str]:
 
 
 def _find_table(pipeline: Pipeline, table: str) -> Table:
-    stored = pipeline.lake.table(table)
+    stored_table = pipeline.lake.table(table)
     present = pipeline.present_tables
-    if stored is None or stored.name()[-1] not in map(lake_table_name, present):
+    if stored_table is None or stored_table.name()[-1] not in map(lake_table_name, present):
         names = ", ".join(present) or f"none yet; {describe_next_step(pipeline.lake)}"
         raise TableNotFound(f"The lake has no table `{table}` of pipeline `{pipeline.name}`. It has: {names}")
-    return stored
+    return stored_table
 
 
 def _former_keys(pipeline: Pipeline, table: str, key: RowKey) -> tuple[RowKey, ...]:

@@ -62,20 +62,20 @@ def rebuild_table(
 
 
 def _plan(pipeline: Pipeline, spark: SparkSession, table: str, at_cut: int | None) -> Build:
-    stored = pipeline.stored(table)
-    stored_table = ensure_table(pipeline, spark, stored)
+    schema = pipeline.stored(table)
+    stored_table = ensure_table(pipeline, spark, schema)
     if at_cut is None:
         base = first_version(pipeline, spark, stored_table, table)
         span = whole_span(pipeline, table, find_copy(pipeline, stored_table, table))
     else:
         base, cycle = _version_at(pipeline, stored_table, table, at_cut)
         span = _span_upon(pipeline, table, table, cycle, at_cut)
-        if misses_deleted(stored_table, base, stored):
+        if misses_deleted(stored_table, base, schema):
             raise CutNotFound(
                 f"Table `{table}` has no deleted rows at cut {at_cut}, which is older than its setting "
                 "`soft_delete`; choose a newer cut, or none to start from the log's beginning."
             )
-    return plan_build(pipeline, spark, stored, base, span)
+    return plan_build(pipeline, spark, schema, base, span)
 
 
 def _rebuild_history(

@@ -122,11 +122,11 @@ def _marks(
     now_micros = _now_micros()
     of_file = ReplayMark(now_micros, cycle, ReplaySource.FILE)
     yield from ((record.identity, of_file) for record in from_files)
-    begun: dict[tuple[int, str | None], int] = {}
+    first_parts: dict[tuple[int, str | None], int] = {}
     letters = accumulate((len(record.record or "") for record in texts), initial=0)
     for number, (record, before) in enumerate(zip(texts, letters, strict=False)):
         part = number // TEXTS_OF_A_CYCLE + before // BYTES_OF_A_CYCLE
-        first = begun.setdefault((record.moment_micros, record.transaction_id), part)
+        first = first_parts.setdefault((record.moment_micros, record.transaction_id), part)
         yield record.identity, replace(of_file, micros=now_micros + first, source=ReplaySource.TEXT)
 
 

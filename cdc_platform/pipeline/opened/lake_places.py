@@ -37,17 +37,17 @@ def _holders(lake: Lake, possible: Sequence[LakeTable]) -> Mapping[str, LakeTabl
     """Return, by place, the table among several candidates that the lake has there."""
     there = [table for table in possible if _is_there(lake.table(table.name), table)]
     cut = newest_cut(lake) if there else None
-    named = cut.tables if cut is not None else {}
+    cut_tables = cut.tables if cut is not None else {}
     holders: dict[str, LakeTable] = {}
     # A catalog that ignores case returns one table for both names.
-    for table in sorted(there, key=lambda table: table.name not in named):
+    for table in sorted(there, key=lambda table: table.name not in cut_tables):
         holders.setdefault(table.place, table)
     return holders
 
 
-def _is_there(stored: Table | None, table: LakeTable) -> bool:
-    if stored is None:
+def _is_there(stored_table: Table | None, table: LakeTable) -> bool:
+    if stored_table is None:
         return False
     # Of all tables only a history has no key.
-    has_key = any((field.doc or "").startswith(PRIMARY_KEY) for field in stored.schema().fields)
+    has_key = any((field.doc or "").startswith(PRIMARY_KEY) for field in stored_table.schema().fields)
     return has_key != table.is_history

@@ -122,16 +122,16 @@ class Pipeline:
         """
         chosen, options, history = self.settings.tables, self.settings.table_options, self.schema_history
         watched = {name: columns.schema for name, columns in history.tables.items()}
-        named = {
+        table_settings = {
             **dict.fromkeys(chosen or (), "tables"),
             **dict.fromkeys((name for name in options if name not in history.other_names), "table_options"),
         }
-        if not watched or not set(named) <= watched.keys():
+        if not watched or not set(table_settings) <= watched.keys():
             watched = {table.name: table for table in self.watched} | watched
         if not self.capabilities.can_be_compared:
             # A table becomes known with its first event.
-            named = {name: setting for name, setting in named.items() if name in watched}
-        for name, setting in named.items():
+            table_settings = {name: setting for name, setting in table_settings.items() if name in watched}
+        for name, setting in table_settings.items():
             if name not in watched and (
                 setting == "tables" or name not in self.read_schema(self.source.clock_micros()).unwatched
             ):

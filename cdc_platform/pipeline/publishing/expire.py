@@ -96,19 +96,19 @@ def expire_merged(
         now_micros: the present.
         thorough: expire few snapshots, too, which else wait until there are more.
     """
-    stored = load_table(pipeline, table)
-    if not thorough and age_of_merged(pipeline, stored, now_micros) < 1:
+    stored_table = load_table(pipeline, table)
+    if not thorough and age_of_merged(pipeline, stored_table, now_micros) < 1:
         return 0
-    named = [cut.tables[table] for cut in kept_cuts() if table in cut.tables]
-    return _expire(spark, stored, _old_of_merged(pipeline, stored, now_micros, named))
+    cut_snapshots = [cut.tables[table] for cut in kept_cuts() if table in cut.tables]
+    return _expire(spark, stored_table, _old_of_merged(pipeline, stored_table, now_micros, cut_snapshots))
 
 
 def _old_of_merged(
-    pipeline: Pipeline, table: Table, now_micros: int, named: Collection[int] = ()
+    pipeline: Pipeline, table: Table, now_micros: int, cut_snapshots: Collection[int] = ()
 ) -> tuple[int, ...]:
     settings = pipeline.settings.maintenance
     before_micros = now_micros - int(min(settings.keep_every_cut_s, settings.keep_snapshots_s) * 1_000_000)
-    return find_expendable(table, before_micros, settings.keep_snapshots, named)
+    return find_expendable(table, before_micros, settings.keep_snapshots, cut_snapshots)
 
 
 def age_of_merged(pipeline: Pipeline, table: Table, now_micros: int) -> float:
@@ -124,10 +124,10 @@ def age_of_merged(pipeline: Pipeline, table: Table, now_micros: int) -> float:
 
 def expire_own(pipeline: Pipeline, spark: SparkSession, name: str, now_micros: int, *, thorough: bool) -> int:
     """Expire old snapshots of a system table; see `expire_merged`."""
-    stored = pipeline.lake.system_table(name)
-    if not thorough and age_of_own(pipeline, name, stored, now_micros) < 1:
+    system_table = pipeline.lake.system_table(name)
+    if not thorough and age_of_own(pipeline, name, system_table, now_micros) < 1:
         return 0
-    return _expire(spark, stored, _old_of_own(pipeline, name, stored, now_micros))
+    return _expire(spark, system_table, _old_of_own(pipeline, name, system_table, now_micros))
 
 
 def _old_of_own(pipeline: Pipeline, name: str, table: Table, now_micros: int) -> tuple[int, ...]:
@@ -173,8 +173,8 @@ def find_kept_cuts(pipeline: Pipeline, now_micros: int) -> tuple[Cut, ...]:
     # The age of a cut counts from the next cut: before that, readers get it.
     ends = [micros for _, micros in published[1:]]
     moments = kept_moments(ends, now_micros, settings.keep_every_cut_s, last_s)
-    kept = {number for (number, _), end in zip(published, ends, strict=False) if end in moments}
-    return find_cuts(pipeline.lake, {*kept, *(number for number, _ in published[-1:])})
+    numbers = {number for (number, _), end in zip(published, ends, strict=False) if end in moments}
+    return find_cuts(pipeline.lake, {*numbers, *(number for number, _ in published[-1:])})
 
 
 def forget_deletion_markers(pipeline: Pipeline, spark: SparkSession, now_micros: int) -> None:

@@ -215,7 +215,7 @@ def _urgency_of_own(run: MaintenanceRun, name: str) -> float:
 def _maintain_merged(table: str, run: MaintenanceRun) -> MaintenanceOutcome:
     pipeline, spark, settings = run.pipeline, run.spark, run.pipeline.settings.maintenance
     pipeline.level_tables.forget(table)
-    name, newest = _spark_name(pipeline, table), head(load_table(pipeline, table))
+    name, newest = f"{pipeline.name}.{lake_table_name(table)}", head(load_table(pipeline, table))
     table_bytes = number_of(newest, "total-files-size") if newest is not None else None
     target_bytes = merged_file_bytes(table_bytes or 0, settings.small_file_bytes)
     minor = compact_small_files(spark, name, settings.small_file_bytes, target_bytes)
@@ -227,8 +227,8 @@ def _maintain_merged(table: str, run: MaintenanceRun) -> MaintenanceOutcome:
     expired = expire_merged(
         pipeline, spark, table, lambda: run.kept_cuts, run.now_micros, thorough=run.is_thorough
     )
-    stored = load_table(pipeline, table)
-    expired += run.delete_metadata(stored) + run.delete_orphans(stored)
+    stored_table = load_table(pipeline, table)
+    expired += run.delete_metadata(stored_table) + run.delete_orphans(stored_table)
     return MaintenanceOutcome(minor, major, expired)
 
 
@@ -246,8 +246,8 @@ def _maintain_own(name: str, run: MaintenanceRun) -> MaintenanceOutcome:
         small_file_bytes = pipeline.settings.maintenance.small_file_bytes
         minor = compact_small_files(spark, f"{pipeline.lake.system_namespace}.{name}", small_file_bytes)
     expired = expire_own(pipeline, spark, name, run.now_micros, thorough=run.is_thorough)
-    stored = pipeline.lake.system_table(name)
-    expired += run.delete_metadata(stored) + run.delete_orphans(stored)
+    system_table = pipeline.lake.system_table(name)
+    expired += run.delete_metadata(system_table) + run.delete_orphans(system_table)
     return MaintenanceOutcome(minor_files=minor, expired_files=expired)
 
 
@@ -267,11 +267,11 @@ def _is_published(table: Table) -> bool:
 
 def _compare_rows(pipeline: Pipeline, table: str) -> None:
     """Raise if the newest compaction changed the number of rows."""
-    stored = load_table(pipeline, table)
-    for snapshot in ancestors_of(stored, head(stored)):
+    stored_table = load_table(pipeline, table)
+    for snapshot in ancestors_of(stored_table, head(stored_table)):
         if snapshot.summary is None or snapshot.summary.operation is not Operation.REPLACE:
             continue
-        parent = stored.metadata.snapshot_by_id(snapshot.parent_snapshot_id or -1)
+        parent = stored_table.metadata.snapshot_by_id(snapshot.parent_snapshot_id or -1)
         before, after = count_rows(parent), count_rows(snapshot)
         if parent is not None and None not in {before, after} and before != after:
             raise LakeError(
@@ -279,7 +279,3 @@ def _compare_rows(pipeline: Pipeline, table: str) -> None:
                 f"from the log, and report this with the table's snapshot {snapshot.snapshot_id}."
             )
         return
-
-
-def _spark_name(pipeline: Pipeline, table: str) -> str:
-    return f"{pipeline.name}.{lake_table_name(table)}"

@@ -70,23 +70,26 @@ def publish_cut(pipeline: Pipeline) -> Cut | None:
 def _find_version(pipeline: Pipeline, table: str, cycle: int, newest: Cut | None) -> _Version | None:
     """Return the version of a table or history at the log; None while it waits for its initial copy."""
     source_table = pipeline.lake_tables[table]
-    stored = pipeline.lake.table(table)
+    stored_table = pipeline.lake.table(table)
     # A history waits for the copy of its table.
     handover = find_handover(pipeline, pipeline.lake.table(source_table), source_table, newest)
     if handover is not None and not handover.is_ready:
         return None
-    stored = stored or load_table(pipeline, table)
-    branch, main = finished_head(stored), head(stored)
+    stored_table = stored_table or load_table(pipeline, table)
+    branch, main = finished_head(stored_table), head(stored_table)
     if (
         branch is not None
-        and read_mark(stored, BRANCH).cycle == cycle
-        and not contains(stored, branch.snapshot_id)
+        and read_mark(stored_table, BRANCH).cycle == cycle
+        and not contains(stored_table, branch.snapshot_id)
     ):
         return _Version(table, branch.snapshot_id, is_new=True)
     if handover is not None:
         # Its first version is not merged yet; the cut need not wait for it.
         return None
-    if main is None or pending_span(pipeline, source_table, applied_cycle(stored, table, newest)).changes:
+    if (
+        main is None
+        or pending_span(pipeline, source_table, applied_cycle(stored_table, table, newest)).changes
+    ):
         raise CommitConflict(
             f"Table `{table}` is behind the log at cycle {cycle}: another run has extended the log since "
             "this one merged the table, or the cut was materialised without it. The next cycle merges it."

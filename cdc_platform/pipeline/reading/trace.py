@@ -15,13 +15,13 @@ def trace_lineage(pipeline: Pipeline) -> Lineage:
 
     It needs no Spark, and it needs the source only the very first time.
     """
-    stored = load_lineage(pipeline.lake)
-    lineage = stored if stored is not None else begin(pipeline.source.start_micros())
+    saved_lineage = load_lineage(pipeline.lake)
+    lineage = saved_lineage if saved_lineage is not None else begin(pipeline.source.start_micros())
     committed = read_mark(pipeline.lake.system_table(RAW)).cycle
     for cycle in range(lineage.cycle + 1, committed + 1):
         control = read_control(pipeline.lake, cycle)
         lineage = advance(lineage, cycle, control.windows, control.children)
-    if lineage is stored:
+    if lineage is saved_lineage:
         return lineage
     newest = max((partition.position_micros for partition in lineage.partitions.values()), default=0)
     return save_lineage(pipeline.lake, prune(lineage, newest - KEEP_FINISHED_S * 1_000_000))

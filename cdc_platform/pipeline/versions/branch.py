@@ -89,13 +89,13 @@ def load_table(pipeline: Pipeline, table: str) -> Table:
     Raises:
         TableNotFound: there is none.
     """
-    stored = pipeline.lake.table(table)
-    if stored is None:
+    stored_table = pipeline.lake.table(table)
+    if stored_table is None:
         raise TableNotFound(
             f"Table `{table}` is not in the lake of pipeline `{pipeline.name}`. A cycle creates it: run "
             "`cdc-platform sync DEFS`, or materialise the table in Dagster."
         )
-    return stored
+    return stored_table
 
 
 def published_head(table: Table, snapshot_id: int | None) -> Snapshot | None:

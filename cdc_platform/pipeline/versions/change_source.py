@@ -207,7 +207,7 @@ def read_changes(
     return changes.unionByName(copied)
 
 
-def takes_former(pipeline: Pipeline, stored: TableSchema) -> bool:
+def takes_former(pipeline: Pipeline, schema: TableSchema) -> bool:
     """Return whether a late change may affect a row that has newer changes.
 
     It may if changes keep some values of the row, such as partial updates and soft deletes.
@@ -215,9 +215,9 @@ def takes_former(pipeline: Pipeline, stored: TableSchema) -> bool:
     capabilities = pipeline.capabilities
     if capabilities.comes_in_order:
         return False
-    if keeps_deleted(stored):
+    if keeps_deleted(schema):
         return True
-    return capabilities.leaves_values_out and pending_span(pipeline, stored.name, 0).has_partial_updates
+    return capabilities.leaves_values_out and pending_span(pipeline, schema.name, 0).has_partial_updates
 
 
 def _with_older(pipeline: Pipeline, spark: SparkSession, source: ChangeSource, log: DataFrame) -> DataFrame:

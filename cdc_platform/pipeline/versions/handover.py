@@ -27,27 +27,27 @@ class Handover:
     base: Snapshot | None = None
 
 
-def is_published(stored: Table | None, name: str, cut: Cut | None) -> bool:
+def is_published(table: Table | None, name: str, cut: Cut | None) -> bool:
     """Return whether the table has been in a cut, so its copy is complete."""
     if cut is not None and name in cut.tables:
         return True
-    return stored is not None and read_mark(stored).cycle > 0
+    return table is not None and read_mark(table).cycle > 0
 
 
-def find_handover(pipeline: Pipeline, stored: Table | None, name: str, cut: Cut | None) -> Handover | None:
+def find_handover(pipeline: Pipeline, table: Table | None, name: str, cut: Cut | None) -> Handover | None:
     """Return the start of a table; None if only the log makes it, or if it has started already."""
-    if is_published(stored, name, cut):
+    if is_published(table, name, cut):
         return None
     plan = _current_plan(pipeline, name)
     if plan is None:
         waits = pipeline.settings.copies_first and not is_made_by_log(pipeline, name)
         return Handover(is_ready=False) if waits else None
-    progress = load_copy_progress(stored, plan)
+    progress = load_copy_progress(table, plan)
     reached = read_mark(pipeline.lake.system_table(LOG)).position_micros
     is_whole = progress.is_complete and not progress.is_mixed
     is_ready = is_whole and reached is not None and reached >= plan.position_micros
     # An empty table has no snapshot on its branch.
-    base = progress.head or (head(stored) if stored is not None else None)
+    base = progress.head or (head(table) if table is not None else None)
     return Handover(is_ready, plan.position_micros, base)
 
 
@@ -64,8 +64,8 @@ def _current_plan(pipeline: Pipeline, name: str) -> CopyPlan | None:
 
 def _is_current(pipeline: Pipeline, plan: CopyPlan) -> bool:
     columns = pipeline.schema_history.tables.get(plan.table)
-    begun = columns.begun if columns is not None else None
-    return begun is None or plan.position_micros >= (begun.micros or 0)
+    start = columns.begun if columns is not None else None
+    return start is None or plan.position_micros >= (start.micros or 0)
 
 
 def is_made_by_log(pipeline: Pipeline, name: str) -> bool:
@@ -76,7 +76,7 @@ def is_made_by_log(pipeline: Pipeline, name: str) -> bool:
     return columns.is_created or columns.begun is not None or not columns.is_watched
 
 
-def find_copy(pipeline: Pipeline, stored: Table, name: str) -> CopyProgress | None:
+def find_copy(pipeline: Pipeline, table: Table, name: str) -> CopyProgress | None:
     """Return the complete copy under a published table, None if only the log made it.
 
     Raises:
@@ -85,7 +85,7 @@ def find_copy(pipeline: Pipeline, stored: Table, name: str) -> CopyProgress | No
     plan = _current_plan(pipeline, name)
     if plan is None:
         return None
-    progress = load_copy_progress(stored, plan)
+    progress = load_copy_progress(table, plan)
     if not progress.is_complete:
         raise LakeError(
             f"The initial copy of table `{name}` is not whole: {len(progress.missing)} of "

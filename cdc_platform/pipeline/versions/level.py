@@ -32,11 +32,11 @@ def find_level(pipeline: Pipeline) -> frozenset[str]:
     )
 
 
-def note_level(pipeline: Pipeline, stored: Table, name: str, source_table: str, cut: Cut | None) -> None:
+def note_level(pipeline: Pipeline, table: Table, name: str, source_table: str, cut: Cut | None) -> None:
     """Note that a table or history has nothing to merge.
 
     A table that was compacted since its cut is not noted: the next cut names the compacted version.
     """
-    newest, named = head(stored), cut.tables.get(name) if cut is not None else None
-    if named is not None and newest is not None and newest.snapshot_id == named:
-        pipeline.level_tables.note(name, named, pipeline.schema_history.tables.get(source_table))
+    newest, published_id = head(table), cut.tables.get(name) if cut is not None else None
+    if published_id is not None and newest is not None and newest.snapshot_id == published_id:
+        pipeline.level_tables.note(name, published_id, pipeline.schema_history.tables.get(source_table))

@@ -37,7 +37,7 @@ class BankStep(NamedTuple):
     mod: Mod
     old: Row | None
     new: Row | None
-    named: tuple[int, ...] = ()
+    slots: tuple[int, ...] = ()
 
 
 class Draft(NamedTuple):
@@ -188,10 +188,10 @@ class Bank:
         number, key = self._booked[-1 - position]
         old, table = self.rows[number][key], schema.by_number[number]
         new = list(old) + [None] * (table.slots - len(old))
-        named = [column.slot for column in table.value_columns if column.slot >= _NOTE]
-        for slot in named:
+        slots = [column.slot for column in table.value_columns if column.slot >= _NOTE]
+        for slot in slots:
             new[slot] = None if self._happens(_CLEARED) else f"settled {int(self._random() * 1000)}"
-        steps = [BankStep(number, key, Mod.UPDATE, old, tuple(new), tuple(named))]
+        steps = [BankStep(number, key, Mod.UPDATE, old, tuple(new), tuple(slots))]
         for added in schema.tables.values():
             if added.name.startswith("audit_") and len(steps) < _TTL_ROWS:
                 steps.append(self._audit(added))

@@ -176,7 +176,7 @@ class History:
                 int(step.mod),
                 step.old,
                 step.new,
-                step.named,
+                step.slots,
                 self.tree.locate(place(schema.by_number[step.table].name, step.key, capacity)),
             )
             for step in draft.steps

@@ -228,8 +228,8 @@ def _first_schema(settings: SimulatorSettings) -> Schema:
         layouts.append((DOCUMENTS, {"document_id": "INT64", "body": "STRING"}, 1))
     tables = [_table(number, *layout, settings) for number, layout in enumerate(layouts)]
     placements = (DEFAULT_PLACEMENT, *settings.placements) if settings.placements else ()
-    named = {table.name: table for table in tables}
-    return Schema(0, 0, named, settings.value_capture_type, placements=placements)
+    tables_by_name = {table.name: table for table in tables}
+    return Schema(0, 0, tables_by_name, settings.value_capture_type, placements=placements)
 
 
 def _typed_columns(dialect: Dialect) -> dict[str, str]:

@@ -25,14 +25,14 @@ class Mod(IntEnum):
 
 
 class Change(NamedTuple):
-    """Change of a row by a transaction; `named` are the slots that an update sets."""
+    """Change of a row by a transaction; `slots` are the slots that an update sets."""
 
     table: int
     key: Key
     mod: int
     old: Row | None
     new: Row | None
-    named: tuple[int, ...]
+    slots: tuple[int, ...]
     partition: int
 
 

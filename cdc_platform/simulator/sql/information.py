@@ -145,21 +145,21 @@ class Information:
     def _routine(self, name: str) -> dict[str, Any]:
         schema = "" if self._is_googlesql else "spanner"
         kind = "TABLE FUNCTION" if self._is_googlesql else "FUNCTION"
-        named = {
+        names = {
             f"{of}_{part}": value
             for of in ("specific", "routine")
             for part, value in (("catalog", ""), ("schema", schema), ("name", name))
         }
-        return {**named, "routine_type": kind}
+        return {**names, "routine_type": kind}
 
     def _watched_rows(
         self, stream: Mapping[str, Any], table: SimTable
     ) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield the change stream's entries for a table; one that watches all tables has none."""
-        named = {**stream, **self._name(table)}
-        yield "change_stream_tables", {**named, "all_columns": self._flag(table.listed is None)}
+        names = {**stream, **self._name(table)}
+        yield "change_stream_tables", {**names, "all_columns": self._flag(table.listed is None)}
         for column in sorted(table.listed or ()):
-            yield "change_stream_columns", {**named, "column_name": column}
+            yield "change_stream_columns", {**names, "column_name": column}
 
     def _name(self, table: SimTable) -> dict[str, Any]:
         return {"table_catalog": "", "table_schema": self._schema_name, "table_name": table.name}

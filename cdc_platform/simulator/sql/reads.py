@@ -37,7 +37,7 @@ class RowDatabase:
             names = ", ".join(f'"{column.name}"' for column in columns)
             marks = ", ".join("?" * len(columns))
             self._connection.execute(f'CREATE TABLE "{table.name}" ({names})')
-            cells = ([_stored(row, column) for column in columns] for row in rows)
+            cells = ([_stored_value(row, column) for column in columns] for row in rows)
             self._connection.executemany(f'INSERT INTO "{table.name}" VALUES ({marks})', cells)
         read_only(self._connection)
 
@@ -60,7 +60,7 @@ class RowDatabase:
             raise syntax_error(dialect, str(error)) from error
 
 
-def _stored(row: TableRow, column: SimColumn) -> Any:
+def _stored_value(row: TableRow, column: SimColumn) -> Any:
     cell = row[column.slot] if column.slot < len(row) else None
     if cell is None or isinstance(cell, int | float | bytes):
         return cell

@@ -79,8 +79,8 @@ def find_stream_call(
     is_googlesql = dialect is Dialect.GOOGLESQL
     function = f"{'READ_' if is_googlesql else call['form']}{call['stream']}"
     name_in_query = function if is_googlesql else f"{call['form'].lower()}{call['stream']}"
-    named = {name: read_function(settings, name) for name in placements or ("",)}
-    placement = next((name for name in named if _is_equal(name_in_query, named[name], dialect)), None)
+    functions = {name: read_function(settings, name) for name in placements or ("",)}
+    placement = next((name for name in functions if _is_equal(name_in_query, functions[name], dialect)), None)
     if placement is None:
         raise _function_not_found(dialect, function, tokens[place].position + 1)
     end = closing(tokens, place + 1)

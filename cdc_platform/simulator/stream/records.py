@@ -51,7 +51,7 @@ class DataRecord(NamedTuple):
         """The slots of the value columns whose types and new values the record has."""
         change = self.changes[0]
         if change.mod == Mod.UPDATE and self.capture in _PARTIAL_CAPTURES:
-            return tuple(slot for slot in self.table.watched_slots if slot in change.named)
+            return tuple(slot for slot in self.table.watched_slots if slot in change.slots)
         return self.table.watched_slots
 
     @property
@@ -62,7 +62,7 @@ class DataRecord(NamedTuple):
             return None
         if change.mod == Mod.DELETE:
             return table.watched_slots
-        return tuple(slot for slot in table.watched_slots if slot in change.named)
+        return tuple(slot for slot in table.watched_slots if slot in change.slots)
 
     @property
     def shown_columns(self) -> list[tuple[int, SimColumn]]:
@@ -80,7 +80,7 @@ def data_records(transaction: Transaction, schema: Schema) -> list[DataRecord]:
         by_partition.setdefault(change.partition, []).append((position, change))
     groups: list[tuple[int, tuple[Change, ...]]] = []
     for changes in by_partition.values():
-        for _, group in groupby(changes, key=lambda item: (item[1].table, item[1].mod, item[1].named)):
+        for _, group in groupby(changes, key=lambda item: (item[1].table, item[1].mod, item[1].slots)):
             members = list(group)
             groups.append((members[0][0], tuple(change for _, change in members)))
     groups.sort()
@@ -110,7 +110,7 @@ def watched_changes(transaction: Transaction, schema: Schema) -> Iterator[Change
         table = tables[change.table]
         if not table.is_watched:
             continue
-        if change.mod != Mod.UPDATE or not set(change.named).isdisjoint(table.watched_slots):
+        if change.mod != Mod.UPDATE or not set(change.slots).isdisjoint(table.watched_slots):
             yield change
 
 

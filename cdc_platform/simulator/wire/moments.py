@@ -40,8 +40,8 @@ class Moments:
         if kind == "id":
             return ReadTime(_begun_micros(selector.id), is_strong_single_use=False)
         if kind == "begin":
-            micros, begun = self._begun(selector.begin)
-            return ReadTime(micros, is_strong_single_use=False, transaction=begun)
+            micros, transaction_id = self._begin(selector.begin)
+            return ReadTime(micros, is_strong_single_use=False, transaction=transaction_id)
         # A request without a selector reads strongly; a selector for writing does not.
         is_read_only = kind is None or selector.single_use.WhichOneof("mode") == "read_only"
         read_only = selector.single_use.read_only
@@ -51,20 +51,20 @@ class Moments:
         is_strong = is_read_only and bound in (None, "strong")
         return ReadTime(micros, is_strong_single_use=is_strong, transaction=message)
 
-    def begun(self, options: Any) -> bytes:
+    def begin(self, options: Any) -> bytes:
         """Return a new read-only transaction as a message in bytes.
 
         Raises:
             Refusal: it is for writing.
         """
-        return self._begun(options)[1]
+        return self._begin(options)[1]
 
-    def _begun(self, options: Any) -> tuple[int, bytes]:
+    def _begin(self, options: Any) -> tuple[int, bytes]:
         if not options.HasField("read_only"):
             raise read_only()
         micros = self._moment(options.read_only)
-        shown = micros if options.read_only.return_read_timestamp else None
-        return micros, transaction(f"{micros}/{next(self._numbers)}".encode(), shown)
+        reply_micros = micros if options.read_only.return_read_timestamp else None
+        return micros, transaction(f"{micros}/{next(self._numbers)}".encode(), reply_micros)
 
     def _moment(self, read_only: Any) -> int:
         now = self._now_micros()

@@ -1,11 +1,11 @@
 """Values of columns in the source's form: in the JSON of mods, and in the rows of a query."""
 
+import json
 import math
 import struct
 from base64 import b64encode
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from json.encoder import encode_basestring
 from typing import Any, Final, TypeAlias
 
 from cdc_platform.model.schema.table_schema import ARRAY, ColumnType
@@ -132,18 +132,8 @@ def value_writer(column_type: ColumnType) -> Callable[[Cell], bytes]:
     return write_text if column_type.code == "STRING" else write
 
 
-def json_text(value: Plain) -> str:
-    """Return a plain value as JSON text."""
-    if isinstance(value, str):
-        text: str = encode_basestring(value)
-        return text
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return repr(value)
-    return "[" + ",".join(map(json_text, value)) + "]"
+json_text: Final[Callable[[Plain], str]] = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+"""Returns a plain value as JSON text."""
 
 
 def _converter(column_type: ColumnType) -> Callable[[Cell], Plain]:

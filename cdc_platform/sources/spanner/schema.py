@@ -2,8 +2,9 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from cdc_platform.errors import (
@@ -16,6 +17,7 @@ from cdc_platform.model.schema.schema_reads import SchemaRead
 from cdc_platform.model.schema.table_schema import NANOSECONDS, Column, ColumnType, TableSchema
 from cdc_platform.model.stream.records import ValueCaptureType
 from cdc_platform.sources.spanner.client.client import SpannerClient
+from cdc_platform.sources.spanner.client.connection import Texts
 from cdc_platform.sources.spanner.client.query import Query
 from cdc_platform.sources.spanner.information_schema import (
     INFORMATION_SCHEMAS,
@@ -41,25 +43,8 @@ class StreamDescription(SchemaRead):
     retention_s: int
 
 
-@dataclass(frozen=True)
-class SchemaReader:
-    """Reads the information schema as it is now, or was at an exact timestamp."""
-
-    client: SpannerClient
-    at_micros: int | None = None
-
-    @property
-    def settings(self) -> SpannerSettings:
-        """The settings of the source."""
-        return self.client.settings
-
-    def fetch_texts(self, query: Query) -> list[tuple[str | None, ...]]:
-        """Return the rows of a query of the information schema as texts."""
-        return self.client.fetch_texts(replace(query, read_micros=self.at_micros))
-
-
 def describe_stream(
-    source: SpannerClient, at_micros: int | None = None, *, may_watch_nothing: bool = False
+    client: SpannerClient, at_micros: int | None = None, *, may_watch_nothing: bool = False
 ) -> StreamDescription:
     """Return the tables and options of the change stream, now or at a timestamp.
 
@@ -69,18 +54,15 @@ def describe_stream(
         StreamWatchesNothing: The stream watches no table, although it must.
         RetentionExpired: The source no longer has the schema of that timestamp.
     """
-    client = SchemaReader(source, at_micros)
-    settings = client.settings
+    settings, fetch = client.settings, partial(client.fetch_texts, read_micros=at_micros)
     dialect = _checked_dialect(client)
     catalog, name = INFORMATION_SCHEMAS[dialect], settings.change_stream
-    stream = client.fetch_texts(catalog.stream(name))
+    stream = fetch(catalog.stream(name))
     if not stream:
-        raise _not_found(
-            settings, sorted(str(stream_name) for (stream_name,) in client.fetch_texts(STREAM_NAMES))
-        )
-    options = source.fetch_options(at_micros)
+        raise _not_found(settings, sorted(str(stream_name) for (stream_name,) in fetch(STREAM_NAMES)))
+    options = client.fetch_options(at_micros)
     watches_all = catalog.is_true(stream[0][0])
-    watched, unwatched, generated = _watched_tables(client, catalog, watches_all=watches_all)
+    watched, unwatched, generated = _watched_tables(fetch, catalog, name, watches_all=watches_all)
     keyless = tuple(table.name for table in watched if not table.key_columns)
     if len(watched) == len(keyless) and not may_watch_nothing:
         raise _watches_nothing(settings, keyless)
@@ -111,8 +93,8 @@ def retention_s(text: str | None) -> int:
     return int(match.group(1)) * _UNIT_S[match.group(2)]
 
 
-def _checked_dialect(client: SchemaReader) -> Dialect:
-    settings, dialect = client.settings, client.client.fetch_dialect()
+def _checked_dialect(client: SpannerClient) -> Dialect:
+    settings, dialect = client.settings, client.fetch_dialect()
     if settings.dialect not in (None, dialect):
         raise DialectMismatch(
             f"{settings.database_path} uses {dialect}, but `dialect` says {settings.dialect}. Remove the "
@@ -122,23 +104,22 @@ def _checked_dialect(client: SchemaReader) -> Dialect:
 
 
 def _watched_tables(
-    client: SchemaReader, catalog: InformationSchema, *, watches_all: bool
+    fetch: Callable[[Query], list[Texts]], catalog: InformationSchema, stream: str, *, watches_all: bool
 ) -> tuple[tuple[TableSchema, ...], _NamesByTable, _NamesByTable]:
     """Return the watched tables, the unwatched columns of all tables, and generated columns of watched ones.
 
     Only tables that have such columns are among the last two.
     """
-    stream = client.settings.change_stream
     query = catalog.all_tables() if watches_all else catalog.tables(stream)
-    watched = {(str(row[0]), str(row[1])): catalog.is_true(row[2]) for row in client.fetch_texts(query)}
+    watched = {(str(row[0]), str(row[1])): catalog.is_true(row[2]) for row in fetch(query)}
     listed = defaultdict(set)
-    for schema, table, column in client.fetch_texts(catalog.listed_columns(stream)):
+    for schema, table, column in fetch(catalog.listed_columns(stream)):
         listed[str(schema), str(table)].add(str(column))
     columns, unwatched, generated = defaultdict(list), defaultdict(list), defaultdict(list)
-    for row in client.fetch_texts(catalog.columns()):
+    for row in fetch(catalog.columns()):
         name = (str(row[0]), str(row[1]))
         if name in watched and _is_watched(row, None if watched[name] else listed[name]):
-            columns[name].append(_column(row, client.client.dialect))
+            columns[name].append(_column(row, catalog))
         elif not _is_generated(row):
             unwatched[catalog.table_name(*name)].append(str(row[2]))
         elif name in watched:
@@ -151,21 +132,21 @@ def _sorted_names(names: Mapping[str, Iterable[str]]) -> _NamesByTable:
     return {table: tuple(sorted(columns)) for table, columns in names.items()}
 
 
-def _is_watched(row: tuple[str | None, ...], listed: set[str] | None) -> bool:
+def _is_watched(row: Texts, listed: set[str] | None) -> bool:
     _, _, column, _, _, _, key_ordinal = row
     if key_ordinal is not None:
         return True
     return not _is_generated(row) and (listed is None or column in listed)
 
 
-def _is_generated(row: tuple[str | None, ...]) -> bool:
+def _is_generated(row: Texts) -> bool:
     """Return whether a column is a generated one outside the key, which no change stream can watch."""
     return row[4] == "ALWAYS" and row[6] is None
 
 
-def _column(row: tuple[str | None, ...], dialect: Dialect) -> Column:
+def _column(row: Texts, catalog: InformationSchema) -> Column:
     _, _, name, spanner_type, _, ordinal, key_ordinal = row
-    is_googlesql = dialect is Dialect.GOOGLESQL
+    is_googlesql = catalog is INFORMATION_SCHEMAS[Dialect.GOOGLESQL]
     parse = ColumnType.from_spanner_type if is_googlesql else ColumnType.from_postgresql_type
     return Column(
         str(name), parse(str(spanner_type)), key_ordinal is not None, int(str(key_ordinal or ordinal))

@@ -21,7 +21,7 @@ from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.generations import Generations, finished_parents
 from cdc_platform.model.stream.lineage import Lineage, watermark_micros
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest, ReadWindow, first_end_micros
-from cdc_platform.model.stream.window_plans import plan_requested
+from cdc_platform.model.stream.window_plans import plan_windows
 from cdc_platform.sources.spanner.client.client import SpannerClient
 from cdc_platform.sources.spanner.client.failures import refused_start
 from cdc_platform.sources.spanner.client.query import change_stream_query
@@ -147,7 +147,7 @@ class SpannerSource(SparkSource):
 
         If partitions are chosen, only they and new placements are read, without their children.
         """
-        windows = plan_requested(lineage, request)
+        windows = plan_windows(lineage, request)
         if windows:
             # Also if partitions are chosen: they may hold the watermark, which then passes the placement.
             windows += self._windows_of_added(lineage, windows[0].end_inclusive_micros)

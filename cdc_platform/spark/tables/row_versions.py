@@ -197,9 +197,9 @@ def find_misdated(history: DataFrame, changes: DataFrame, table: TableSchema) ->
     moments = states.withColumn(_MOMENT, F.max(COMMITTED).over(so_far))
     is_last = ~F.lead(_MOMENT).over(of_key).eqNullSafe(F.col(_MOMENT))
     last_moments = moments.withColumn("__is_last", is_last).where(F.col("__is_last") & ~F.col(_IS_DELETED))
-    begun = history.select(*(_col(c.name).alias(f"{KEY_PREFIX}{n}") for n, c in _numbered(table)), VALID_FROM)
+    dates = history.select(*(_col(c.name).alias(f"{KEY_PREFIX}{n}") for n, c in _numbered(table)), VALID_FROM)
     same = [_col(column.name).eqNullSafe(F.col(f"{KEY_PREFIX}{n}")) for n, column in _numbered(table)]
-    misdated = last_moments.join(begun, [*same, F.col(_MOMENT) == F.col(VALID_FROM)], "left_anti")
+    misdated = last_moments.join(dates, [*same, F.col(_MOMENT) == F.col(VALID_FROM)], "left_anti")
     return misdated.select(*_keys(table), F.col(_MOMENT).alias(VALID_FROM))
 
 

@@ -23,18 +23,18 @@ _IS_BACK: Final = "__is_back"
 
 
 def compute_soft_net_changes(
-    changes: DataFrame, stored: TableSchema, *, drops_unseen: bool = True
+    changes: DataFrame, schema: TableSchema, *, drops_unseen: bool = True
 ) -> DataFrame:
     """Return the net changes with partial updates, in which a delete marks the row and keeps it.
 
     Args:
         changes: the result of `type_changes` for the source's columns, with partial updates and origin.
-        stored: the table's columns in the lake, with `__deleted` and `__deleted_at`.
+        schema: the table's columns in the lake, with `__deleted` and `__deleted_at`.
         drops_unseen: whether to omit rows that were inserted and deleted within one transaction.
     """
-    table = source_schema(stored)
+    table = source_schema(schema)
     visible = _drop_unseen(changes, table) if drops_unseen else changes
-    net_changes = compute_net_changes(_mark_deletes(visible, table), stored)
+    net_changes = compute_net_changes(_mark_deletes(visible, table), schema)
     return net_changes.withColumn(DELETED, F.coalesce(DELETED, F.lit(False)))
 
 
@@ -64,37 +64,37 @@ def _mark_deletes(changes: DataFrame, table: TableSchema) -> DataFrame:
 
 
 def find_returning(
-    net_changes: DataFrame, before: DataFrame, stored: TableSchema, *, is_small: bool
+    net_changes: DataFrame, before: DataFrame, schema: TableSchema, *, is_small: bool
 ) -> DataFrame:
     """Return the net changes, in which inserted keys count as existing if the table has them as deleted.
 
     Args:
         net_changes: the result of `compute_soft_net_changes`.
         before: the table before the changes.
-        stored: the table's columns in the lake.
+        schema: the table's columns in the lake.
         is_small: whether there are few enough keys to broadcast them.
     """
-    inserted = net_changes.where(F.col(ACTION) == APPEND).select(*_named_keys(stored, "__inserted"))
-    deleted = before.where(_col(DELETED)).withColumns(_widened_keys(before, stored))
+    inserted = net_changes.where(F.col(ACTION) == APPEND).select(*_named_keys(schema, "__inserted"))
+    deleted = before.where(_col(DELETED)).withColumns(_widened_keys(before, schema))
     back = deleted.join(
-        F.broadcast(inserted) if is_small else inserted, _same_keys(stored, "__inserted"), "left_semi"
+        F.broadcast(inserted) if is_small else inserted, _same_keys(schema, "__inserted"), "left_semi"
     )
-    marked = back.select(*_named_keys(stored, "__back"), F.lit(True).alias(_IS_BACK))
+    marked = back.select(*_named_keys(schema, "__back"), F.lit(True).alias(_IS_BACK))
     joined = net_changes.join(
-        F.broadcast(marked) if is_small else marked, _same_keys(stored, "__back"), "left"
+        F.broadcast(marked) if is_small else marked, _same_keys(schema, "__back"), "left"
     )
     action = F.when((F.col(ACTION) == APPEND) & F.col(_IS_BACK), UPDATE).otherwise(F.col(ACTION))
     return joined.withColumn(ACTION, action).select(*map(_col, net_changes.columns))
 
 
-def _widened_keys(before: DataFrame, stored: TableSchema) -> dict[str, Column]:
+def _widened_keys(before: DataFrame, schema: TableSchema) -> dict[str, Column]:
     """Return the key columns that had another type before, converted to their current type."""
     types = {field.name: field.dataType.simpleString() for field in before.schema.fields}
     return {
         column.name: F.expr(
             convert_stored_expression(quote_spark(column.name), types[column.name], column.type)
         )
-        for column in stored.key_columns
+        for column in schema.key_columns
         if types[column.name] != spark_type(column.type)
     }
 

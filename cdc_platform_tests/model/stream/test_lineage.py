@@ -56,14 +56,14 @@ def batches_of(stream: Stream) -> tuple[Lineage, list[CycleBatch]]:
 def test_stream_begins_with_the_root_query() -> None:
     """A new lineage plans one window, of the query without a token, that includes the start itself."""
     lineage = begin(START)
-    assert plan_windows(lineage, clock_micros=2_000) == (ReadWindow("", 999, 1_999),)
+    assert plan_windows(lineage, ReadRequest(2_000)) == (ReadWindow("", 999, 1_999),)
     assert watermark_micros(lineage) == 999
 
 
 def test_arrivals_are_read_while_the_clock_is_behind() -> None:
     """The window begins at the position, though the clock of the machine was set back behind it."""
     lineage = advance(begin(START), 1, [complete("", START - 1, 5_000)], [])
-    assert plan_windows(lineage, clock_micros=2_000) == ()
+    assert plan_windows(lineage, ReadRequest(2_000)) == ()
     assert plan_arrivals(lineage, ReadRequest(2_000)) == (ReadWindow("", 5_000, 5_001),)
     assert plan_arrivals(lineage, ReadRequest(9_000)) == (ReadWindow("", 5_000, 8_999),)
 
@@ -80,10 +80,10 @@ def test_merged_child_waits_for_its_last_parent() -> None:
     child = ChildAnnouncement(2, 2_000, "c", ("a", "b"))
     lineage = advance(two_partitions(), 2, [finished("a", 999, 1_999), complete("b", 999, 1_500)], [child])
     assert lineage.partitions["c"].state is PartitionState.CREATED
-    assert plan_windows(lineage, clock_micros=5_000) == (ReadWindow("b", 1_500, 4_999),)
+    assert plan_windows(lineage, ReadRequest(5_000)) == (ReadWindow("b", 1_500, 4_999),)
     again = ChildAnnouncement(3, 2_000, "c", ("b", "a"))
     lineage = advance(lineage, 3, [finished("b", 1_500, 1_999)], [again])
-    assert plan_windows(lineage, clock_micros=5_000) == (ReadWindow("c", 1_999, 4_999),)
+    assert plan_windows(lineage, ReadRequest(5_000)) == (ReadWindow("c", 1_999, 4_999),)
     assert watermark_micros(lineage) == 1_999
     assert lineage.partitions["c"].created_cycle == 2
     assert lineage.partitions["c"].parent_tokens == ("a", "b")
@@ -106,7 +106,7 @@ def test_interrupted_window_moves_the_position_to_what_is_complete() -> None:
     """The part of an interrupted window that was certainly read is not planned again."""
     report = WindowReport("a", 999, 1_200, WindowOutcome.INTERRUPTED, "SourceUnreachable: no answer")
     lineage = advance(two_partitions(), 2, [report], [])
-    assert ReadWindow("a", 1_200, 2_999) in plan_windows(lineage, clock_micros=3_000)
+    assert ReadWindow("a", 1_200, 2_999) in plan_windows(lineage, ReadRequest(3_000))
     assert lineage.partitions["a"].state is PartitionState.RUNNING
 
 
@@ -114,7 +114,7 @@ def test_end_of_a_query_does_not_finish_its_partition() -> None:
     """A window that was read to its end without children leaves its partition running."""
     lineage = advance(two_partitions(), 2, [complete("a", 999, 2_999)], [])
     assert lineage.partitions["a"].state is PartitionState.RUNNING
-    assert plan_windows(lineage, 4_000, keys={lineage.partitions["a"].key}) == (
+    assert plan_windows(lineage, ReadRequest(4_000, keys={lineage.partitions["a"].key})) == (
         ReadWindow("a", 2_999, 3_999),
     )
 
@@ -133,7 +133,9 @@ def test_windows_have_one_common_end(
     clock_micros: int, max_window_s: float | None, end_limit_micros: int | None, expected: int | None
 ) -> None:
     """The end of the windows is the lowest of the clock, the longest window, and the limit."""
-    windows = plan_windows(two_partitions(), clock_micros, max_window_s, end_limit_micros=end_limit_micros)
+    windows = plan_windows(
+        two_partitions(), ReadRequest(clock_micros, max_window_s, end_limit_micros=end_limit_micros)
+    )
     assert {expected} - {None} == {planned.end_inclusive_micros for planned in windows}
 
 
@@ -193,7 +195,7 @@ def test_a_partition_that_starts_during_another_is_read_at_once() -> None:
     """Its parent need not end: that has been read beyond the start, from which on the partition is read."""
     lineage = from_parents(complete("a", 999, 2_000), complete("b", 999, 2_000))
     assert PartitionState.RUNNING is lineage.partitions["a"].state
-    assert plan_windows(lineage, clock_micros=2_001) == (ReadWindow("c", 1_499, 2_000),)
+    assert plan_windows(lineage, ReadRequest(2_001)) == (ReadWindow("c", 1_499, 2_000),)
     assert watermark_micros(lineage) == 1_499
     assert violations(lineage) == []
 
@@ -355,6 +357,6 @@ def assert_pruning_changes_nothing(
         pruned = prune(pruned, batch.watermark_micros - keep_micros)
         clock = batch.watermark_micros + 10
         assert watermark_micros(batch.lineage) == watermark_micros(pruned)
-        assert plan_windows(batch.lineage, clock) == plan_windows(pruned, clock)
+        assert plan_windows(batch.lineage, ReadRequest(clock)) == plan_windows(pruned, ReadRequest(clock))
         assert violations(pruned) == []
         assert batch.lineage.partitions.items() >= pruned.partitions.items()

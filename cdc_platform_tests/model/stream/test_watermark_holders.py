@@ -1,7 +1,7 @@
 """A stuck partition is named with its age, holds the watermark, and is asked again where it stands."""
 
 from cdc_platform.model.stream.lineage import ChildAnnouncement, Lineage, advance, begin, watermark_micros
-from cdc_platform.model.stream.read_windows import ReadWindow, WindowOutcome, WindowReport
+from cdc_platform.model.stream.read_windows import ReadRequest, ReadWindow, WindowOutcome, WindowReport
 from cdc_platform.model.stream.watermark_holders import StuckPartition, find_stuck
 from cdc_platform.model.stream.window_plans import plan_windows
 
@@ -60,7 +60,7 @@ def test_a_stuck_partition_holds_the_watermark_and_is_asked_again() -> None:
     lineage, position = two_partitions(), START - 1
     for cycle in range(2, 6):
         end = START + 10 * cycle * SECOND
-        windows = {planned.token: planned for planned in plan_windows(lineage, end + 1)}
+        windows = {planned.token: planned for planned in plan_windows(lineage, ReadRequest(end + 1))}
         assert ReadWindow("a", position, end) == windows["a"]
         reports = [
             WindowReport("b", windows["b"].start_exclusive_micros, end, WindowOutcome.COMPLETE),

@@ -161,7 +161,7 @@ class _Extents:
 
     def _measure(self, schema: Schema) -> Extent:
         if isinstance(schema, str):
-            return self._named(schema)
+            return self._named_extent(schema)
         if isinstance(schema, list):
             # The number of the branch takes a byte, which a null in a union comes with.
             branches = (branch for branch in schema if branch not in _NULLS)
@@ -176,7 +176,7 @@ class _Extents:
             return self._define(schema, Extent(empty=int(is_empty), is_empty=is_empty))
         return self.measure(base)
 
-    def _named(self, name: str) -> Extent:
+    def _named_extent(self, name: str) -> Extent:
         if name in PRIMITIVES:
             return Extent(empty=1, is_empty=True) if name == "null" else Extent()
         extent = self.by_name[name]

@@ -161,12 +161,12 @@ def _compiled(text: str, bounds: Bounds) -> tuple[Schema, Fields | None, Stored]
     """Return the schema of a file, the columns of its payload, and what reads its records."""
     schema = _schema(text, bounds)
     try:
-        stored = parse_schema(unrolled(without_logical_types(schema), bounds.max_depth))
-        extent = extent_of(stored, bounds)
-        fields, max_values = payload_fields(schema), max_values_of(stored, bounds)
+        plain_schema = parse_schema(unrolled(without_logical_types(schema), bounds.max_depth))
+        extent = extent_of(plain_schema, bounds)
+        fields, max_values = payload_fields(schema), max_values_of(plain_schema, bounds)
         if (reason := unfit_columns_reason([name for name, _ in fields or ()])) is not None:
             raise ValueError(reason)
-        return schema, fields, Stored(stored, max_values, extent.empty_in_items)
+        return schema, fields, Stored(plain_schema, max_values, extent.empty_in_items)
     except DAMAGE as error:
         raise AvroDamaged(f"Its schema cannot be used ({describe_damage(error)})") from error
 

@@ -110,17 +110,17 @@ def read_blocks(stream: BinaryIO, header: Header, max_bytes: int) -> Iterator[Av
 
 
 def _block(stream: BinaryIO, header: Header, count: int, size: int, max_bytes: int) -> AvroBlock:
-    stored = stream.read(size)
+    content = stream.read(size)
     sync = stream.read(SYNC_BYTES)
     damage = None
-    if len(stored) < size:
-        damage = f"it ends within a block, {size - len(stored)} bytes too early"
+    if len(content) < size:
+        damage = f"it ends within a block, {size - len(content)} bytes too early"
     elif not header.sync.startswith(sync):
         return AvroBlock(0, b"", "the marker behind a block is not that of the file")
     elif len(sync) < SYNC_BYTES:
         damage = "it ends within the marker behind a block"
     try:
-        return AvroBlock(count, _decompressed(header.codec, stored, max_bytes), damage)
+        return AvroBlock(count, _decompressed(header.codec, content, max_bytes), damage)
     except DAMAGE as error:
         return AvroBlock(count, b"", damage or f"a block cannot be decompressed ({describe_damage(error)})")
 

@@ -54,7 +54,7 @@ class Decoding:
     def declared_for(self, object_name: str, metadata: Mapping[str, Any]) -> Mapping[str, FieldType]:
         """Return the declared types of an event's table, by column."""
         if self.declared:
-            for name in (*names_of_table(object_name, metadata), self._named(metadata), ALL_TABLES):
+            for name in (*names_of_table(object_name, metadata), self._full_name(metadata), ALL_TABLES):
                 if name in self.declared:
                     return self.declared[name]
         return _NOTHING
@@ -89,7 +89,7 @@ class Decoding:
         except (RecordUnreadable, *MALFORMED):
             return None
 
-    def _named(self, metadata: Mapping[str, Any]) -> str:
+    def _full_name(self, metadata: Mapping[str, Any]) -> str:
         """Return the name of an event's table by the setting `table_name`; empty without the setting."""
         if self.table_name is None:
             return ""

@@ -170,14 +170,14 @@ def keep_documents(row: dict[str, Any], documents: Sequence[Documents], line: by
         documents: columns that keep raw JSON.
         line: of the event; if it is not JSON by the letter, with a NaN in it, its values stay parsed.
     """
-    kept = [column for column in documents if type(row.get(column.name)) in column.types]
-    if not kept:
+    columns = [column for column in documents if type(row.get(column.name)) in column.types]
+    if not columns:
         return
     try:
         payload = _written(line).payload or {}
     except _REFUSALS:
         return
-    for column in kept:
+    for column in columns:
         name, raw = column.name, payload[column.name]
         row[name] = _elements(row[name], _items(raw), column) if column.elements else _document(raw)
 

@@ -255,8 +255,8 @@ class DatastreamSettings(SourceSettings):
             knows_addresses=self.source in (None, SourceKind.ORACLE),
             schema_policies=tuple(
                 (table, SchemaPolicy(policy))
-                for named, policy in sorted(self.schema_policy.items())
-                for table in sorted({named, self._in_lake(named)})
+                for source, policy in sorted(self.schema_policy.items())
+                for table in sorted({source, self._in_lake(source)})
             ),
         )
 
@@ -290,11 +290,11 @@ class DatastreamSettings(SourceSettings):
 
     def _of_table(self, setting: Mapping[str, Value], table: str) -> Value | None:
         """Return a setting's value for a table, by its name in the lake or at the source, else for `*`."""
-        for name in (table, *(named for named in setting if self._in_lake(named) == table), ALL_TABLES):
+        for name in (table, *(source for source in setting if self._in_lake(source) == table), ALL_TABLES):
             if name in setting:
                 return setting[name]
         return None
 
-    def _in_lake(self, named: str) -> str:
+    def _in_lake(self, source: str) -> str:
         """Return the lake's name of a table that a setting names as the source does."""
-        return name_by_template(self.table_name, *named.split(".")) or named
+        return name_by_template(self.table_name, *source.split(".")) or source

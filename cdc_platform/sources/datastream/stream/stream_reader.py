@@ -51,7 +51,7 @@ def read_stream(settings: StreamSettings) -> StreamStatus:
             (_object(stream_object) for stream_object in client.objects()),
             key=lambda stream_object: stream_object.name,
         )
-    state = _named(StreamState, stream, "state")
+    state = _enum_member(StreamState, stream, "state")
     return StreamStatus(stream.name, stream.display_name, state, _errors(stream.errors), tuple(objects))
 
 
@@ -168,7 +168,7 @@ def _generated_client(host: str | None) -> Any:
 def _object(stream_object: Any) -> StreamObject:
     job = stream_object.backfill_job
     errors = (*_errors(stream_object.errors), *_errors(job.errors))
-    return StreamObject(_object_name(stream_object), _named(BackfillState, job, "state"), errors)
+    return StreamObject(_object_name(stream_object), _enum_member(BackfillState, job, "state"), errors)
 
 
 def _object_name(stream_object: Any) -> str:
@@ -192,7 +192,7 @@ def _errors(errors: Any) -> tuple[StreamError, ...]:
     )
 
 
-def _named(kind: type[State], message: Any, field: str) -> State:
+def _enum_member(kind: type[State], message: Any, field: str) -> State:
     """Return the member for a value of the API's enumeration; UNKNOWN for a new one."""
     values = message.DESCRIPTOR.fields_by_name[field].enum_type.values_by_number
     number = getattr(message, field)

@@ -182,9 +182,9 @@ def interval_text(months: int, micros: int) -> str:
     sign, (seconds, fraction) = "-" if micros < 0 else "", divmod(abs(micros), MICROS_PER_SECOND)
     hours, rest = divmod(seconds, 3600)
     minutes, second = divmod(rest, 60)
-    shown = f"{second}.{fraction:06}" if fraction else str(second)
+    number = f"{second}.{fraction:06}" if fraction else str(second)
     parts = [f"{sign}{part}{unit}" for part, unit in ((hours, "H"), (minutes, "M")) if part]
-    parts += [f"{sign}{shown}S"] if second or fraction else []
+    parts += [f"{sign}{number}S"] if second or fraction else []
     clock = f"T{''.join(parts)}" if parts else ""
     return f"P{f'{months}M' if months else ''}{clock}" if months or parts else "PT0S"
 

@@ -189,17 +189,17 @@ class Spool:
         path = self.folder / "spool.json"
         if not path.exists():
             return
-        stored = json.loads(path.read_text(encoding="utf-8"))
-        if stored.get("format_version") != FORMAT_VERSION:
+        members = json.loads(path.read_text(encoding="utf-8"))
+        if members.get("format_version") != FORMAT_VERSION:
             raise SpoolUnusable(
-                f"The spool was written by a newer version, with the format {stored.get('format_version')}: "
+                f"The spool was written by a newer version, with the format {members.get('format_version')}: "
                 f"install that version. Folder: {self.folder}"
             )
         for name, value in identity.items():
-            if stored.get(name) != value:
+            if members.get(name) != value:
                 raise SettingError(
                     "engine.spool",
-                    f"is the spool of another source: its {name} is `{stored.get(name)}`, not `{value}`. "
+                    f"is the spool of another source: its {name} is `{members.get(name)}`, not `{value}`. "
                     f"Choose another folder, and begin a new lake or pipeline for it: {self.folder}",
                 )
 

@@ -72,11 +72,11 @@ def _take(reader: SplitReader, store: FileStore, segment: Segment) -> None:
         SourceError: the store does not give them now; the next cycle plans again and reports the file.
     """
     path, ends = segment.file.path, array("Q")
-    planned = (segment.until_exclusive or 0) - segment.begun
+    planned = (segment.until_exclusive or 0) - segment.first_line
     try:
         # A file that could not be read has no line, and is not opened again.
         with opened_lines(store, segment) if planned else nullcontext(()) as lines:
-            for position, line in enumerate(lines, start=segment.begun):
+            for position, line in enumerate(lines, start=segment.first_line):
                 if line.text.strip():
                     reader.take(line.text, path, position)
                 ends.append(line.read_bytes)
@@ -84,4 +84,4 @@ def _take(reader: SplitReader, store: FileStore, segment: Segment) -> None:
         raise SourceUnreachable(f"The file was changed while it was read: {path} ({error})") from error
     if len(ends) < planned:
         raise SourceUnreachable(f"The file was cut while it was read. {GROW_ONLY} File: {path}")
-    reader.lines[path] = LinesTaken(segment.begun, segment.read_bytes, ends, is_cut=segment.is_cut)
+    reader.lines[path] = LinesTaken(segment.first_line, segment.read_bytes, ends, is_cut=segment.is_cut)

@@ -70,7 +70,7 @@ class FilesReading:
         )
         self._state: str | None = inputs["state"]
         self.files = files_from_json(inputs["files"])
-        self._begun: dict[str, int] = inputs["lines"]
+        self._lines_read: dict[str, int] = inputs["lines"]
         self._store = store
         self._settings = settings
         self._split_lines = split_lines
@@ -109,8 +109,8 @@ class FilesReading:
         rounds = SplitRounds(decode, FileSplit.merged, self._state)
         splitter = self._splitter(max_tasks)
         splits, enough = splitter.splits(), 1.0
-        while taken := list(_up_to(splits, enough)):
-            rounds.take(taken)
+        while batch := list(_up_to(splits, enough)):
+            rounds.take(batch)
             outcome = rounds.outcome()
             admission = outcome.admission(self._buffer, has_metadata=self._settings.has_transaction_metadata)
             if admission.limit is not None:
@@ -136,7 +136,7 @@ class FilesReading:
         return FileSplitter(
             self._store,
             self.files,
-            self._begun,
+            self._lines_read,
             SplitStarts(self._settings, DecoderState.from_json(self._state)),
             SplitSize(min(self._split_lines, MAX_LINES), split_bytes),
             self._settings.max_unpacked_bytes,
@@ -148,7 +148,7 @@ class FilesReading:
             return True
         first = self.files[0].path
         resume = admission.resume.get(first)
-        return resume is None or resume > self._begun[first]
+        return resume is None or resume > self._lines_read[first]
 
     def _reading(self, outcome: SplitOutcome, admission: Admission, failed: dict[str, str]) -> Reading:
         files = {file.path: file for file in self.files}
@@ -181,8 +181,8 @@ def _up_to(splits: Iterator[FileSplit], enough: float) -> Iterator[FileSplit]:
 
 def _progress(lines: LinesTaken, file: SourceFile, resume: int | None, *, is_cut: bool) -> FileProgress:
     """Return the progress in a file, of which lines from some place on are read again."""
-    end = lines.begun + len(lines.ends)
+    end = lines.first_line + len(lines.ends)
     line = end if resume is None else min(end, resume)
-    read_bytes = lines.ends[line - lines.begun - 1] if line > lines.begun else lines.read_bytes
+    read_bytes = lines.ends[line - lines.first_line - 1] if line > lines.first_line else lines.read_bytes
     is_whole = not (lines.is_cut or is_cut)
     return FileProgress(file.version if is_whole else "", line, read_bytes, is_waiting=line < end)

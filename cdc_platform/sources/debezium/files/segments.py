@@ -20,7 +20,7 @@ class Segment:
 
     Args:
         file: the file.
-        begun: how many lines of the file come before them.
+        first_line: how many lines of the file come before them.
         read_bytes: how many bytes come before them; 0 in a gzip, which is read from its beginning.
         until_exclusive: which line of the file is the first behind them; None if all others belong to them.
             A file may grow while it is read, and a task that is repeated must read the same lines.
@@ -28,7 +28,7 @@ class Segment:
     """
 
     file: SourceFile
-    begun: int
+    first_line: int
     read_bytes: int
     until_exclusive: int | None = None
     is_cut: bool = False
@@ -40,7 +40,7 @@ def opened_lines(store: FileStore, segment: Segment) -> Iterator[Iterator[Line]]
     with opened_chunks(store, segment) as chunks:
         lines = chain.from_iterable(chunk.one_by_one() for chunk in chunks)
         until = segment.until_exclusive
-        yield lines if until is None else islice(lines, until - segment.begun)
+        yield lines if until is None else islice(lines, until - segment.first_line)
 
 
 @contextmanager
@@ -69,7 +69,7 @@ def opened_chunks(
                 check_gzip(whole, max_unpacked_bytes)
         chunks = raw_lines(stream, first, read_bytes)
         # Where a gzip was read up to, is known by the number of its lines.
-        yield chunks if read_bytes else _without_first(chunks, segment.begun)
+        yield chunks if read_bytes else _without_first(chunks, segment.first_line)
 
 
 def _without_first(chunks: Iterator[Lines], lines: int) -> Iterator[Lines]:

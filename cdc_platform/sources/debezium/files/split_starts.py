@@ -8,7 +8,7 @@ from cdc_platform.model.stream.events import FaultyEvent
 from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.settings.connector import SnapshotPolicy
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
-from cdc_platform.sources.debezium.wire.contents import read_content
+from cdc_platform.sources.debezium.wire.flattened import read_content
 from cdc_platform.sources.debezium.wire.message_contents import (
     DataEvent,
     EnvelopeContent,

@@ -26,7 +26,7 @@ class FileSplit:
         segments: list[Segment] = []
         for segment in (segment for split in splits for segment in split.segments):
             first = segments.pop() if segments and segments[-1].file.path == segment.file.path else segment
-            segments.append(replace(segment, begun=first.begun, read_bytes=first.read_bytes))
+            segments.append(replace(segment, first_line=first.first_line, read_bytes=first.read_bytes))
         lines, text_bytes = (sum(split.lines for split in splits), sum(split.text_bytes for split in splits))
         return cls(tuple(segments), lines, text_bytes)
 
@@ -56,7 +56,7 @@ class _Growing:
 
     def open(self, segment: Segment) -> None:
         """Go on with the lines of another file."""
-        self._current, self._line, self._previous = segment, segment.begun, None
+        self._current, self._line, self._previous = segment, segment.first_line, None
 
     def add(self, lines: int, text_bytes: int, last: Line) -> None:
         """Take the next lines."""
@@ -93,7 +93,7 @@ class FileSplitter:
     Args:
         store: where the files are.
         files: those with lines that have not been read.
-        begun: how many lines of each have been read.
+        lines_read: how many lines of each have been read.
         starts: finds the lines at which a split may begin.
         size: of a split, unless a transaction is larger.
         max_unpacked_bytes: how much text a gzip may have.
@@ -101,7 +101,7 @@ class FileSplitter:
 
     store: FileStore
     files: Sequence[SourceFile]
-    begun: Mapping[str, int]
+    lines_read: Mapping[str, int]
     starts: SplitStarts
     size: SplitSize
     max_unpacked_bytes: int
@@ -112,7 +112,7 @@ class FileSplitter:
         """Yield the splits; behind a file that cannot be read there is none, since later lines must wait."""
         growing = _Growing()
         for file in self.files:
-            segment = Segment(file, self.begun[file.path], file.read_bytes)
+            segment = Segment(file, self.lines_read[file.path], file.read_bytes)
             growing.open(segment)
             try:
                 yield from self._splits_of(segment, growing)

@@ -1,7 +1,7 @@
 """Ranges of messages that a cycle reads, and their progress as in the read progress."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from cdc_platform.errors import OffsetsLost, SourceNotFound
@@ -117,15 +117,15 @@ def plan_ranges(
     progress = _stored_progress(read_progress, settings)
     _check_topics(partitions, progress, settings)
     read_topics = {origin.rpartition("/")[0] for origin in progress}
-    begun = [
+    ranges = [
         _begin(topic_range, progress.get(topic_range.origin), settings, topic_range.topic in read_topics)
         for topic_range in partitions
     ]
-    new_messages = sum(topic_range.end_exclusive - topic_range.seen for topic_range in begun)
+    new_messages = sum(topic_range.end_exclusive - topic_range.seen for topic_range in ranges)
     if new_messages <= settings.max_messages:
-        shared = begun
+        shared = ranges
     else:
-        shared = [_share(topic_range, settings.max_messages / new_messages) for topic_range in begun]
+        shared = [_share(topic_range, settings.max_messages / new_messages) for topic_range in ranges]
     if not any(topic_range.has_news for topic_range in shared):
         return ()
     return tuple(topic_range for topic_range in shared if topic_range.start < topic_range.end_exclusive)
@@ -209,12 +209,4 @@ def check_offsets(tp: TopicPartition, start: int) -> None:
 
 def _share(topic_range: TopicRange, share: float) -> TopicRange:
     new = topic_range.end_exclusive - topic_range.seen
-    end_exclusive = topic_range.seen + min(new, max(1, int(new * share)))
-    return TopicRange(
-        topic_range.topic,
-        topic_range.partition,
-        topic_range.topic_id,
-        topic_range.start,
-        topic_range.seen,
-        end_exclusive,
-    )
+    return replace(topic_range, end_exclusive=topic_range.seen + min(new, max(1, int(new * share))))

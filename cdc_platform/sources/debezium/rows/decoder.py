@@ -20,9 +20,9 @@ from cdc_platform.sources.debezium.rows.rows import RowDecoder
 from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.settings.connector import SnapshotPolicy
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
-from cdc_platform.sources.debezium.wire.contents import read_content
 from cdc_platform.sources.debezium.wire.event_faults import fault_of
 from cdc_platform.sources.debezium.wire.flattened import ADVICE as FLAT_ADVICE
+from cdc_platform.sources.debezium.wire.flattened import read_content
 from cdc_platform.sources.debezium.wire.message_contents import (
     CREATE,
     DELETE,
@@ -175,7 +175,7 @@ class Decoder:
         if names is None:
             target = self._target(source.name)
             schema, table = target.split(".", 1) if target != source.name else (source.schema, source.table)
-            names = self._named(source.database, schema, table), _quoted(schema, table)
+            names = self._full_name(source.database, schema, table), _quoted(schema, table)
             self._tables[parts] = names
         return names
 
@@ -205,7 +205,7 @@ class Decoder:
     def _target(self, name: str) -> str:
         return next((target for pattern, target in self._partitions if pattern.fullmatch(name)), name)
 
-    def _named(self, database: str, schema: str, table: str) -> str:
+    def _full_name(self, database: str, schema: str, table: str) -> str:
         if not table:
             raise MessageUnusable("The event does not name its table: `source.table` is empty.")
         name = self.settings.table_name.format(database=database, schema=schema, table=table)
@@ -244,7 +244,7 @@ class Decoder:
 
     def _names_full(self, event: DataEvent) -> bool:
         source = event.source
-        return self._named(source.database, source.schema, source.table) in self.settings.full_identity
+        return self._full_name(source.database, source.schema, source.table) in self.settings.full_identity
 
     def _checked_tombstone(self, tombstone: Tombstone, message: Message) -> Decoded:
         """Return the tombstone, or a fault if a flattened stream sends nothing else for a delete."""

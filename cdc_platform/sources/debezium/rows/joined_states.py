@@ -32,7 +32,10 @@ def joined_state(before: DecoderState, start: DecoderState, end: DecoderState) -
     key_types = _joined_facts(before.key_types, start.key_types, end.key_types)
     if snapshots is None or owners is None or keys is None or key_types is None:
         return None
-    if not (_has_same_identities(before, start, use) and _has_same_floors(before, use)):
+    if not _has_same_identities(before, start, use):
+        return None
+    # An ordering key may depend on a snapshot that the split did not know.
+    if any(before.floors.get(server, 0) > floor for server, floor in use.lowest_floors.items()):
         return None
     if any(before.flat_deletes.get(topic) != start.flat_deletes.get(topic) for topic in use.compared_topics):
         return None
@@ -53,16 +56,8 @@ def joined_state(before: DecoderState, start: DecoderState, end: DecoderState) -
 
 def _has_same_identities(before: DecoderState, start: DecoderState, use: StateUse) -> bool:
     """Return whether both states agree on the replica identities of the split's tables."""
-    return all(actual & use.names == assumed & use.names for actual, assumed in _identities(before, start))
-
-
-def _identities(before: DecoderState, start: DecoderState) -> tuple[tuple[set[str], set[str]], ...]:
-    return (before.full, start.full), (before.unusable, start.unusable)
-
-
-def _has_same_floors(before: DecoderState, use: StateUse) -> bool:
-    """Return whether no ordering key depends on a snapshot that the split did not know."""
-    return all(before.floors.get(server, 0) <= floor for server, floor in use.lowest_floors.items())
+    differing = (before.full ^ start.full) | (before.unusable ^ start.unusable)
+    return differing.isdisjoint(use.names)
 
 
 def _joined_facts(
@@ -78,8 +73,8 @@ def _joined_facts(
 def _joined_pairer(before: Pairer, end: DecoderState) -> Pairer:
     """Return the last deleted rows in order; both halves of a key change are in one split."""
     deleted = end.use.deleted
-    kept = [row for row in before.to_fields() if tuple(row[:4]) not in deleted]
-    return Pairer.from_fields([*kept, *(row for row in end.pairer.to_fields() if tuple(row[:4]) in deleted)])
+    rows = [row for row in before.to_fields() if tuple(row[:4]) not in deleted]
+    return Pairer.from_fields([*rows, *(row for row in end.pairer.to_fields() if tuple(row[:4]) in deleted)])
 
 
 def _joined_snapshots(before: _Servers, start: _Servers, end: DecoderState) -> _Servers | None:

@@ -22,8 +22,8 @@ from cdc_platform.sources.debezium.rows.plain_columns import (
 )
 from cdc_platform.sources.debezium.rows.rows import RowDecoder
 from cdc_platform.sources.debezium.settings.connector import Strategy
-from cdc_platform.sources.debezium.wire.contents import read_content
 from cdc_platform.sources.debezium.wire.event_faults import fault_of
+from cdc_platform.sources.debezium.wire.flattened import read_content
 from cdc_platform.sources.debezium.wire.message_contents import (
     CREATE,
     READ,

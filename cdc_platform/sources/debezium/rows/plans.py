@@ -167,11 +167,11 @@ class Planner:
         declared: Encoding | None,
     ) -> Detector:
         modes = self.settings.connector
-        evidence = evidence_of(field, declared, version_of(event.source.version), modes)
+        source, shapes = evidence_of(field, declared, version_of(event.source.version), modes)
         return detector_of(
-            evidence.shapes,
+            shapes,
             modes.placeholder_bytes,
-            self._null_policy(table, name, *([declared.source] if declared else []), evidence.source),
+            self._null_policy(table, name, *([declared.source] if declared else []), source),
             self._mask(table, name, field),
             is_masked=bool(field and (field.get("parameters") or {}).get("masked") == "true"),
         )

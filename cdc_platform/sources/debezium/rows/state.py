@@ -143,17 +143,17 @@ class DecoderState:
         """
         if text is None:
             return cls()
-        stored = parse_stored(text, _StoredState)
+        members = parse_stored(text, _StoredState)
         return cls(
-            stored.floors,
-            Pairer.from_fields(stored.deleted),
-            stored.full,
-            stored.unusable,
-            stored.flat_deletes,
-            SnapshotWatch(stored.snapshots),
-            stored.owners,
-            stored.keys,
-            stored.key_types,
+            members.floors,
+            Pairer.from_fields(members.deleted),
+            members.full,
+            members.unusable,
+            members.flat_deletes,
+            SnapshotWatch(members.snapshots),
+            members.owners,
+            members.keys,
+            members.key_types,
         )
 
 

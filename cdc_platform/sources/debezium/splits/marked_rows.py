@@ -26,10 +26,10 @@ def marked_rows(
     batches: Iterable[pa.RecordBatch], marks: Sequence[tuple[str, str | None]]
 ) -> Iterator[pa.RecordBatch]:
     """Yield raw records with the transaction and order of each, as `MARKED_ROWS`."""
-    begun = 0
+    start = 0
     for batch in batches:
-        names, orders = zip(*marks[begun : begun + batch.num_rows], strict=True)
-        begun += batch.num_rows
+        names, orders = zip(*marks[start : start + batch.num_rows], strict=True)
+        start += batch.num_rows
         yield with_marks(batch, names, orders)
 
 

@@ -42,13 +42,13 @@ class LinesTaken:
     """Lines of a file in a split.
 
     Args:
-        begun: number of lines of the file before them.
+        first_line: number of lines of the file before them.
         read_bytes: number of bytes of the file before them; 0 in a gzip.
         ends: bytes of the file up to the end of each line.
         is_cut: whether the file has more lines, in another split.
     """
 
-    begun: int
+    first_line: int
     read_bytes: int
     ends: "array[int]"
     is_cut: bool
@@ -160,4 +160,4 @@ def combined_outcome(outcomes: Sequence[SplitOutcome]) -> SplitOutcome:
 
 
 def _joined_lines(first: LinesTaken, second: LinesTaken) -> LinesTaken:
-    return LinesTaken(first.begun, first.read_bytes, first.ends + second.ends, second.is_cut)
+    return LinesTaken(first.first_line, first.read_bytes, first.ends + second.ends, second.is_cut)

@@ -148,11 +148,11 @@ class Collector:
         if not self._has_transaction_metadata:
             self.names.update(run.transaction_ids)
             return
-        begun = 0
+        start = 0
         for (transaction, origin), group in groupby(zip(run.transaction_ids, run.origins, strict=True)):
-            end = begun + len(list(group))
-            self._count_run(transaction, origin, run, slice(begun, end))
-            begun = end
+            end = start + len(list(group))
+            self._count_run(transaction, origin, run, slice(start, end))
+            start = end
 
     def _count_run(self, transaction: str, origin: str, run: PlainRun, part: slice) -> None:
         counted, orders = self._of(transaction), run.ordering_keys[part]
@@ -206,7 +206,8 @@ class Collector:
             counted.has_metadata or ordering_key is None or is_buffered_snapshot(transaction)
         )
         message_ids = self._message_ids[transaction]
-        message_ids.add(_message_of(event_id) or f"{arrival.origin}#{arrival.position}")
+        # All events of one message have the same identity but for a `+` at its end.
+        message_ids.add((event_id or "").removesuffix("+") or f"{arrival.origin}#{arrival.position}")
         counted.messages = len(message_ids)
         if ordering_key is not None:
             counted.take_orders((ordering_key,))
@@ -217,8 +218,3 @@ class Collector:
             entry = self.transactions[transaction] = Transaction()
             self.names.add(transaction)
         return entry
-
-
-def _message_of(event_id: str | None) -> str | None:
-    """Return the part of their identities that all events of one message share."""
-    return event_id.removesuffix("+") if event_id is not None else None

@@ -86,11 +86,11 @@ class TransactionBuffer:
             transaction.first_order for transaction in waiting.values() if transaction.first_order is not None
         ]
         admission = Admission(self.passed_until, limit=min(keys, default=None), waiting=_as_waiting(waiting))
-        begun = earliest({origin: position} for origin, position in _beginnings(waiting.values()))
+        beginnings = earliest({origin: position} for origin, position in _beginnings(waiting.values()))
         excluded = waiting.keys() | {
             name
             for name, transaction in transactions.items()
-            if name not in waiting and _is_behind(transaction, admission, begun)
+            if name not in waiting and _is_behind(transaction, admission, beginnings)
         }
         passing = {name: transaction for name, transaction in transactions.items() if name not in excluded}
         until = self.passed_until
@@ -197,7 +197,7 @@ def _beginnings(waiting: Iterable[Transaction]) -> list[tuple[str, int]]:
     return [transaction.begun_at for transaction in waiting if transaction.begun_at is not None]
 
 
-def _is_behind(transaction: Transaction, admission: Admission, begun: Mapping[str, int]) -> bool:
+def _is_behind(transaction: Transaction, admission: Admission, beginnings: Mapping[str, int]) -> bool:
     """Return whether a transaction was committed after one that waits.
 
     A transaction without a readable event, such as an empty one, has no ordering key, but a BEGIN.
@@ -205,7 +205,7 @@ def _is_behind(transaction: Transaction, admission: Admission, begun: Mapping[st
     if admission.holds_back(transaction.first_order):
         return True
     origin, position = transaction.begun_at or ("", 0)
-    return origin in begun and position > begun[origin]
+    return origin in beginnings and position > beginnings[origin]
 
 
 def _moment(micros: int | None) -> int | None:

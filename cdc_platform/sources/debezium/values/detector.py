@@ -127,23 +127,12 @@ _TIMES: Final[Mapping[str, TimeMode]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """Possible shapes of a column's unavailable values.
-
-    Args:
-        source: the type that determines them, by its name or from a schema block.
-        shapes: the shapes; empty for a type whose values are always sent.
-    """
-
-    source: str
-    shapes: tuple[Shape, ...]
-
-
 def evidence_of(
     field: Mapping[str, Any] | None, declared: Encoding | None, version: Version, modes: ConnectorModes
-) -> Evidence:
-    """Return the evidence about a column.
+) -> tuple[str, tuple[Shape, ...]]:
+    """Return the type that determines the form of a column's unavailable values, and its possible shapes.
+
+    There are no shapes for a type whose values are always sent.
 
     Args:
         field: field of the schema block.
@@ -153,13 +142,13 @@ def evidence_of(
     """
     if field is None:
         source = declared.source if declared is not None else ""
-        return Evidence(source, shapes_of(source, version, modes))
+        return source, shapes_of(source, version, modes)
     encoding, block_modes = block_encoding(field), _block_modes(field, modes)
     if declared is not None and _is_of(encoding, declared):
-        return Evidence(declared.source, shapes_of(declared.source, version, block_modes))
+        return declared.source, shapes_of(declared.source, version, block_modes)
     shapes = shapes_of(encoding.source, version, block_modes)
     may_be_null = _may_be_another(encoding.source, declared, version, modes) and Shape.NULL not in shapes
-    return Evidence(encoding.source, (*shapes, Shape.NULL) if may_be_null else shapes)
+    return encoding.source, (*shapes, Shape.NULL) if may_be_null else shapes
 
 
 def _is_of(encoding: Encoding, declared: Encoding) -> bool:

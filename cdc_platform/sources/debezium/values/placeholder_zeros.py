@@ -40,10 +40,6 @@ def _is_number(_encoding: Encoding, value: Any) -> bool:
     return not isinstance(value, str) and bool(value == 0)
 
 
-def _is_empty(_encoding: Encoding, value: Any) -> bool:
-    return bool(value in ("", [], {}))
-
-
 def _is_text(encoding: Encoding, value: Any) -> bool:
     if value == "":
         return True
@@ -55,18 +51,6 @@ def _is_text(encoding: Encoding, value: Any) -> bool:
 
 def _is_octets(_encoding: Encoding, value: Any) -> bool:
     return not any(base64.b64decode(value, validate=True)) if isinstance(value, str) else bool(value == 0)
-
-
-def _is_scaled(_encoding: Encoding, value: Any) -> bool:
-    return not any(base64.b64decode(value["value"], validate=True))
-
-
-def _is_decimal(_encoding: Encoding, value: Any) -> bool:
-    return Decimal(value) == 0
-
-
-def _is_object(_encoding: Encoding, value: Any) -> bool:
-    return all(not part or part in _EMPTY_SHAPES for part in value.values())
 
 
 def _is_moment(zero: str) -> Callable[[Encoding, Any], bool]:
@@ -82,18 +66,19 @@ _JUDGES: Final[Mapping[EncodingKind, Callable[[Encoding, Any], bool]]] = {
             EncodingKind.DAYS,
             EncodingKind.TIME,
             EncodingKind.LOCAL,
+            EncodingKind.DURATION,
         ),
         _is_number,
     ),
-    EncodingKind.DURATION: _is_number,
     **dict.fromkeys(
-        (EncodingKind.BASE64, EncodingKind.BASE64_URL, EncodingKind.HEX, EncodingKind.LIST), _is_empty
+        (EncodingKind.BASE64, EncodingKind.BASE64_URL, EncodingKind.HEX, EncodingKind.LIST),
+        lambda _, value: value in ("", [], {}),
     ),
     EncodingKind.TEXT: _is_text,
     **dict.fromkeys((EncodingKind.UNSCALED, EncodingKind.BITS), _is_octets),
-    EncodingKind.SCALED: _is_scaled,
-    EncodingKind.DECIMAL_TEXT: _is_decimal,
-    EncodingKind.JSON: _is_object,
+    EncodingKind.SCALED: lambda _, value: not any(base64.b64decode(value["value"], validate=True)),
+    EncodingKind.DECIMAL_TEXT: lambda _, value: Decimal(value) == 0,
+    EncodingKind.JSON: lambda _, value: all(not part or part in _EMPTY_SHAPES for part in value.values()),
     EncodingKind.ISO_DATE: _is_moment("1970-01-01"),
     EncodingKind.ISO_TIME: _is_moment("00:00:00"),
     **dict.fromkeys((EncodingKind.ISO_LOCAL, EncodingKind.ZONED), _is_moment("1970-01-01T00:00:00")),

@@ -22,7 +22,7 @@ from cdc_platform.sources.debezium.wire.message_contents import (
 )
 from cdc_platform.sources.debezium.wire.messages import Message
 from cdc_platform.sources.debezium.wire.schema_blocks import (
-    SchemaBlock,
+    Fields,
     load_json,
     part_of,
     payload_of,
@@ -81,7 +81,7 @@ def _control(message: Message, payload: dict[str, Any]) -> Heartbeat | Notificat
     return None
 
 
-def transaction_of(text: object) -> str:
+def _transaction_of(text: object) -> str:
     """Return the part of an id that all changes of a transaction share; the rest is the position of each."""
     return str(text or "").partition(":")[0]
 
@@ -90,21 +90,22 @@ def _data(message: Message, payload: dict[str, Any]) -> DataEvent:
     op = payload["op"]
     if op not in OPS:
         raise MessageUnusable(f"This version does not know the operation {op!r}.")
-    source = _source(payload["source"])
-    place = _place(payload, source)
+    source = source_of(payload["source"])
+    block = part_of(message.value)[1]
+    fields, place = None if block is None else block.row_fields, place_of(payload.get("transaction"), source)
     images = _row(payload.get("before")), _row(payload.get("after"))
-    return data_event(message, OPS[op], source, part_of(message.value)[1], images, place)
+    return data_event(message, OPS[op], source, fields, images, place)
 
 
 def data_event(
     message: Message,
     op: Op,
     source: SourceInfo,
-    block: SchemaBlock | None,
+    fields: Fields | None,
     images: tuple[Mapping[str, Any] | None, Mapping[str, Any] | None],
     place: tuple[str, int | None],
 ) -> DataEvent:
-    """Return the event of a message with a block, the images before and after, an id and an order.
+    """Return the event of a message, with the images before and after, and the result of `place_of`.
 
     Raises:
         MessageUnusable: the key, or one that a header names, is not an object.
@@ -116,26 +117,25 @@ def data_event(
         source,
         _key(key),
         *images,
-        None if block is None else block.row_fields,
+        fields,
         None if key_block is None else key_block.fields,
         *place,
-        key_header(message, OLD_KEY),
-        key_header(message, NEW_KEY),
+        _key_header(message, OLD_KEY),
+        _key_header(message, NEW_KEY),
     )
 
 
-def _place(payload: dict[str, Any], source: SourceInfo) -> tuple[str, int | None]:
-    """Return id and order in the transaction."""
-    block = payload.get("transaction")
+def place_of(block: Mapping[str, Any] | None, source: SourceInfo) -> tuple[str, int | None]:
+    """Return the id of the transaction and the order in it, from the block `transaction`."""
     of_source = None if source.tx_id is None else str(source.tx_id)
     if not block:
         return of_source or "", None
-    return of_source or transaction_of(block.get("id")), whole(block.get("total_order"))
+    return of_source or _transaction_of(block.get("id")), whole(block.get("total_order"))
 
 
 def _logical(message: Message, payload: dict[str, Any]) -> LogicalMessage:
-    body, source = payload.get("message") or {}, _source(payload["source"])
-    transaction_id, total_order = _place(payload, source)
+    body, source = payload.get("message") or {}, source_of(payload["source"])
+    transaction_id, total_order = place_of(payload.get("transaction"), source)
     content = body.get("content")
     return LogicalMessage(
         message, source, str(body.get("prefix") or ""), str(content or ""), transaction_id, total_order
@@ -143,7 +143,7 @@ def _logical(message: Message, payload: dict[str, Any]) -> LogicalMessage:
 
 
 def _boundary(message: Message, payload: dict[str, Any]) -> TransactionBegin | TransactionEnd:
-    transaction_id, micros = transaction_of(payload["id"]), _moment(payload)
+    transaction_id, micros = _transaction_of(payload["id"]), _moment(payload)
     if payload["status"] == "BEGIN":
         return TransactionBegin(transaction_id, micros, message.position)
     counts = {
@@ -172,7 +172,8 @@ def _notification(message: Message, payload: dict[str, Any]) -> Notification:
     return Notification(server, identity, emptied, micros, message.position)
 
 
-def _source(fields: Mapping[str, Any]) -> SourceInfo:
+def source_of(fields: Mapping[str, Any]) -> SourceInfo:
+    """Return the position of an event from its block `source`."""
     schema, table = str(fields.get("schema") or ""), str(fields.get("table") or "")
     return SourceInfo(
         str(fields.get("name") or ""),
@@ -183,7 +184,7 @@ def _source(fields: Mapping[str, Any]) -> SourceInfo:
         str(fields.get("snapshot") or "false"),
         whole(fields.get("txId")),
         whole(fields.get("lsn")),
-        sequence_of(fields.get("sequence")),
+        _sequence_of(fields.get("sequence")),
         whole(fields.get("commit_lsn")),
         "commit_lsn" in fields,
         _moment(fields),
@@ -191,7 +192,7 @@ def _source(fields: Mapping[str, Any]) -> SourceInfo:
     )
 
 
-def sequence_of(value: Any) -> tuple[int | None, int | None] | None:
+def _sequence_of(value: Any) -> tuple[int | None, int | None] | None:
     """Return the two positions of `source.sequence`, which is a JSON array within a text.
 
     Raises:
@@ -237,24 +238,14 @@ def _moment(fields: Mapping[str, Any]) -> int | None:
     return None if millis is None else millis * 1000
 
 
-def key_of(part: Any) -> Mapping[str, Any] | None:
-    """Return the columns of a key.
-
-    Raises:
-        MessageUnusable: the key is not an object.
-    """
-    return _key(payload_of(part))
-
-
 def _key(key: Any) -> Mapping[str, Any] | None:
     if key is not None and not isinstance(key, dict):
         raise MessageUnusable("The key is not a JSON object; use the JSON converter for keys.")
     return key or None
 
 
-def key_header(message: Message, name: str) -> Mapping[str, Any] | None:
-    """Return the key that a header names."""
-    return key_of(message.headers.get(name)) if message.headers else None
+def _key_header(message: Message, name: str) -> Mapping[str, Any] | None:
+    return _key(payload_of(message.headers.get(name))) if message.headers else None
 
 
 def _row(part: Any) -> Mapping[str, Any] | None:

@@ -1,23 +1,26 @@
-"""Events flattened by ExtractNewRecordState: a row with the metadata that the transform adds."""
+"""Contents of messages: an envelope, or an event flattened by ExtractNewRecordState.
+
+A flattened event is a row with the metadata that the transform adds.
+"""
 
 from collections.abc import Mapping
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from cdc_platform.sources.debezium.wire.envelope import (
     ADDED_PREFIX,
-    NEW_KEY,
-    OLD_KEY,
-    key_header,
-    key_of,
-    sequence_of,
-    transaction_of,
-    whole,
+    data_event,
+    place_of,
+    read_envelope,
+    source_of,
 )
 from cdc_platform.sources.debezium.wire.message_contents import (
     DELETE,
     READ,
     TRUNCATE,
     DataEvent,
+    EnvelopeContent,
     MessageUnusable,
     Op,
     SourceInfo,
@@ -32,27 +35,36 @@ ADVICE: Final = (
     "source.snapshot,source.ts_us,transaction.total_order`"
 )
 _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
-    # a fact, and the names that the transform may have given it
+    # a member of an envelope or its source, and the names that the transform may have given it
     "op": ("__op",),
-    "server": ("__source_name", "__name"),
-    "database": ("__source_db", "__db"),
+    "name": ("__source_name", "__name"),
+    "db": ("__source_db", "__db"),
     "schema": ("__source_schema", "__schema"),
     "table": ("__source_table", "__table"),
     "version": ("__source_version", "__version"),
     "snapshot": ("__source_snapshot", "__snapshot"),
-    "tx_id": ("__source_txId", "__txId"),
+    "txId": ("__source_txId", "__txId"),
     "lsn": ("__source_lsn", "__lsn"),
     "sequence": ("__source_sequence", "__sequence"),
     "commit_lsn": ("__source_commit_lsn", "__commit_lsn"),
     "ts_us": ("__source_ts_us",),
     "ts_ms": ("__source_ts_ms",),
-    "transaction": ("__transaction_id",),
+    "id": ("__transaction_id",),
     "total_order": ("__transaction_total_order", "__total_order"),
 }
 _KNOWN: Final = frozenset({DELETED, *(name for names in _NAMES.values() for name in names)})
 
 
-def read_flattened(message: Message) -> DataEvent:
+def read_content(message: Message) -> EnvelopeContent:
+    """Return the content of a message.
+
+    Raises:
+        MessageUnusable: this version cannot use its content.
+    """
+    return read_envelope(message) or _read_flattened(message)
+
+
+def _read_flattened(message: Message) -> DataEvent:
     """Return the event of a flattened message.
 
     Raises:
@@ -65,24 +77,12 @@ def read_flattened(message: Message) -> DataEvent:
     _check_found(metadata, row)
     op = _op_of(metadata, row)
     columns = {name: value for name, value in row.items() if name not in _KNOWN}
-    source = _source_of(metadata, message)
-    is_delete = op is DELETE
-    fields = fields_of(part_of(message.value)[1])
-    return DataEvent(
-        message,
-        op,
-        source,
-        key_of(message.key),
-        columns if is_delete else None,
-        None if is_delete or op is TRUNCATE else columns,
-        None if fields is None else Fields(field for field in fields if field.get("field") not in _KNOWN),
-        fields_of(part_of(message.key)[1]),
-        str(source.tx_id) if source.tx_id is not None else transaction_of(metadata.get("transaction")),
-        whole(metadata.get("total_order")),
-        key_header(message, OLD_KEY),
-        key_header(message, NEW_KEY),
-        is_flat=True,
-    )
+    source, fields = _source_of(metadata, message), fields_of(part_of(message.value)[1])
+    if fields is not None:
+        fields = Fields(field for field in fields if field.get("field") not in _KNOWN)
+    images = columns if op is DELETE else None, None if op in (DELETE, TRUNCATE) else columns
+    event = data_event(message, op, source, fields, images, place_of(metadata, source))
+    return replace(event, is_flat=True)
 
 
 def _check_found(metadata: Mapping[str, Any], row: Mapping[str, Any]) -> None:
@@ -125,21 +125,5 @@ def _source_of(metadata: Mapping[str, Any], message: Message) -> SourceInfo:
         schema, _, table = message.topic.partition(".")[2].rpartition(".")
     if not table or not schema:
         raise MessageUnusable(f"The flattened event does not say which table it belongs to. {ADVICE}.")
-    micros = whole(metadata.get("ts_us"))
-    if micros is None and metadata.get("ts_ms") is not None:
-        micros = (whole(metadata["ts_ms"]) or 0) * 1000
-    return SourceInfo(
-        str(metadata.get("server") or message.topic.partition(".")[0]),
-        str(metadata.get("database") or ""),
-        str(schema),
-        str(table),
-        str(metadata.get("version") or ""),
-        str(metadata.get("snapshot") or "false"),
-        whole(metadata.get("tx_id")),
-        whole(metadata.get("lsn")),
-        sequence_of(metadata.get("sequence")),
-        whole(metadata.get("commit_lsn")),
-        "commit_lsn" in metadata,
-        micros,
-        f"{schema}.{table}",
-    )
+    server = metadata.get("name") or message.topic.partition(".")[0]
+    return source_of({**metadata, "name": server, "schema": schema, "table": table})

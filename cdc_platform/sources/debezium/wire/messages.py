@@ -1,8 +1,7 @@
 """Messages of topics, parsed from the lines of files or from the bytes of Kafka and the engine."""
 
 import json
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -13,10 +12,7 @@ from cdc_platform.sources.debezium.wire.schema_blocks import (
     RAW_MEMBERS,
     load_json,
     load_part,
-    load_value,
-    with_parsed_block,
 )
-from cdc_platform.sources.debezium.wire.typed_envelope import TypedLine, typed_line
 from cdc_platform.sources.json_codec import text_of_bytes
 from cdc_platform.sources.sound_rows import escaped, is_unicode
 
@@ -27,8 +23,6 @@ _MEMBERS: Final = frozenset(
         *("payload", "tstype", "ts", "broker", "timestampType", "timestamp_type"),
     },
 )
-_VALUES: Final = ("value", "payload")
-_OF_CHANGE: Final = b'"op"'
 _AVRO_MAGIC: Final = b"\x00"
 
 
@@ -80,7 +74,7 @@ class Message(msgspec.Struct, frozen=True):
         offset: offset in the partition; None if unknown.
         timestamp_micros: time of the message itself, not of the source.
         key: JSON; None if the message has no key.
-        value: JSON, or within it a `TypedEnvelope`; None for a tombstone.
+        value: JSON; None for a tombstone.
         headers: JSON by name; None if they were not kept.
         position: position in the order of arrival, counted from 0.
         has_key: whether the key is known, even if the message has none.
@@ -96,13 +90,11 @@ class Message(msgspec.Struct, frozen=True):
     headers: Mapping[str, Any] | None = None
     position: int = 0
     has_key: bool = True
-    sent: str | bytes | RawMessage = ""
+    sent: str | RawMessage = ""
 
     @property
     def text(self) -> str:
         """The original message, for quarantine."""
-        if isinstance(self.sent, bytes):
-            return self.sent.decode().strip()
         return self.sent if isinstance(self.sent, str) else _raw_text(self.sent)
 
 
@@ -117,17 +109,12 @@ def parse_sent(sent: Sent, position: int) -> Message | FaultyEvent:
 
 def parse_line(line: bytes, position: int) -> Message | FaultyEvent:
     """Return the message of a line: an object of topic, key and value, or the value alone."""
-    has_blocks = has_block_in(line)
-    typed = typed_line(line, has_blocks=has_blocks) if _OF_CHANGE in line and is_utf8(line) else None
-    if typed is not None:
-        with suppress(ValueError):
-            return _of_typed(typed, position, line)
     text = line.decode(errors="surrogateescape").strip()
     try:
         if not is_unicode(text):
             # Bytes of a file that are not UTF-8; half of a surrogate pair arrives escaped.
             text_of_bytes(line)
-        fields = _load_line(text) if has_blocks else load_json(text)
+        fields = _load_line(line) if has_block_in(line) else load_json(text)
         if fields is None:
             return Message("", 0, None, None, None, None, None, position, has_key=False, sent=text)
         if not isinstance(fields, dict):
@@ -135,26 +122,6 @@ def parse_line(line: bytes, position: int) -> Message | FaultyEvent:
         return _of_fields(fields, position, text)
     except (ValueError, RecursionError, TypeError, LookupError, AttributeError) as error:
         return FaultyEvent(f"The line cannot be read as a message: {error}.", escaped(text), position)
-
-
-def _of_typed(typed: TypedLine[Any, Any], position: int, line: bytes) -> Message:
-    """Return the message of a typed line.
-
-    Raises:
-        ValueError: a schema block is not JSON.
-    """
-    return Message(
-        typed.topic or "",
-        typed.partition or 0,
-        typed.offset,
-        None if typed.timestamp is None else typed.timestamp * 1000,
-        None if typed.key is msgspec.UNSET else with_parsed_block(typed.key),
-        with_parsed_block(typed.value),
-        None if typed.headers is None else _headers(typed.headers),
-        position,
-        typed.key is not msgspec.UNSET,
-        line,
-    )
 
 
 def is_utf8(text: bytes | str) -> bool:
@@ -179,7 +146,7 @@ def _of_fields(fields: dict[str, Any], position: int, text: str) -> Message:
         None if fields.get("offset") is None else whole_number(fields["offset"]),
         None if timestamp is None else whole_number(timestamp) * 1000,
         embedded(fields.get("key")),
-        embedded(fields[value_name], load_value),
+        embedded(fields[value_name]),
         _headers(fields["headers"]) if fields.get("headers") is not None else None,
         position,
         "key" in fields,
@@ -224,10 +191,10 @@ def _strict(value: bytes | str | None) -> Any:
         raise _MessageMalformed("its value is Avro or Protobuf of a schema registry; use the JSON converter")
     if isinstance(value, bytes) and not value.isascii():
         value = text_of_bytes(value)
-    return load_value(value)
+    return load_part(value)
 
 
-def embedded(value: Any, load: "Callable[[str], Any] | None" = None) -> Any:
+def embedded(value: Any) -> Any:
     """Return the JSON of a part that is embedded as JSON or as text; text that is not JSON stays text."""
     if isinstance(value, bytes):
         value = text_of_bytes(value)
@@ -236,7 +203,7 @@ def embedded(value: Any, load: "Callable[[str], Any] | None" = None) -> Any:
     if not isinstance(value, str) or not value.lstrip().startswith(("{", "null")):
         return value
     try:
-        return (load or load_part)(value)
+        return load_part(value)
     except ValueError:
         return value
 
@@ -259,14 +226,10 @@ def has_block_in(line: bytes) -> bool:
     return b'":{"schema":' in line
 
 
-def _load_line(line: str) -> Any:
+def _load_line(line: bytes) -> Any:
     """Return the JSON of a line with schema blocks, including those in the parts of a message."""
     try:
-        members = RAW_MEMBERS.decode(line)
-        values = _VALUES if _is_message(members) else ()
-        return {
-            name: (load_value if name in values else load_part)(bytes(raw)) for name, raw in members.items()
-        }
+        return {name: load_part(bytes(raw)) for name, raw in RAW_MEMBERS.decode(line).items()}
     except (ValueError, RecursionError):
         return load_json(line)
 

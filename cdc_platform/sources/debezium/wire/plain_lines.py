@@ -6,24 +6,20 @@ of a snapshot that is neither its first nor its last one, with its transaction a
 
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Annotated, Any, Final, Generic, Literal
+from typing import Annotated, Any, Final, Generic, Literal, TypeVar
 
 import msgspec
 
 from cdc_platform.sources.debezium.wire.envelope import NEW_KEY, OLD_KEY, SEQUENCE
 from cdc_platform.sources.debezium.wire.messages import RawMessage, Sent, embedded, has_block_in, is_utf8
 from cdc_platform.sources.debezium.wire.positions import ORDERS
-from cdc_platform.sources.debezium.wire.schema_blocks import SchemaBlock, has_block, parsed_block, part_of
-from cdc_platform.sources.debezium.wire.typed_envelope import (
-    DECODE_ERRORS,
-    Key,
-    Long,
+from cdc_platform.sources.debezium.wire.schema_blocks import (
+    SchemaBlock,
     TypedBlock,
-    TypedEnvelope,
-    TypedLine,
-    TypedSource,
-    TypedTransaction,
     Value,
+    has_block,
+    parsed_block,
+    part_of,
 )
 
 RUN_ID: Final = "__debezium.context.runId"
@@ -35,8 +31,12 @@ _STATES_COMMIT: Final = '["'
 """Beginning of `sequence` if it states the commit before the event's own."""
 
 
-class PlainSource(TypedSource, frozen=True, gc=False, kw_only=True):
-    """The block `source` of an envelope."""
+Key = TypeVar("Key")
+Long = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+
+
+class PlainSource(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """The block `source` of an envelope, without unused members."""
 
     name: str
     db: str
@@ -47,34 +47,53 @@ class PlainSource(TypedSource, frozen=True, gc=False, kw_only=True):
     txId: Long  # noqa: N815  Debezium's own name
     lsn: Long
     sequence: Annotated[str, msgspec.Meta(pattern=SEQUENCE)]
+    commit_lsn: Long | msgspec.UnsetType | None = msgspec.UNSET
+    ts_us: Long | None = None
+    ts_ms: Long | None = None
+
+    @property
+    def micros(self) -> int | None:
+        """Commit time of the change."""
+        return self.ts_us if self.ts_us is not None or self.ts_ms is None else self.ts_ms * 1000
 
 
-class PlainTransaction(TypedTransaction, frozen=True, gc=False):
+class PlainTransaction(msgspec.Struct, frozen=True, gc=False):
     """The block `transaction` of an envelope."""
 
+    id: str | None = None
     total_order: Annotated[int, msgspec.Meta(ge=0, lt=ORDERS)] | None = None
 
 
-class PlainEnvelope(TypedEnvelope, frozen=True, gc=False, kw_only=True, forbid_unknown_fields=True):
+class PlainEnvelope(msgspec.Struct, frozen=True, gc=False, kw_only=True, forbid_unknown_fields=True):
     """The envelope of a change."""
 
     op: Literal["c", "u", "r"]
     source: PlainSource
     after: dict[str, Any]
+    before: dict[str, Any] | None = None
     transaction: PlainTransaction | None = None
+    ts_ms: Any = None
+    ts_us: Any = None
+    ts_ns: Any = None
 
 
 class PlainLine(
-    TypedLine[Key, Value],
+    msgspec.Struct,
     Generic[Key, Value],
     frozen=True,
     gc=False,
     kw_only=True,
     forbid_unknown_fields=True,
 ):
-    """The line of a change; its key and value may have schema blocks."""
+    """The line of a change: topic, key and value, which are JSON and may have schema blocks."""
 
     key: Key
+    value: Value
+    topic: str | None = None
+    headers: dict[str, Any] | None = None
+    partition: Long | None = None
+    offset: Long | None = None
+    timestamp: Long | None = None
 
 
 class PlainChange(msgspec.Struct, frozen=True, gc=False):
@@ -109,7 +128,7 @@ def plain_change(sent: Sent) -> PlainChange | None:
         if isinstance(sent, bytes):
             return _of_line(sent)
         return _of_raw(sent)
-    except (*DECODE_ERRORS, ValueError):
+    except (ValueError, RecursionError, ArithmeticError):
         return None
 
 

@@ -146,7 +146,7 @@ def event_id(event: DataEvent, table: str) -> str:
     if lsn is None and source.sequence is not None and not is_snapshot(source):
         lsn = source.sequence[1]  # a flattened event may have the one without the other
     parts: list[Any] = [source.server, source.tx_id, lsn, event.total_order, source.schema, table]
-    parts.append(_key_text(event))
+    parts.append(_bounded(write_sorted(event.key)))
     if source.snapshot == INCREMENTAL:
         parts += [source.sequence, source.micros]
     elif is_snapshot(source):
@@ -186,10 +186,6 @@ def change_ids(
             for transaction, position, order, key in parts
         ]
     )
-
-
-def _key_text(event: DataEvent) -> str:
-    return _bounded(write_sorted(event.key))
 
 
 def _bounded(text: str) -> str:

@@ -3,17 +3,26 @@
 from collections.abc import Mapping
 from decimal import Decimal
 from functools import cached_property, lru_cache
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from cdc_platform.sources.debezium.wire.typed_envelope import TypedBlock, typed_envelope
 from cdc_platform.sources.json_codec import parser_of
 
 _MAX_BLOCKS: Final = 500
 """Different schema blocks that are kept: a few of each version of each table."""
 load_json: Final = parser_of(Decimal, str)
 """Returns a JSON value whose numbers keep all their digits; raises ValueError where there is no JSON."""
+Value = TypeVar("Value")
+
+
+class TypedBlock(msgspec.Struct, Generic[Value], frozen=True, gc=False, forbid_unknown_fields=True):
+    """A key or value with its schema block, which is not parsed."""
+
+    schema: msgspec.Raw
+    payload: Value
+
+
 RAW_MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _PARTS: Final = msgspec.json.Decoder(TypedBlock[Any], float_hook=Decimal)
 _BLOCK_BEGINS: Final = (b'{"schema":', '{"schema":')
@@ -53,26 +62,10 @@ def load_part(text: str | bytes) -> Any:
     if not has_block(text):
         return load_json(text)
     try:
-        return with_parsed_block(_PARTS.decode(text))
+        part = _PARTS.decode(text)
+        return {"schema": parsed_block(bytes(part.schema)), "payload": part.payload}
     except (ValueError, RecursionError, ArithmeticError):
         return load_json(text)
-
-
-def load_value(text: str | bytes) -> Any:
-    """Return the same for a value, with a `TypedEnvelope` for a change of the documented form."""
-    typed = typed_envelope(text, has_block=has_block(text))
-    return load_part(text) if typed is None else with_parsed_block(typed)
-
-
-def with_parsed_block(part: Any) -> Any:
-    """Return a typed key or value as `load_part` does.
-
-    Raises:
-        ValueError: the block is not JSON.
-    """
-    if type(part) is TypedBlock:
-        return {"schema": parsed_block(bytes(part.schema)), "payload": part.payload}
-    return part
 
 
 def has_block(text: str | bytes) -> bool:

@@ -1,7 +1,6 @@
 """Client of a change stream: the connection to its database, and the stream's properties."""
 
 import gc
-from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
@@ -133,7 +132,7 @@ class SpannerClient(SpannerConnection):
     def fetch_options(self, read_micros: int | None = None) -> dict[str, str]:
         """Return the options of the change stream by name, now or at a timestamp."""
         query = INFORMATION_SCHEMAS[self.dialect].options(self.settings.change_stream)
-        rows = self.fetch_texts(replace(query, read_micros=read_micros))
+        rows = self.fetch_texts(query, read_micros)
         self._options = {str(key): str(value) for key, value in rows}
         return self._options
 

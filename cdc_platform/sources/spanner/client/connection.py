@@ -7,6 +7,7 @@ exporter and decodes every value; the generated client below it does none of thi
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -26,6 +27,7 @@ from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 from cdc_platform.sources.statuses import Retries
 from cdc_platform.sources.workers import keep_out_of_forks
 
+Texts = tuple[str | None, ...]
 _LOCAL_CHANNEL_OPTIONS: Final = (
     ("grpc.max_send_message_length", -1),
     ("grpc.max_receive_message_length", -1),
@@ -97,12 +99,12 @@ class SpannerConnection:
         """
         session = self._retried(lambda: (self._connected(), self._new_session())[1])
         options = {"read_only": {"read_timestamp": to_rfc3339(at_micros)}}
-        begun = self._retried(
+        transaction = self._retried(
             lambda: self._api.begin_transaction(
                 request={"session": session, "options": options}, **self._unary(session)
             )
         )
-        return session, bytes(begun.id)
+        return session, bytes(transaction.id)
 
     def partition_query(self, sql: str, session: str, transaction: bytes) -> list[bytes]:
         """Return the partition tokens of a query, with bounded retries.
@@ -146,8 +148,9 @@ class SpannerConnection:
         rows: list[list[bytes]] = self._retried(lambda: list(self.rows(query)))
         return rows
 
-    def fetch_texts(self, query: Query) -> list[tuple[str | None, ...]]:
+    def fetch_texts(self, query: Query, read_micros: int | None = None) -> list[Texts]:
         """Return all rows of a small query of texts, numbers and booleans, each value as text."""
+        query = query if read_micros is None else replace(query, read_micros=read_micros)
         return [tuple(_text(value) for value in row) for row in self.fetch(query)]
 
     def attempts(self) -> Retries:
@@ -199,8 +202,11 @@ class SpannerConnection:
 
     def _translated(self, error: Exception) -> SourceError:
         from google.api_core.exceptions import GoogleAPICallError
-        from google.auth.exceptions import GoogleAuthError
+        from google.auth.exceptions import GoogleAuthError, TransportError
 
+        if isinstance(error, TransportError):
+            # The credentials' server did not answer; nothing is wrong with the credentials.
+            return to_source_error(self.settings, "UNAVAILABLE", str(error))
         if isinstance(error, GoogleAuthError):
             advice = "Provide application default credentials, or set `emulator_host`"
             return AccessDenied(f"No credentials for {self.settings.title}. {advice}. Google said: {error}")

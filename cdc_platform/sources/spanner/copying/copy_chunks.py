@@ -45,9 +45,9 @@ class Chunk:
         Raises:
             ValueError, RecursionError: the text has another form.
         """
-        stored = parse_stored(text, _StoredChunk)
-        parameters = {name: Parameter(*value) for name, value in stored.parameters.items()}
-        return cls(Query(stored.sql, parameters, at_micros), stored.partition)
+        members = parse_stored(text, _StoredChunk)
+        parameters = {name: Parameter(*value) for name, value in members.parameters.items()}
+        return cls(Query(members.sql, parameters, at_micros), members.partition)
 
 
 @dataclass(frozen=True)

@@ -111,13 +111,11 @@ def _unreadable(table: TableSchema, column: Column, rows: list[list[bytes]], err
     if row is None:
         # Each single value is valid, but together they exceed the size of an Arrow array.
         return RecordUnreadable(f"Values of `{table.name}`.`{column.name}` cannot be read: {error}")
-    key = {name: shown_value(row[at]) for at, name in _key_places(table)}
+    key = {
+        column.name: shown_value(row[at]) for at, column in enumerate(table.columns) if column.is_primary_key
+    }
     return RecordUnreadable(
         f"Table `{table.name}`, key {key}: the value of the column `{column.name}` is not of its type "
         f"{column.type.text} ({type(error).__name__}: {error}). Nothing of this part of the table was taken; "
         f"report it with this value: {row[place][:EXCERPT_BYTES]!r}"
     )
-
-
-def _key_places(table: TableSchema) -> list[tuple[int, str]]:
-    return [(at, column.name) for at, column in enumerate(table.columns) if column.is_primary_key]

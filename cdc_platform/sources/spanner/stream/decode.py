@@ -96,8 +96,8 @@ def _data_row_or_fault(record: bytes) -> RecordRow:
         commit, _sequence, transaction, _is_last, *rest = items(record)
         table = next((_text_or_none(value) for value in rest[:1]), None)
         # Latin-1 can be reversed for any bytes.
-        shown = record.decode("latin-1")
-        return malformed_row(_micros(commit), required_text(transaction), table, shown, error)
+        text = record.decode("latin-1")
+        return malformed_row(_micros(commit), required_text(transaction), table, text, error)
 
 
 def _text_or_none(value: bytes) -> str | None:

@@ -87,5 +87,5 @@ def _number(value: float) -> str:
     """Return a number as the texts of the other mode have it: whole numbers without a fraction."""
     if not isfinite(value):
         raise ValueError(f"{value} is not a JSON number")
-    shown = repr(value)
-    return shown[:-2] if shown.endswith(".0") and shown != "-0.0" else shown
+    text = repr(value)
+    return text[:-2] if text.endswith(".0") and text != "-0.0" else text

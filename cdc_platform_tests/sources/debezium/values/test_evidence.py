@@ -85,7 +85,7 @@ def test_shapes_by_what_is_known(
 ) -> None:
     """A type that is not known to send a marker may send null, and the block knows the connector's modes."""
     encoding = None if declared is None else declared_encoding(PostgresType.parse(declared), modes)
-    assert expected == evidence_of(field, encoding, NEW, modes).shapes
+    assert expected == evidence_of(field, encoding, NEW, modes)[1]
 
 
 def test_a_numeric_without_a_precision_may_be_large() -> None:

@@ -10,12 +10,10 @@ import pytest
 
 from cdc_platform.model.stream.events import FaultyEvent
 from cdc_platform.sources.debezium.wire.messages import Message, RawMessage, parse_line, parse_raw
-from cdc_platform.sources.debezium.wire.schema_blocks import load_json, part_of, payload_of
-from cdc_platform.sources.debezium.wire.typed_envelope import typed_envelope
+from cdc_platform.sources.debezium.wire.schema_blocks import Fields, load_json, part_of, payload_of
 from cdc_platform_tests.sources.debezium.captures_read import read_messages
 
 VALUE: Final = {"op": "r", "source": {}}
-ENVELOPE: Final = typed_envelope(json.dumps(VALUE), has_block=False)
 
 
 def parsed(fields: Any) -> Message:
@@ -39,7 +37,7 @@ FORMS: Final[list[tuple[dict[str, Any], Any]]] = [
 def test_key_and_value_are_embedded_or_texts(fields: dict[str, Any], key: Any) -> None:
     """Key and value may be JSON within the line, or texts of JSON."""
     message = parsed(fields)
-    assert (key, ENVELOPE, True) == (message.key, message.value, message.has_key)
+    assert (key, VALUE, True) == (message.key, message.value, message.has_key)
 
 
 def test_a_value_alone_has_an_unknown_key() -> None:
@@ -150,3 +148,16 @@ def test_columns_called_as_a_block_are_a_key() -> None:
     assert part_of(row)[1] is None
     bare = {"schema": None, "payload": {"id": 1}}
     assert bare["payload"] == payload_of(bare)
+
+
+def test_equal_schema_blocks_are_one_object() -> None:
+    """A schema block is parsed once for all messages that have it; the line is kept for quarantine."""
+    part = '{"schema":{"fields":[{"field":"id"}]},"payload":'
+    line = f'{{"topic":"t","key":{part}{{"id":1}}}},"value":{part}null}}}}'
+    first, second = parse_line(line.encode(), 0), parse_line(line.encode(), 1)
+    assert isinstance(first, Message)
+    assert isinstance(second, Message)
+    assert line == first.text
+    assert first.value["schema"] is second.value["schema"] is first.key["schema"]
+    assert part_of(first.key)[0] == {"id": 1}
+    assert first.key["schema"].fields == Fields([{"field": "id"}])

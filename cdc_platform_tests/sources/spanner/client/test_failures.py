@@ -1,6 +1,7 @@
 import re
 
 import pytest
+from google.auth.exceptions import DefaultCredentialsError, TransportError
 
 from cdc_platform.errors import (
     AccessDenied,
@@ -14,6 +15,7 @@ from cdc_platform.errors import (
     SourceUnreachable,
 )
 from cdc_platform.model.base.timestamps import to_rfc3339
+from cdc_platform.sources.spanner.client.connection import SpannerConnection
 from cdc_platform.sources.spanner.client.failures import refused_start, to_source_error
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 from cdc_platform.sources.statuses import Retries
@@ -148,3 +150,21 @@ def test_a_start_before_the_stream_existed_is_no_lost_retention(
         assert earliest_days is None or to_rfc3339(now - earliest_days * day) in str(actual)
     else:
         assert "604800 s" in str(actual)
+
+
+@pytest.mark.parametrize(
+    ("cause", "error", "text"),
+    [
+        (TransportError("503 from the metadata server"), SourceUnreachable, "503 from the metadata server"),
+        (DefaultCredentialsError("none found"), AccessDenied, "application default credentials"),
+    ],
+)
+def test_credentials_that_cannot_be_fetched_now_are_fetched_later(
+    cause: Exception, error: type[SourceError], text: str
+) -> None:
+    """A server of credentials that does not answer is no lack of credentials."""
+    actual = SpannerConnection(SETTINGS)._translated(cause)  # noqa: SLF001  only Google's servers raise it elsewhere
+
+    assert error is type(actual)
+    assert text in str(actual)
+    assert actual.retryable == (error is SourceUnreachable)

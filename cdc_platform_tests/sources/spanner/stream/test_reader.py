@@ -11,7 +11,7 @@ import pytest
 
 from cdc_platform.model.stream.generations import finished_parents
 from cdc_platform.model.stream.lineage import Lineage, begin, watermark_micros
-from cdc_platform.model.stream.read_windows import ReadPlan, ReadWindow, WindowOutcome
+from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest, ReadWindow, WindowOutcome
 from cdc_platform.model.stream.window_plans import plan_windows
 from cdc_platform.pipeline.checks.lineage_checks import violations
 from cdc_platform.sources.spanner.source import SpannerSource
@@ -29,7 +29,7 @@ def read(
     spark: "SparkSession", source: SpannerSource, lineage: Lineage, *, follows: bool = False, tasks: int = 3
 ) -> "list[Row]":
     """Return the rows of the next cycle; where it follows, with those of children of partitions that end."""
-    windows = plan_windows(lineage, source.clock_micros() - 1, None, None, None)
+    windows = plan_windows(lineage, ReadRequest(source.clock_micros() - 1))
     parents = finished_parents(lineage) if follows else None
     options = source.spark_options(lineage.cycle + 1, ReadPlan(windows, finished_parents=parents), tasks)
     return spark.read.format("spanner_change_stream").options(**options).load().collect()
