@@ -174,7 +174,7 @@ def test_a_damaged_lake_shows_what_can_be_read(dashboard: Dashboard, browser: An
     tills = section_of(page, "tills")
     for part in ("checks", "quarantine", "table transfers"):
         assert f"{part} cannot be read: The lake is damaged" in tills, tills
-    assert tills.count("or with `cdc-platform check`") == 1
+    assert tills.count("or `cdc-platform check`, stores new ones") == 1
     for part in ("Last cut\n6", "Checks\nunknown", "Quarantine\n-", "Lag of the newest cut"):
         assert part in tills, tills
     rows = [row.inner_text().split("\t")[:3] for row in page.query_selector_all("#tills tbody tr")]

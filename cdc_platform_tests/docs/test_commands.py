@@ -3,6 +3,7 @@
 import re
 import shlex
 import sys
+from argparse import ArgumentParser
 from collections.abc import Callable, Sequence
 from configparser import ConfigParser
 from contextlib import chdir, redirect_stdout
@@ -17,13 +18,21 @@ import pytest
 
 from cdc_platform.cli import main
 from cdc_platform.components.loading import COMPONENTS
-from cdc_platform_tests.docs.code_blocks import BLOCKS, ROOT, Block, blocks_of, parts_not_run
+from cdc_platform_tests.docs.code_blocks import BLOCKS, PAGES, ROOT, Block, blocks_of, parts_not_run
 from cdc_platform_tests.docs.shown_commands import commands_of, commands_to_run
 
 PLACEHOLDERS: Final = {"N": "1"}
 """What stands for a value in a synopsis, where the value must be of some form."""
 OPTION: Final = re.compile(r"--[a-z-]+")
 EXTRAS: Final = re.compile(r"\[([\w,]+)\]")
+BENCHMARKS: Final = sorted(
+    {
+        command
+        for page in PAGES
+        for command in re.findall(r"`python -m (benchmarks\.[^`\n]+ --[^`\n]+)`", page.read_text("utf-8"))
+    }
+)
+"""Benchmarks in the sentences and tables of pages, with their options."""
 
 
 def check_platform(words: Sequence[str]) -> None:
@@ -145,6 +154,41 @@ def test_a_comment_names_commands_with_their_reasons() -> None:
         "dagster dev",
     )
     assert parts_not_run("*Not run by a test: `pip`: installed.*") == ()
+
+
+class Parsed(Exception):
+    """The parser of a program accepts its options."""
+
+
+@pytest.fixture
+def parse_benchmark(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Return what parses the options of a benchmark, and does not run it."""
+    parse = ArgumentParser.parse_args
+
+    def parse_alone(parser: ArgumentParser) -> None:
+        parse(parser)
+        raise Parsed
+
+    def parse_command(command: str) -> None:
+        words = shlex.split(re.sub(r"[\[\]]", "", command).replace("KIND", "'spanner: ordinary'"))
+        monkeypatch.setattr(sys, "argv", words)
+        with pytest.raises(Parsed):
+            run_module(words[0], run_name="__main__")
+
+    monkeypatch.setattr(ArgumentParser, "parse_args", parse_alone)
+    return parse_command
+
+
+@pytest.mark.parametrize("command", BENCHMARKS)
+def test_benchmarks_of_sentences_parse(command: str, parse_benchmark: Callable[[str], None]) -> None:
+    """Pages name benchmarks in sentences and tables with options and values that they accept."""
+    parse_benchmark(command)
+
+
+def test_a_benchmark_with_a_wrong_option_is_found(parse_benchmark: Callable[[str], None]) -> None:
+    """An option without its value fails the test."""
+    with pytest.raises(SystemExit):
+        parse_benchmark("benchmarks.crash_points --overtaken")
 
 
 @pytest.mark.parametrize(

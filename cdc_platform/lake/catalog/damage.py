@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 LOGGER: Final = logging.getLogger(__name__)
 RESULTS_REMEDY: Final = (
-    "Only the last results of checks are lost: they begin again with the next check of a cycle, or with "
-    "`cdc-platform check`."
+    "Only the last check results are lost: the next check of a cycle, or `cdc-platform check`, stores new "
+    "ones."
 )
 _MISSING: Final = re.compile(
     r"(?:java\.io\.FileNotFoundException: File|NotFoundException: (?:Location|File) does not exist:) "
@@ -77,10 +77,10 @@ def _path(location: str) -> str:
 
 
 def drop_results(catalog: "Catalog", identifier: str, damage: LakeDamaged, *, are_results: bool) -> None:
-    """Drop a damaged table if it has only results of checks, which the next checks make again.
+    """Drop a damaged table if it holds only check results, which the next checks store again.
 
     Raises:
-        LakeDamaged: it has something else.
+        LakeDamaged: it holds something else.
     """
     if not are_results:
         raise damage

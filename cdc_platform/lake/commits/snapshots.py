@@ -77,7 +77,7 @@ def replace_rows(table: Table, rows: pa.Table) -> None:
 
 
 def forget_snapshots(table: Table) -> None:
-    """Remove all snapshots of a table, whose files may be missing; maintenance deletes those that are not.
+    """Remove all snapshots of a table whose files may be missing; thorough maintenance deletes the others.
 
     Raises:
         CommitFailedException: another process committed first; nothing was changed.

@@ -136,7 +136,7 @@ def load_results(lake: Lake) -> tuple[LastResult, ...]:
     one, else that of the later one.
 
     Raises:
-        LakeDamaged: the results cannot be read; the next check that stores one begins them again.
+        LakeDamaged: the results cannot be read; the next check that stores one replaces them.
     """
     try:
         results = sorted(_read_all(lake.system_table(CHECKED)), key=_weight)

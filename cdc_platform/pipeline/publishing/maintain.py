@@ -192,7 +192,7 @@ def choose_tables(run: MaintenanceRun) -> Sequence[str]:
 
 def _rolling_tables(pipeline: Pipeline) -> tuple[str, ...]:
     quarantined, logged = (read_mark(pipeline.lake.system_table(name)).cycle for name in (QUARANTINED, LOG))
-    # A cycle that was interrupted writes its rows again: they must be in no file with those of others.
+    # An interrupted cycle writes its rows again: they must not share a file with those of other cycles.
     quarantine = (QUARANTINED,) if quarantined <= logged else ()
     events = EVENT_ROLLING_TABLES if pipeline.capabilities.delivers_events else ()
     return (*ROLLING_TABLES, *quarantine, *events)

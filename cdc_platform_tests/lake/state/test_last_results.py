@@ -154,7 +154,7 @@ def test_a_damaged_table_begins_again(
     save_results(lake, [result("exactly_once", "bank__cdc/change_log")])
     damage(lake.system_table(CHECKED))
     reader = Lake(lake.settings, "bank", is_reader=True)
-    with pytest.raises(LakeDamaged, match="Only the last results of checks are lost"):
+    with pytest.raises(LakeDamaged, match="Only the last check results are lost"):
         load_results(reader)
     new = [result(name, "bank/accounts") for name in ("fresh", "keys_unique")]
     with caplog.at_level(logging.WARNING):
@@ -163,7 +163,7 @@ def test_a_damaged_table_begins_again(
     assert load_results(reader) == tuple(new)
     (message,) = caplog.messages
     assert message.startswith("The lake is damaged, ")
-    assert "they begin again with the next check of a cycle, or with `cdc-platform check`" in message
+    assert "the next check of a cycle, or `cdc-platform check`, stores new ones." in message
     assert "Restore" not in message
 
 
