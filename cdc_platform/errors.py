@@ -214,7 +214,7 @@ class LakeError(CdcError):
 
 
 class CommitConflict(LakeError):
-    """Another run committed the same cycle first; this one changed nothing."""
+    """Another run committed first; the refused commit of this one changed nothing."""
 
     retryable = True
 
