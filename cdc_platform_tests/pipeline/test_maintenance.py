@@ -212,7 +212,7 @@ def test_cycles_that_leave_nothing_to_compact_are_not_counted(
 ) -> None:
     """Where all files are large no table is urgent: else the same one would be tried after every cycle."""
     tried: list[object] = []
-    monkeypatch.setattr(maintain, "compact_small_files", lambda *words: tried.append(words))
+    monkeypatch.setattr(maintain, "compact_small_files", lambda *words, **_where: tried.append(words))
     pipeline = with_maintenance(
         bank_pipeline(session_lake), minor_every_cycles=2, small_file_bytes=1, major_deleted_fraction=2
     )

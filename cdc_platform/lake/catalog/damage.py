@@ -6,6 +6,7 @@ themselves.
 
 import logging
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from cdc_platform.errors import CommitConflict, DiskFull, LakeDamaged
@@ -76,13 +77,19 @@ def _path(location: str) -> str:
     return _SCHEME.sub("/", location)
 
 
-def drop_results(catalog: "Catalog", identifier: str, damage: LakeDamaged, *, are_results: bool) -> None:
+def drop_results(catalog: "Catalog", identifier: str, error: Exception, *, are_results: bool) -> None:
     """Drop a damaged table if it holds only check results, which the next checks store again.
 
     Raises:
         LakeDamaged: it holds something else.
     """
+    from pyiceberg.exceptions import NoSuchTableError
+
+    if not isinstance(error, LakeDamaged):
+        return
     if not are_results:
-        raise damage
-    LOGGER.warning("%s", damage.but(RESULTS_REMEDY))
-    catalog.drop_table(identifier)
+        raise error
+    LOGGER.warning("%s", error.but(RESULTS_REMEDY))
+    # Another process that opens the lake may have dropped it first.
+    with suppress(NoSuchTableError):
+        catalog.drop_table(identifier)

@@ -1,6 +1,7 @@
 """The tables of one pipeline in the lake, accessed without Spark."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -234,9 +235,11 @@ def _load(catalog: Catalog, identifier: str) -> Table:
 
     Raises:
         NoSuchTableError: the table does not exist.
-        LakeDamaged: the catalog has the table, but its metadata file is missing or invalid.
+        LakeDamaged: the catalog has the table, but its metadata file is invalid or, at two looks, missing.
     """
     try:
+        with suppress(LakeDamaged):  # another process may have replaced and then deleted the file
+            return catalog.load_table(identifier)
         return catalog.load_table(identifier)
     except (FileNotFoundError, UnicodeDecodeError, ValidationError) as error:
         raise LakeDamaged(f"table `{identifier}`", " ".join(str(error).split())) from error
@@ -253,14 +256,11 @@ def _ensure(catalog: Catalog, identifier: str, schema: pa.Schema) -> None:
     try:
         table = _load(catalog, identifier)
     except (NoSuchTableError, LakeDamaged) as error:
-        if isinstance(error, LakeDamaged):
-            drop_results(catalog, identifier, error, are_results=identifier.endswith(CHECKED))
+        drop_results(catalog, identifier, error, are_results=identifier.endswith(CHECKED))
         fixed = {"format-version": "2", FORMAT_PROPERTY: str(FORMAT_VERSION)}
         properties = fixed | SMALL_COMMITS | _plain_columns(identifier, schema) | table_properties
-        try:
+        with suppress(TableAlreadyExistsError):
             catalog.create_table(identifier, schema=schema, properties=properties)
-        except TableAlreadyExistsError:
-            return
     else:
         version = table.properties.get(FORMAT_PROPERTY, "1")
         if not version.isdecimal() or int(version) > FORMAT_VERSION:

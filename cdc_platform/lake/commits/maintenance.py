@@ -31,7 +31,11 @@ def merged_file_bytes(table_bytes: int, small_file_bytes: int) -> int:
 
 
 def compact_small_files(
-    spark: SparkSession, table: str, small_file_bytes: int, target_bytes: int = MAX_FILE_BYTES
+    spark: SparkSession,
+    table: str,
+    small_file_bytes: int,
+    target_bytes: int = MAX_FILE_BYTES,
+    where: str = "",
 ) -> int:
     """Rewrite small files as few larger ones, and no large ones; return the number of rewritten files.
 
@@ -40,6 +44,7 @@ def compact_small_files(
         table: `NAMESPACE.TABLE`.
         small_file_bytes: files below it are small.
         target_bytes: size of the new files.
+        where: condition on rows; files that can have no such row stay.
     """
     options = {
         "min-input-files": "2",
@@ -51,7 +56,7 @@ def compact_small_files(
         "delete-ratio-threshold": "1.0",
         "max-file-size-bytes": str(2**40),
     }
-    return _rewrite(spark, table, options)
+    return _rewrite(spark, table, options, where)
 
 
 def compact_all_files(spark: SparkSession, table: str, target_bytes: int = MAX_FILE_BYTES) -> int:
@@ -60,10 +65,11 @@ def compact_all_files(spark: SparkSession, table: str, target_bytes: int = MAX_F
     return _rewrite(spark, table, options)
 
 
-def _rewrite(spark: SparkSession, table: str, options: dict[str, str]) -> int:
+def _rewrite(spark: SparkSession, table: str, options: dict[str, str], where: str = "") -> int:
     pairs = ", ".join(f"'{key}', '{value}'" for key, value in options.items())
+    chosen = f"'{table}', where => '{where}'" if where else f"'{table}'"
     row = spark.sql(
-        f"CALL {CATALOG}.system.rewrite_data_files(table => '{table}', options => map({pairs}))"
+        f"CALL {CATALOG}.system.rewrite_data_files(table => {chosen}, options => map({pairs}))"
     ).collect()[0]
     return int(row["rewritten_data_files_count"])
 

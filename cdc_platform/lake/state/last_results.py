@@ -112,8 +112,9 @@ def _read_or_forget(table: Table) -> tuple[LastResult, ...]:
     try:
         return _read_all(table)
     except LakeDamaged as damage:
-        LOGGER.warning("%s", damage.but(RESULTS_REMEDY))
+        # If another process has replaced them, nothing is lost, and their files may be gone.
         forget_snapshots(table)
+        LOGGER.warning("%s", damage.but(RESULTS_REMEDY))
         raise CommitFailedException from damage
 
 

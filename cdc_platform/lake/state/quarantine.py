@@ -229,20 +229,21 @@ def untaken_records(lake: Lake, quarantine: Table, log: Table) -> tuple[Quaranti
         log: the version of the log, which names the snapshot of quarantine whose replays it has taken.
 
     Raises:
-        CommitConflict: that snapshot has expired since another run extended the log.
+        CommitConflict: another run has extended the log since the quarantine was loaded, or that snapshot has
+            expired since.
         LakeError: that snapshot is gone, so nothing shows which replays have been taken.
     """
-    version = Version.newest(quarantine)
-    if version is None:
-        return ()
-    taken_id = find_taken(log)
+    version, taken_id = Version.newest(quarantine), find_taken(log)
     if taken_id is not None and quarantine.metadata.snapshot_by_id(taken_id) is None:
-        if find_taken(lake.system_table(LOG)) != taken_id:
+        named_now = find_taken(lake.system_table(LOG)) or taken_id
+        if lake.system_table(QUARANTINED).metadata.snapshot_by_id(named_now) is not None:
             raise CommitConflict("Another run has extended the log; the next cycle continues from there.")
         raise LakeError(
             f"Snapshot {taken_id} of `{lake.system_namespace}.{QUARANTINED}`, which records the replays so "
             "far, is gone. Restore the table; the platform never expires this snapshot."
         )
+    if version is None:
+        return ()
     requested = _read_records(version)
     before = _read_records(replace(version, snapshot_id=taken_id)) if taken_id is not None else {}
     return tuple(record for key, record in requested.items() if key not in before)

@@ -121,10 +121,11 @@ def plan_whole(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> 
     Raises:
         LakeError: there was an initial copy, but it is gone.
     """
-    columns = history_through(pipeline, read_mark(pipeline.lake.system_table(LOG)).cycle).tables.get(
-        schema.name
-    )
-    source = replace(find_beginning(pipeline, schema, columns, is_history=True), keeps_truncated=True)
+    until = read_mark(pipeline.lake.system_table(LOG)).cycle
+    columns = history_through(pipeline, until).tables.get(schema.name)
+    source = find_beginning(pipeline, schema, columns, is_history=True)
+    span = replace(source.span, until_inclusive=until)
+    source = replace(source, span=span, keeps_truncated=True)
     history = history_name(schema.name)
     stored_table = load_table(pipeline, history)
     newest = head(stored_table)

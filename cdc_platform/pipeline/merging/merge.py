@@ -10,6 +10,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import SparkSession
 
+from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import BRANCH, fact, has_at_most, head, read_mark
 from cdc_platform.lake.state.cuts import Cut, newest_cut
@@ -150,8 +151,12 @@ def plan_build(
     Raises:
         CommitConflict: another run has extended the log meanwhile.
     """
+    before = pipeline.schema_history.tables.get(schema.name)
     history = history_through(pipeline, span.until_inclusive)
     columns = history.tables.get(schema.name)
+    if columns != before:
+        # The table has been given the former columns; the next try adds the others.
+        raise CommitConflict(f"Another run has changed the columns of `{schema.name}`; run the cycle again.")
     start = columns.begun_after(span.after_exclusive) if columns is not None else None
     if start is not None and span.after_micros is not None and (start.micros or 0) <= span.after_micros:
         # The base is a copy of the recreated table.

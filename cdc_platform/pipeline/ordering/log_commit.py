@@ -63,10 +63,9 @@ def _commit_by_tasks(strategy: OrderingStrategy, in_order: OrderedChanges, windo
         if stats.quarantined:
             unsound = unsound_records(ordered, window.cycle)
             commit_cycle(unsound, lake.spark_system_table(QUARANTINED), window.quarantine, step, {})
-        if strategy.leaves_deletion_markers:
+        if window.markers is not None:
             markers = deletion_markers(ordered, window.cycle)
-            name, table = lake.spark_system_table(DELETION_MARKERS), lake.system_table(DELETION_MARKERS)
-            commit_cycle(markers, name, table, step, {})
+            commit_cycle(markers, lake.spark_system_table(DELETION_MARKERS), window.markers, step, {})
         changes = sound_changes(ordered, window.cycle, [field.name for field in window.log.schema().fields])
         properties = _properties(window, stats, strategy.late_tables(window, stats))
         commit_cycle(changes, lake.spark_system_table(LOG), window.log, step, properties)
@@ -83,23 +82,20 @@ def _commit_locally(strategy: OrderingStrategy, in_order: DataFrame, window: Win
         return None
     rows, counts = finalised
     stats = _checked(counts, window.mark)
-    _set_aside(strategy, in_order.sparkSession, rows, window, stats)
+    _set_aside(in_order.sparkSession, rows, window, stats)
     changes = sound_rows(rows, window.cycle, window.log.schema().as_arrow())
     properties = _properties(window, stats, strategy.late_tables(window, stats))
     append_cycle(changes, window.log, window.step, properties)
     return stats
 
 
-def _set_aside(
-    strategy: OrderingStrategy, spark: SparkSession, rows: pa.Table, window: Window, stats: LogStats
-) -> None:
+def _set_aside(spark: SparkSession, rows: pa.Table, window: Window, stats: LogStats) -> None:
     """Write quarantined records and deletion markers, before the log."""
     if stats.quarantined:
         unsound = unsound_records(spark.createDataFrame(rows), window.cycle).toArrow()
         replace_cycle(unsound, window.quarantine, window.step)
-    if strategy.leaves_deletion_markers:
-        markers = strategy.pipeline.lake.system_table(DELETION_MARKERS)
-        replace_cycle(deletion_marker_rows(rows, window.cycle), markers, window.step)
+    if window.markers is not None:
+        replace_cycle(deletion_marker_rows(rows, window.cycle), window.markers, window.step)
 
 
 def _checked(stats: LogStats, mark: Mark) -> LogStats:

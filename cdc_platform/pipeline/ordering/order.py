@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from cdc_platform.lake.catalog.lake import LOG, QUARANTINED, RAW
+from cdc_platform.lake.catalog.lake import DELETION_MARKERS, LOG, QUARANTINED, RAW
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.model.base.progress import as_step
 from cdc_platform.model.stream.lineage import watermark_micros
@@ -50,15 +50,18 @@ def order_changes(pipeline: Pipeline, spark: SparkSession) -> OrderOutcome:
 
 def _extend_log(strategy: OrderingStrategy, spark: SparkSession) -> OrderOutcome:
     pipeline = strategy.pipeline
-    lineage = trace_lineage(pipeline)
-    # In this order: the log names a snapshot of the quarantine, and another process may commit in between.
-    log, quarantine = pipeline.lake.system_table(LOG), pipeline.lake.system_table(QUARANTINED)
+    lake, lineage = pipeline.lake, trace_lineage(pipeline)
+    # Before the log: rows of a cycle that another process adds to it meanwhile must not be replaced.
+    quarantine = lake.system_table(QUARANTINED)
+    markers = None if pipeline.capabilities.comes_in_order else lake.system_table(DELETION_MARKERS)
+    log = lake.system_table(LOG)
     mark = read_mark(log)
     watermark = watermark_micros(lineage)
     if watermark is None or lineage.cycle <= mark.cycle or watermark <= (mark.position_micros or 0):
         return OrderOutcome(mark.cycle, mark.position_micros, 0, 0, 0)
     late = strategy.late_records(quarantine, log)
-    window = Window(pipeline.lake.system_table(RAW), quarantine, log, mark, lineage.cycle, watermark, late)
+    raw = lake.system_table(RAW)
+    window = Window(raw, quarantine, log, mark, lineage.cycle, watermark, late, markers)
     expected = window.content.records + len(late)
     if expected == 0:
         stats = commit_nothing(window)

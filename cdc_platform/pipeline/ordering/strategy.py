@@ -33,6 +33,8 @@ class Window:
     watermark_micros: int
     late: tuple[QuarantinedRecord, ...] = ()
     """Quarantined records whose transactions are replayed."""
+    markers: Table | None = None
+    """The deletion markers, None if deleted rows leave none."""
 
     @property
     def step(self) -> CycleStep:
@@ -74,11 +76,6 @@ class OrderingStrategy(Protocol):
     @property
     def reads_log(self) -> bool:
         """Whether ordering searches the whole log for earlier changes."""
-        ...
-
-    @property
-    def leaves_deletion_markers(self) -> bool:
-        """Whether a deleted row leaves a deletion marker."""
         ...
 
     def late_records(self, quarantine: Table, log: Table) -> tuple[QuarantinedRecord, ...]:

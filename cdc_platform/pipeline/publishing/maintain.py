@@ -56,11 +56,15 @@ from cdc_platform.pipeline.publishing.urgency import cycles_since, deleted_share
 from cdc_platform.pipeline.versions.branch import load_table
 from cdc_platform.pipeline.versions.log_span import tables_changed_after
 
-ROLLING_TABLES: Final = (RAW, LOG, CUT)
+ROLLING_TABLES: Final = (RAW, LOG, CUT, QUARANTINED)
 """The platform's own tables that grow by a few files each cycle."""
 
 EVENT_ROLLING_TABLES: Final = (READ, DELETION_MARKERS)
 """The same for event sources."""
+
+
+WRITTEN_AGAIN: Final = (QUARANTINED, DELETION_MARKERS)
+"""Tables in which an interrupted cycle replaces its rows: they must be in no file with those of others."""
 
 
 @dataclass(frozen=True)
@@ -191,11 +195,7 @@ def choose_tables(run: MaintenanceRun) -> Sequence[str]:
 
 
 def _rolling_tables(pipeline: Pipeline) -> tuple[str, ...]:
-    quarantined, logged = (read_mark(pipeline.lake.system_table(name)).cycle for name in (QUARANTINED, LOG))
-    # An interrupted cycle writes its rows again: they must not share a file with those of other cycles.
-    quarantine = (QUARANTINED,) if quarantined <= logged else ()
-    events = EVENT_ROLLING_TABLES if pipeline.capabilities.delivers_events else ()
-    return (*ROLLING_TABLES, *quarantine, *events)
+    return (*ROLLING_TABLES, *(EVENT_ROLLING_TABLES if pipeline.capabilities.delivers_events else ()))
 
 
 def _urgency_of_merged(run: MaintenanceRun, table: Table) -> float:
@@ -244,7 +244,9 @@ def _maintain_own(name: str, run: MaintenanceRun) -> MaintenanceOutcome:
     is_fragmented = fragmentation(pipeline, pipeline.lake.system_table(name)) >= 1
     if name != LINEAGE and (run.is_thorough or is_fragmented):
         small_file_bytes = pipeline.settings.maintenance.small_file_bytes
-        minor = compact_small_files(spark, f"{pipeline.lake.system_namespace}.{name}", small_file_bytes)
+        logged = f"cycle <= {read_mark(pipeline.lake.system_table(LOG)).cycle}"
+        table, where = f"{pipeline.lake.system_namespace}.{name}", logged if name in WRITTEN_AGAIN else ""
+        minor = compact_small_files(spark, table, small_file_bytes, where=where)
     expired = expire_own(pipeline, spark, name, run.now_micros, thorough=run.is_thorough)
     system_table = pipeline.lake.system_table(name)
     expired += run.delete_metadata(system_table) + run.delete_orphans(system_table)

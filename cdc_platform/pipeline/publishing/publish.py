@@ -37,8 +37,10 @@ def publish_cut(pipeline: Pipeline) -> Cut | None:
     Raises:
         CommitConflict: another run published first, or a table is behind the log; nothing was changed.
     """
-    mark = read_mark(pipeline.lake.system_table(LOG))
-    newest, level = newest_cut(pipeline.lake), find_level(pipeline)
+    # In this order: what another process publishes meanwhile has the number of the next cut, and what it adds
+    # to the log is in no table that counts as level.
+    newest, mark = newest_cut(pipeline.lake), read_mark(pipeline.lake.system_table(LOG))
+    level = find_level(pipeline)
     if newest is not None:
         # Another process may have moved `main` back to a former cut, and the next cut must not name that.
         _move_mains(pipeline, newest, [name for name in newest.tables if name not in level])

@@ -14,12 +14,16 @@ import pytest
 from pyiceberg.table import Table
 
 from cdc_platform.errors import LakeDamaged
+from cdc_platform.lake.catalog.damage import drop_results
 from cdc_platform.lake.catalog.lake import CHECKED, Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.lake.catalog.sql_catalog import LakeSqlCatalog
 from cdc_platform.lake.commits.snapshots import KEPT_NEWEST
+from cdc_platform.lake.state import last_results
 from cdc_platform.lake.state.last_results import LastResult, load_results, save_results
 from cdc_platform.model.base.schemas import CHECK_RESULTS
 from cdc_platform_tests.lake.stored_lake import forget_metadata
+from cdc_platform_tests.support.interruptions import interrupt_once
 
 METADATA_FILES: Final = 20
 """Former metadata files that Iceberg keeps."""
@@ -165,6 +169,47 @@ def test_a_damaged_table_begins_again(
     assert message.startswith("The lake is damaged, ")
     assert "the next check of a cycle, or `cdc-platform check`, stores new ones." in message
     assert "Restore" not in message
+
+
+@pytest.mark.parametrize(
+    ("module", "look", "lost"),
+    [(last_results, "_read_or_forget", lose_manifest_list), (LakeSqlCatalog, "_read", lose_metadata)],
+)
+def test_results_that_another_process_replaces_are_not_damaged(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    module: object,
+    look: str,
+    lost: Callable[[Table], None],
+) -> None:
+    """A process that pauses after it has looked at the catalog finds the files of that version gone."""
+    lake = Lake(LakeSettings(str(tmp_path / "lake")), "bank")
+    former, other, own = (result(name, "bank/accounts") for name in ("fresh", "keys_unique", "rows_whole"))
+    save_results(lake, [former])
+    former_version, late = lake.system_table(CHECKED), Lake(lake.settings, "bank")
+    # What a process has read before is read again.
+    vars(late.catalog)["_tables"].clear()
+
+    def rival() -> None:
+        save_results(lake, [other])
+        lost(former_version)
+        last_results._read.cache_clear()  # noqa: SLF001  the other process has a separate cache
+
+    interrupt_once(monkeypatch, module, look, rival)
+    save_results(late, [own])
+    assert load_results(lake) == (former, other, own)
+    assert caplog.messages == []
+
+
+def test_two_processes_drop_the_same_damaged_results(tmp_path: Path) -> None:
+    """The one that comes second finds them gone, or begun again; its own start goes on."""
+    lake = Lake(LakeSettings(str(tmp_path / "lake")), "bank")
+    lose_metadata(lake.system_table(CHECKED))
+    name = f"{lake.system_namespace}.{CHECKED}"
+    for _ in range(2):
+        drop_results(lake.catalog, name, LakeDamaged("table", "gone"), are_results=True)
+    assert load_results(Lake(lake.settings, "bank")) == ()
 
 
 def test_processes_store_their_results_at_the_same_time(tmp_path: Path) -> None:

@@ -1,18 +1,30 @@
-"""Moving `main` of tables to what a cut names, while other processes publish."""
+"""Publishing while other processes publish: what a cut names, and moving `main` of tables there."""
 
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
+import pytest
 
+from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.branches import move_branch
 from cdc_platform.lake.commits.commits import BRANCH, CYCLE, MAIN, head
-from cdc_platform.lake.state.cuts import Cut, append_cut
+from cdc_platform.lake.state.cuts import Cut, append_cut, list_cuts
+from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.pipeline.publishing import publish
+from cdc_platform_tests.pipeline.bank import bank_pipeline, feed_cycle, feed_next
+from cdc_platform_tests.support.cycles import failed_checks
+from cdc_platform_tests.support.interruptions import interrupt_once
+from cdc_platform_tests.support.pipelines import run_steps
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ROWS = pa.table({"id": pa.array([1], pa.int64())})
 
@@ -43,3 +55,30 @@ def test_a_table_that_is_rebuilt_meanwhile_stays_so(tmp_path: Path) -> None:
             newest = head(table.refresh())
             assert newest is not None
             assert rebuilt == newest.snapshot_id
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("look", ["newest_cut", "read_mark", "find_level", "append_cut"])
+def test_no_cut_ends_before_the_cut_that_another_run_publishes_meanwhile(
+    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch, look: str
+) -> None:
+    """Between two looks of a run: its older position would be published with the newer tables."""
+    bank = bank_pipeline(session_lake)
+    feed_cycle(bank, 1)
+    run_steps(bank, spark)
+    feed_next(bank)
+    order_changes(bank, spark)
+    merge_tables(bank, spark, bank.tables)
+
+    def rival() -> None:
+        publish.publish_cut(bank)
+        feed_next(bank)
+        run_steps(bank, spark)
+
+    interrupt_once(monkeypatch, publish, look, rival)
+    with suppress(CommitConflict):
+        publish.publish_cut(bank)
+    feed_next(bank)
+    run_steps(bank, spark)
+    assert [cut.cycle for cut in list_cuts(bank.lake)] == [1, 2, 3, 4]
+    assert failed_checks(bank, spark, "watermark_monotone", "tables_equal_log") == {}

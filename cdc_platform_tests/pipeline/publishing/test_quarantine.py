@@ -1,12 +1,16 @@
 """Maintenance of the quarantine: cycles read all of it, so it must not get slower with each record."""
 
 import time
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
 import pytest
 
-from cdc_platform.lake.catalog.lake import LOG, QUARANTINED
+from cdc_platform.lake.catalog.lake import DELETION_MARKERS, LOG, QUARANTINED
 from cdc_platform.lake.commits.commits import CYCLE, TAKEN, head
+from cdc_platform.lake.commits.writes import CycleStep, commit_cycle
 from cdc_platform.lake.state.quarantine import (
     ReplayMark,
     count_quarantined,
@@ -15,9 +19,12 @@ from cdc_platform.lake.state.quarantine import (
     untaken_records,
 )
 from cdc_platform.model.stream.quarantined_records import ReplaySource
+from cdc_platform.pipeline.publishing import maintain
 from cdc_platform.pipeline.publishing.expire import READING_S, expire_own
 from cdc_platform.pipeline.publishing.maintain import maintain_lake
 from cdc_platform_tests.lake.quarantine_entries import quarantine, quarantine_entry
+from cdc_platform_tests.support.datastream.pipelines import make_pipeline as make_events_pipeline
+from cdc_platform_tests.support.interruptions import interrupt_once
 from cdc_platform_tests.support.pipelines import make_pipeline
 
 if TYPE_CHECKING:
@@ -60,18 +67,45 @@ def test_the_files_of_many_cycles_become_one(spark: "SparkSession", session_lake
     assert count_quarantined(pipeline.lake) == CYCLES - 1
 
 
-def test_records_of_an_interrupted_cycle_are_in_no_common_file(
-    spark: "SparkSession", session_lake: "LakeSettings"
+def leave_unfinished(pipeline: "Pipeline", name: str, cycle: int) -> pa.Table:
+    """Write a row of a cycle that ends before its log, and return the row."""
+    table = pipeline.lake.system_table(name)
+    entry = {**dict.fromkeys(table.schema().column_names), **quarantine_entry("unfinished", cycle=cycle)}
+    rows = pa.Table.from_pylist([entry], table.schema().as_arrow())
+    table.append(rows, {CYCLE: str(cycle)})
+    return rows
+
+
+@pytest.mark.parametrize("name", [QUARANTINED, DELETION_MARKERS])
+@pytest.mark.parametrize("is_within", [False, True])
+def test_rows_of_an_interrupted_cycle_are_in_no_common_file(
+    spark: "SparkSession",
+    session_lake: "LakeSettings",
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    is_within: bool,
 ) -> None:
-    """The cycle will write them again, which the table refuses for a part of a file."""
-    pipeline = with_records(session_lake, cycles=3)
-    entry = quarantine_entry("unfinished", cycle=4)
-    table = pipeline.lake.system_table(QUARANTINED)
-    table.append(
-        table.schema().as_arrow().empty_table().from_pylist([entry], table.schema().as_arrow()), {CYCLE: "4"}
-    )
+    """The cycle will write them again, which Spark refuses for a part of a file: no cycle would succeed.
+
+    Another process may be interrupted while this one maintains other tables.
+    """
+    pipeline = make_events_pipeline(session_lake, tmp_path)
+    for cycle in range(1, 4):
+        leave_unfinished(pipeline, name, cycle)
+        quarantine(pipeline.lake, cycle)
+    interrupt = partial(leave_unfinished, pipeline, name, 4)
+    if is_within:
+        interrupt_once(monkeypatch, maintain, "compact_small_files", interrupt)
+    else:
+        interrupt()
     maintain_lake(pipeline, spark, thorough=True)
-    assert files_of(pipeline) == 4
+    assert len([*pipeline.lake.system_table(name).scan().plan_files()]) == 2
+    table = pipeline.lake.system_table(name)
+    rows = table.scan("cycle = 4").to_arrow()
+    target = pipeline.lake.spark_system_table(name)
+    commit_cycle(spark.createDataFrame(rows), target, table, CycleStep(3, 4), {})
+    assert pipeline.lake.system_table(name).scan().count() == 4
 
 
 def test_expiry_keeps_what_shows_which_replays_are_taken(

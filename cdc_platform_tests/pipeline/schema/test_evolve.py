@@ -2,13 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
+from pyiceberg.table.update.snapshot import ExpireSnapshots
 
-from cdc_platform.lake.catalog.lake import SCHEMA
+from cdc_platform.lake.catalog.lake import LOG, SCHEMA
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.lake.commits.commits import CYCLE, POSITION, STATS, read_mark
 from cdc_platform.lake.state.cuts import list_cuts
 from cdc_platform.model.schema.schema_reads import SchemaRead
 from cdc_platform.model.stream.records import ValueCaptureType
@@ -29,6 +32,9 @@ from cdc_platform_tests.support.changing.evolving_pipelines import (
     read_until,
     retyped_source,
 )
+from cdc_platform_tests.support.cycles import sync
+from cdc_platform_tests.support.datastream.files import MadeEvent, StreamFolder
+from cdc_platform_tests.support.datastream.pipelines import make_pipeline as make_events_pipeline
 from cdc_platform_tests.support.pipelines import (
     START,
     found_table,
@@ -307,3 +313,24 @@ def test_what_is_left_out_while_nothing_comes_is_remembered(
     finding = "`notes` was not watched for a while" if is_suspended else "has had exclude_delete = true"
     assert finding in " ".join(read_status(pipeline).findings)
     assert check_tables_equal_log(pipeline, spark, EVERYTHING).passed
+
+
+def test_what_another_process_has_stored_outlasts_the_log(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
+) -> None:
+    """A process that pauses for long finds no trace in the log of a column that another one has added."""
+    folder = StreamFolder(tmp_path)
+    folder.write([MadeEvent("a", "users", "INSERT", 1, {"id": 1, "name": "a"})])
+    paused = sync(make_events_pipeline(session_lake, tmp_path), spark)
+    folder.write([MadeEvent("b", "users", "INSERT", 2, {"id": 2, "name": "b", "age": 5})])
+    sync(paused, spark)
+    log = paused.lake.system_table(LOG)
+    mark, nothing = read_mark(log), log.schema().as_arrow().empty_table()
+    assert mark.position_micros is not None
+    idle = {CYCLE: str(mark.cycle + 1), POSITION: str(mark.position_micros + 1), STATS: "{}"}
+    log.append(nothing, snapshot_properties=idle)
+    with log.transaction() as transaction:
+        older = [snapshot.snapshot_id for snapshot in log.metadata.snapshots[:-1]]
+        ExpireSnapshots(transaction).by_ids(older).commit()
+    evolve.evolve_tables(paused)
+    assert "age" in {column.name for column in paused.schema_history.tables["users"].schema.columns}

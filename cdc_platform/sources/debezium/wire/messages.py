@@ -114,7 +114,7 @@ def parse_line(line: bytes, position: int) -> Message | FaultyEvent:
         if not is_unicode(text):
             # Bytes of a file that are not UTF-8; half of a surrogate pair arrives escaped.
             text_of_bytes(line)
-        fields = _load_line(line) if has_block_in(line) else load_json(text)
+        fields = _load_line(text) if has_block_in(line) else load_json(text)
         if fields is None:
             return Message("", 0, None, None, None, None, None, position, has_key=False, sent=text)
         if not isinstance(fields, dict):
@@ -226,7 +226,7 @@ def has_block_in(line: bytes) -> bool:
     return b'":{"schema":' in line
 
 
-def _load_line(line: bytes) -> Any:
+def _load_line(line: str) -> Any:
     """Return the JSON of a line with schema blocks, including those in the parts of a message."""
     try:
         return {name: load_part(bytes(raw)) for name, raw in RAW_MEMBERS.decode(line).items()}

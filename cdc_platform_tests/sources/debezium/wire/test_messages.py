@@ -161,3 +161,12 @@ def test_equal_schema_blocks_are_one_object() -> None:
     assert first.value["schema"] is second.value["schema"] is first.key["schema"]
     assert part_of(first.key)[0] == {"id": 1}
     assert first.key["schema"].fields == Fields([{"field": "id"}])
+
+
+@pytest.mark.parametrize("space", ["\u00a0", "\x0b", "\u2028", "\r"])
+@pytest.mark.parametrize("part", ['{"id":1}', '{"schema":{"fields":[]},"payload":{"id":1}}'])
+def test_spaces_around_a_line_do_not_count(part: str, space: str) -> None:
+    """Whether it has schema blocks or not."""
+    message = parse_line(f'{space}{{"topic":"t","key":{part},"value":{part}}}{space}'.encode(), 0)
+    assert isinstance(message, Message), message
+    assert payload_of(message.value) == payload_of(message.key) == {"id": 1}

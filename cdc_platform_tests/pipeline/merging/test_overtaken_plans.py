@@ -1,0 +1,77 @@
+"""A run that is overtaken while it plans a merge: the columns that it knows and the log fit together."""
+
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cdc_platform.errors import CommitConflict
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.model.schema.table_options import TableOptions
+from cdc_platform.pipeline.cycle import finish_cycle, run_cycle
+from cdc_platform.pipeline.histories import history_plan
+from cdc_platform.pipeline.histories.history_plan import plan_whole
+from cdc_platform.pipeline.merging import merge
+from cdc_platform.pipeline.opened.pipeline import open_pipeline
+from cdc_platform.pipeline.ordering.order import order_changes
+from cdc_platform.pipeline.reading.read import read_generations
+from cdc_platform_tests.pipeline.bank import bank_pipeline, feed_cycle, feed_next
+from cdc_platform_tests.support.cycles import failed_checks, found_rows, sync
+from cdc_platform_tests.support.datastream.files import MadeEvent, StreamFolder
+from cdc_platform_tests.support.datastream.pipelines import make_pipeline, user
+from cdc_platform_tests.support.interruptions import interrupt_once
+from cdc_platform_tests.support.pipelines import run_steps
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.mark.parametrize(
+    ("module", "step"), [(merge, "_pending"), (history_plan, "pending_span")], ids=["table", "history"]
+)
+def test_a_column_that_another_run_orders_meanwhile_is_a_conflict(
+    spark: "SparkSession",
+    session_lake: LakeSettings,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    module: object,
+    step: str,
+) -> None:
+    """The table has the columns that the log had before; the next try adds the new one."""
+    folder = StreamFolder(tmp_path)
+    folder.write([user("a", "INSERT", 1, 1)])
+    pipeline = sync(make_pipeline(session_lake, tmp_path, {"users": TableOptions(history=True)}), spark)
+    folder.write([user("b", "INSERT", 2, 2)])
+
+    def rival() -> None:
+        other = open_pipeline(pipeline.settings)
+        folder.write([MadeEvent("c", "users", "INSERT", 3, {"id": 3, "name": "c", "age": 5})])
+        read_generations(other, spark)
+        order_changes(other, spark)
+
+    interrupt_once(monkeypatch, module, step, rival)
+    with suppress(CommitConflict):
+        run_cycle(pipeline, spark)
+    finish_cycle(pipeline, spark)
+    assert [row.get("age") for row in found_rows(pipeline, "users")] == [None, None, 5]
+    assert failed_checks(pipeline, spark, "tables_equal_log", "histories_equal_log") == {}
+
+
+def test_a_history_is_built_with_the_columns_of_its_log(
+    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another run extends the log between two looks: its changes may have other columns."""
+    pipeline = bank_pipeline(session_lake, accounts=TableOptions(history=True))
+    feed_cycle(pipeline, 1)
+    run_steps(pipeline, spark)
+
+    def rival() -> None:
+        feed_next(pipeline)
+        order_changes(pipeline, spark)
+
+    interrupt_once(monkeypatch, history_plan, "find_beginning", rival)
+    build = plan_whole(pipeline, spark, pipeline.table("accounts"))
+    assert build.source.span.until_inclusive == 1
