@@ -27,6 +27,7 @@ class ChangeStreams:
 
     pipeline: Pipeline
     reads_log = False
+    leaves_deletion_markers = False
 
     def late_records(self, quarantine: Table, log: Table) -> tuple[QuarantinedRecord, ...]:
         """Return the replayed records that the log has not taken."""

@@ -58,6 +58,11 @@ class Events:
     spark: SparkSession
     reads_log = True
 
+    @property
+    def leaves_deletion_markers(self) -> bool:
+        """Whether an older change of a deleted row may still arrive."""
+        return not self.pipeline.capabilities.comes_in_order
+
     def late_records(self, _quarantine: Table, _log: Table) -> tuple[QuarantinedRecord, ...]:
         """Return none: a replayed event is read again."""
         return ()

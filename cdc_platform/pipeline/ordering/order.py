@@ -53,7 +53,7 @@ def _extend_log(strategy: OrderingStrategy, spark: SparkSession) -> OrderOutcome
     lake, lineage = pipeline.lake, trace_lineage(pipeline)
     # Before the log: rows of a cycle that another process adds to it meanwhile must not be replaced.
     quarantine = lake.system_table(QUARANTINED)
-    markers = None if pipeline.capabilities.comes_in_order else lake.system_table(DELETION_MARKERS)
+    markers = lake.system_table(DELETION_MARKERS) if strategy.leaves_deletion_markers else None
     log = lake.system_table(LOG)
     mark = read_mark(log)
     watermark = watermark_micros(lineage)

@@ -78,6 +78,11 @@ class OrderingStrategy(Protocol):
         """Whether ordering searches the whole log for earlier changes."""
         ...
 
+    @property
+    def leaves_deletion_markers(self) -> bool:
+        """Whether a deleted row leaves a deletion marker."""
+        ...
+
     def late_records(self, quarantine: Table, log: Table) -> tuple[QuarantinedRecord, ...]:
         """Return the quarantined records whose transactions are replayed."""
         ...
