@@ -7,6 +7,7 @@ from typing import Final
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
+from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.catalog.files import has_files_before
 from cdc_platform.lake.catalog.lake_settings import CATALOG
 from cdc_platform.lake.commits.metadata_files import delete_files, list_unlogged
@@ -78,6 +79,9 @@ def expire_snapshots(spark: SparkSession, table: str, snapshot_ids: Sequence[int
     """Expire snapshots and delete the files that only they had; return the number of deleted files.
 
     If one of them has been tagged since they were found, none expires; the next expiry finds the others.
+
+    Raises:
+        CommitConflict: another process has expired some of them since they were found.
     """
     if not snapshot_ids:
         return 0
@@ -92,6 +96,12 @@ def expire_snapshots(spark: SparkSession, table: str, snapshot_ids: Sequence[int
     except Exception as error:
         if NAMED_SIGN in str(error):
             return 0
+        # Iceberg's error for snapshots that are gone is about the size of an array.
+        present = spark.sql(f"SELECT snapshot_id FROM {CATALOG}.{table}.snapshots").collect()
+        if set(snapshot_ids) - {row[0] for row in present}:
+            raise CommitConflict(
+                f"Another process has expired snapshots of {table}; the next maintenance expires the others."
+            ) from error
         raise
     return sum(int(count or 0) for count in row)
 

@@ -7,7 +7,6 @@ from typing import Final
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
-from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.catalog.lake import CUT, DELETION_MARKERS, LINEAGE, LOG, QUARANTINED
 from cdc_platform.lake.commits.maintenance import expire_snapshots
 from cdc_platform.lake.commits.snapshots import GLANCE_S, find_expendable
@@ -152,17 +151,7 @@ def _enough(pipeline: Pipeline, kept: int) -> int:
 
 
 def _expire(spark: SparkSession, table: Table, old: Sequence[int]) -> int:
-    try:
-        return expire_snapshots(spark, ".".join(table.name()), old[:MAX_EXPIRED])
-    except Exception as error:
-        # Iceberg's error for them names the size of an array.
-        present = table.catalog.load_table(table.name()).metadata
-        if any(present.snapshot_by_id(snapshot_id) is None for snapshot_id in old[:MAX_EXPIRED]):
-            raise CommitConflict(
-                f"Another process has expired snapshots of {'.'.join(table.name())}; the next maintenance "
-                "expires the others."
-            ) from error
-        raise
+    return expire_snapshots(spark, ".".join(table.name()), old[:MAX_EXPIRED])
 
 
 def find_kept_cuts(pipeline: Pipeline, now_micros: int) -> tuple[Cut, ...]:

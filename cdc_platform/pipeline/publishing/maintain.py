@@ -244,8 +244,9 @@ def _maintain_own(name: str, run: MaintenanceRun) -> MaintenanceOutcome:
     is_fragmented = fragmentation(pipeline, pipeline.lake.system_table(name)) >= 1
     if name != LINEAGE and (run.is_thorough or is_fragmented):
         small_file_bytes = pipeline.settings.maintenance.small_file_bytes
-        logged = f"cycle <= {read_mark(pipeline.lake.system_table(LOG)).cycle}"
-        table, where = f"{pipeline.lake.system_namespace}.{name}", logged if name in WRITTEN_AGAIN else ""
+        table, where = f"{pipeline.lake.system_namespace}.{name}", ""
+        if name in WRITTEN_AGAIN:
+            where = f"cycle <= {read_mark(pipeline.lake.system_table(LOG)).cycle}"
         minor = compact_small_files(spark, table, small_file_bytes, where=where)
     expired = expire_own(pipeline, spark, name, run.now_micros, thorough=run.is_thorough)
     system_table = pipeline.lake.system_table(name)

@@ -104,7 +104,8 @@ def _after_commit(session: Session) -> None:
 
 def _before_look(_connection: object, _cursor: object, statement: str, *_context: object) -> None:
     if POINTS.counts_looks and statement.startswith("SELECT"):
-        POINTS.look(f"{CATALOG_ROW}, in {_looking_function()}")
+        place = f"{CATALOG_ROW}, in {_looking_function()}"
+        POINTS.have(EffectKind.LOOK, place, lambda: None)
 
 
 def _looking_function() -> str:

@@ -188,11 +188,6 @@ class CrashPoints:
         self.after(number)
         return result
 
-    def look(self, target: str) -> None:
-        """Note that the run is about to look at the catalog; it may pause before."""
-        if self.counts_looks:
-            self.have(EffectKind.LOOK, target, lambda: None)
-
     @contextmanager
     def counted(
         self,
