@@ -28,7 +28,8 @@ TAIL_LINES: Final = 15
 
 DIE_WITH_PARENT: Final = """
 import ctypes, os, signal, sys
-signal.signal(signal.SIGTERM, signal.SIG_DFL)
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, signal.SIG_DFL)
 if sys.platform == "linux":
     PR_SET_PDEATHSIG = 1
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

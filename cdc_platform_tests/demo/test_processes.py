@@ -5,7 +5,9 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -253,8 +255,15 @@ time.sleep(600)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
-def test_a_process_whose_descendants_hang_still_cleans_up(tmp_path: Path) -> None:
-    """A process that waits too long for its own child loses that child, and ends by itself."""
+@pytest.mark.parametrize("handler", [signal.default_int_handler, signal.SIG_IGN], ids=["front", "background"])
+def test_a_process_whose_descendants_hang_still_cleans_up(
+    tmp_path: Path, handler: Any, request: pytest.FixtureRequest
+) -> None:
+    """A process that waits too long for its own child loses that child, and ends by itself.
+
+    A shell that starts the demo in the background makes it ignore SIGINT, which its processes would inherit.
+    """
+    request.addfinalizer(partial(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, handler)))
     waiting = f"""
 import subprocess, sys, time
 from pathlib import Path
