@@ -47,6 +47,12 @@ def rows_in(spool: Spool) -> list[tuple[str, int | None, int | None]]:
     ]
 
 
+def has_snapshot(spool: Spool) -> bool:
+    """Return whether the last row of a snapshot is there; the first event only reports that it begins."""
+    sources = ((event["value"] or {}).get("source") or {} for event in events_in(spool))
+    return any(source.get("snapshot") == "last" for source in sources)
+
+
 def wait_until(is_so: Callable[[], bool], engine: EngineProcess) -> None:
     """Wait for something that a running engine brings about."""
     deadline = time.monotonic() + WITHIN_S
