@@ -69,12 +69,12 @@ def _restart(bench: Bench, what: str, loaded: Loaded) -> None:
 
 
 def run_partitions(bench: Bench) -> None:
-    """Compare small cycles with a few ended partitions, and with many; and what shows partitions."""
-    last = []
-    for past in (LIVING, bench.scaled(10_000)):
-        what = f"{past} partitions that have ended"
-        loaded = bench.open("spanner", f"partitions_{past}", {ONE_TABLE: ("note",)})
-        lineage = long_lineage(past, LIVING)
+    """Compare small cycles with a few partitions, with many that have ended, and with many that live."""
+    many, last = bench.scaled(10_000), []
+    for past, living in ((LIVING, LIVING), (many, LIVING), (LIVING, many)):
+        what = f"{past} partitions that have ended, {living} live"
+        loaded = bench.open("spanner", f"partitions_{past}_{living}", {ONE_TABLE: ("note",)})
+        lineage = long_lineage(past, living)
         source = cast("SpannerFeed", loaded.feed).source
         source.now_micros = (
             max(partition.position_micros for partition in lineage.partitions.values()) + SECOND
@@ -88,7 +88,8 @@ def run_partitions(bench: Bench) -> None:
         loaded.verify()
         _show(bench, what, loaded)
     bench.report.note("many / few ended partitions", last[1] / last[0], "x", at_most=MAX_GROWTH)
-    _follow_keys(bench, bench.scaled(10_000))
+    bench.report.note("many / few live partitions", last[2] / last[0], "x")
+    _follow_keys(bench, many)
 
 
 def _show(bench: Bench, what: str, loaded: Loaded) -> None:

@@ -30,6 +30,25 @@ def move_branch(table: Table, branch: str, snapshot_id: int) -> None:
     _move(table, branch, snapshot_id, lambda _table: False)
 
 
+def move_branch_once(table: Table, branch: str, snapshot_id: int) -> None:
+    """Move a branch as `move_branch` does, unless it has moved since the table was loaded.
+
+    Raises:
+        CommitConflict: it has moved, or see `move_branch`.
+    """
+    seen = table.metadata.refs.get(branch)
+
+    def has_stayed(current: Table) -> bool:
+        if current.metadata.refs.get(branch) != seen:
+            raise CommitConflict(
+                f"Another run has moved the branch `{branch}` of `{'.'.join(current.name())}` meanwhile; "
+                "the next cycle continues."
+            )
+        return False
+
+    _move(table, branch, snapshot_id, has_stayed)
+
+
 def advance_main(table: Table, snapshot_id: int, is_newest: Callable[[], bool]) -> None:
     """Move `main` forward to a snapshot, unless another run has moved it there or further.
 
