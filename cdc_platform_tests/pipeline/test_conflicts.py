@@ -51,6 +51,7 @@ from cdc_platform_tests.support.interruptions import interrupt_once
 from cdc_platform_tests.support.pipelines import (
     START,
     feed,
+    found_table,
     log_rows,
     merging_by_spark,
     reading_by_spark,
@@ -335,8 +336,8 @@ def test_a_lost_cut_that_tables_have_moved_to_is_published_again(
 ) -> None:
     """Tables go back to the cut before, or to nothing, and the next cycle publishes what was merged.
 
-    The cut has the same number again. A second process that takes the cut back at the same time, and moves
-    the tables back once more after the first has published it, ends with a conflict.
+    The cut has the same number again. A second process that was about to move the tables back when the first
+    one published the cut again ends with a conflict, and moves none.
     """
     bank = bank_pipeline(session_lake)
     for number in range(1, cuts + 1):
@@ -356,6 +357,9 @@ def test_a_lost_cut_that_tables_have_moved_to_is_published_again(
         interrupt_once(monkeypatch, lost_commits, "_move_back", publish_again)
         with pytest.raises(CommitConflict, match="Another run changed"):
             take_back_lost(bank.lake)
+        newest_version = head(found_table(bank, "accounts"))
+        assert newest_version is not None
+        assert newest_version.snapshot_id == list_cuts(bank.lake)[-1].tables["accounts"]
     else:
         publish_again()
     again = publish_cut(bank)

@@ -21,7 +21,7 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from cdc_platform.errors import LakeDamaged
+from cdc_platform.errors import CommitConflict, LakeDamaged
 from cdc_platform.lake.catalog.lake import (
     CHECKED,
     COPIED,
@@ -185,9 +185,17 @@ def _empty_beginning(table: Table) -> int:
 
 
 def _move_back(lake: Lake, cuts: Table, lost_commit: Snapshot) -> None:
-    """Move `main` of all tables back to before a lost cut, as if the run had ended before the cut."""
+    """Move `main` of all tables back to before a lost cut, as if the run had ended before the cut.
+
+    The cut is taken back afterwards, so that a run that dies in between repeats this.
+
+    Raises:
+        CommitConflict: another run has taken the cut back, and may have published it again.
+    """
     for name, snapshot_id in (_places_before(lake, cuts, lost_commit) or {}).items():
         table = lake.table(name)
+        if head(lake.system_table(CUT)) != lost_commit:
+            raise CommitConflict(_overtaken(cuts))
         if table is not None:
             move_branch(table, MAIN, snapshot_id)
 
@@ -201,7 +209,9 @@ def _take_back(table: Table, branch: str, snapshot: Snapshot) -> None:
         former = {**reference, "snapshot-id": snapshot.parent_snapshot_id, "ref-name": branch}
         updates = (SetSnapshotRefUpdate.model_validate(former), *updates)
     is_newest = AssertRefSnapshotId.model_validate({"snapshot-id": snapshot.snapshot_id, "ref": branch})
-    with conflicts_as(
-        f"Another run changed `{'.'.join(table.name())}` at the same time; the next cycle continues."
-    ):
+    with conflicts_as(_overtaken(table)):
         table.catalog.commit_table(table, (is_newest,), updates)
+
+
+def _overtaken(table: Table) -> str:
+    return f"Another run changed `{'.'.join(table.name())}` at the same time; the next cycle continues."
