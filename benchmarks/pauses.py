@@ -2,12 +2,14 @@
 
 Both run `cdc-platform sync --continuous` against a simulator that never stops. SIGSTOP stops one of
 them with its Java, anywhere, and SIGCONT lets it continue where another has worked meanwhile. Neither may
-end. After each pause, the sum of all balances must be right at every cut that can be read: none may mix the
-two. At the end both are stopped properly, the pipeline catches up, every check runs, no record may be in the
-log twice, and no money may be lost.
+end. After each pause, at every cut that can be read, the rows of both tables must be those of the log up to
+the cycle of the cut, and the sum of all balances must be right: no cut may mix the two. At the end both are
+stopped properly, the pipeline catches up, every check runs, no record may be in the log twice, and no money
+may be lost.
 """
 
 import argparse
+import json
 import os
 import random
 import shutil
@@ -16,35 +18,81 @@ import subprocess
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+from pyiceberg.expressions import And, GreaterThan, LessThanOrEqual
 
 from benchmarks.kill import ACCOUNTS, EACH_OPENED_WITH, Target, check_lake, position
 from benchmarks.measure.harness import Report, arguments, must_equal
 from benchmarks.measure.processes import start
 from cdc_platform.components.loading import load_settings
-from cdc_platform.demo.live import balances_at_all_cuts
-from cdc_platform.lake.state.cuts import newest_cut
+from cdc_platform.lake.catalog.lake import LOG
+from cdc_platform.lake.state.cuts import Cut, list_cuts, newest_cut
+from cdc_platform.model.stream.records import ChangeKind
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.simulator.server import Simulator
 from cdc_platform.simulator.wire.simulator_settings import SimulatorSettings
 
 ENDS_WITHIN_S: Final = 300
+VALUES: Final = {"accounts": ("account_id", "balance"), "transfers": ("transfer_id", "amount")}
+"""Key and the value that is compared, of each table."""
 
 
-def check_cuts(pipeline: Pipeline) -> set[int]:
-    """Make sure that all money is there at every readable cut of an open bank, and return their numbers."""
-    totals = {of.cut.cut: of.total for of in balances_at_all_cuts(pipeline) if of.accounts}
-    wrong = {cut: total for cut, total in totals.items() if total != ACCOUNTS * EACH_OPENED_WITH}
-    must_equal({}, wrong, "cuts with another sum of balances")
-    return set(totals)
+@dataclass
+class CutCheck:
+    """Compares every cut with the log: a table of another cycle than the cut's would differ."""
+
+    pipeline: Pipeline
+    cycle: int = 0
+    cuts: int = 0
+    newest: int = 0
+    expected: dict[str, dict[str, int]] = field(default_factory=lambda: {name: {} for name in VALUES})
+
+    def check(self) -> None:
+        """Check the cuts that were published since the last call and can still be read."""
+        for cut in list_cuts(self.pipeline.lake):
+            if cut.cut > self.newest:
+                self._replay(cut.cycle)
+                self._compare(cut)
+                self.newest = cut.cut
+
+    def _replay(self, cycle: int) -> None:
+        """Apply the log up to a cycle to the expected values."""
+        fields = ("ordinal", "table_name", "change_kind", "keys", "new_values")
+        span = And(GreaterThan("cycle", self.cycle), LessThanOrEqual("cycle", cycle))
+        log = self.pipeline.lake.system_table(LOG).scan(row_filter=span, selected_fields=fields).to_arrow()
+        for row in log.sort_by("ordinal").to_pylist():
+            (key, value), rows = VALUES[row["table_name"]], self.expected[row["table_name"]]
+            changed = str(json.loads(row["keys"])[key])
+            if row["change_kind"] == ChangeKind.DELETE:
+                del rows[changed]
+            else:
+                rows[changed] = int(json.loads(row["new_values"]).get(value, rows.get(changed)))
+        self.cycle = cycle
+
+    def _compare(self, cut: Cut) -> None:
+        for name, fields in VALUES.items():
+            table = self.pipeline.lake.table(name)
+            snapshot_id = cut.tables.get(name)
+            if table is None or snapshot_id is None or table.metadata.snapshot_by_id(snapshot_id) is None:
+                return
+            rows = table.scan(snapshot_id=snapshot_id, selected_fields=fields).to_arrow()
+            keys, values = (rows[field].to_pylist() for field in fields)
+            must_equal(len(keys), len(set(keys)), f"distinct rows of {name} at cut {cut.cut}")
+            actual = dict(zip(map(str, keys), values, strict=True))
+            must_equal(self.expected[name], actual, f"rows of {name} at cut {cut.cut}, cycle {cut.cycle}")
+        opened = self.expected["accounts"]
+        must_equal(ACCOUNTS * EACH_OPENED_WITH if opened else 0, sum(opened.values()), "sum of balances")
+        self.cuts += 1
 
 
 def stop_at_random(
     processes: "Sequence[subprocess.Popen[bytes]]", target: Target, options: argparse.Namespace
 ) -> tuple[int, int]:
     """Stop one process or the other for a while, again and again; return how often, and the right cuts."""
-    pipeline, right = open_pipeline(load_settings(target.write_definition())), set[int]()
+    check = CutCheck(open_pipeline(load_settings(target.write_definition())))
     dice, pauses = random.Random(f"{options.seed}/pauses"), 0  # noqa: S311  no secret
     until_s = time.monotonic() + options.minutes * 60
     while time.monotonic() < until_s:
@@ -56,9 +104,9 @@ def stop_at_random(
         os.killpg(process.pid, signal.SIGCONT)
         pauses += 1
         print(f"  pause {pauses} of {seconds:.0f} s: {position(target.lake)}", flush=True)
-        right |= check_cuts(pipeline)
-    pipeline.source.close()
-    return pauses, len(right)
+        check.check()
+    check.pipeline.source.close()
+    return pauses, check.cuts
 
 
 def main() -> None:
