@@ -32,8 +32,9 @@ from cdc_platform.pipeline.reading.read_reports import (
     repeated_from,
     replayed_origins,
 )
+from cdc_platform.pipeline.reading.window_content import TypedTable
 from cdc_platform.pipeline.schema.evolve import history_through
-from cdc_platform.pipeline.schema.key_shapes import Shape, fitting_shapes
+from cdc_platform.pipeline.schema.key_shapes import fitting_shapes
 from cdc_platform.pipeline.schema.schema_policies import with_refusals
 from cdc_platform.pipeline.versions.lake_frames import read_own
 from cdc_platform.spark.frames.table_frames import cache_frame
@@ -139,15 +140,14 @@ class Events:
         capabilities = self.pipeline.capabilities
         return without_repeated(records, log, capabilities, replayed, repeated, is_small=is_small)
 
-    def _with_refusals(self, records: DataFrame, window: Window) -> tuple[DataFrame, Sequence[Shape]]:
+    def _with_refusals(self, records: DataFrame, window: Window) -> tuple[DataFrame, Sequence[TypedTable]]:
         """Return records with faults for events that tables reject, and the shapes whose values fit."""
-        shapes = window.content.shapes
         if not self.pipeline.capabilities.comes_in_order:
             history = history_through(self.pipeline, window.mark.cycle)
-            records = with_refusals(self.pipeline, records, window.data_changes, history, shapes)
+            records = with_refusals(self.pipeline, records, window.content, history)
         # A former version may have read the records that are replayed unchanged.
         is_replay = has_texts(self.pipeline, window.reports)
-        return records, () if is_replay else fitting_shapes(self.pipeline, shapes)
+        return records, () if is_replay else fitting_shapes(self.pipeline, window.content.typed_tables())
 
     def _whole(self, ordered: DataFrame) -> DataFrame:
         """Return ordered changes; a change is only sound if its transaction and its other half are."""
