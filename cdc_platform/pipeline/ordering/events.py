@@ -23,7 +23,7 @@ from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.pipeline.completing.complete import complete_changes, complete_few
 from cdc_platform.pipeline.completing.equal_rows import EqualRows
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.pipeline.ordering.addresses import call_waiting, contains_addresses, with_keys_by_address
+from cdc_platform.pipeline.ordering.addresses import call_waiting, with_keys_by_address
 from cdc_platform.pipeline.ordering.key_shifts import with_shifted_keys
 from cdc_platform.pipeline.ordering.strategy import Window
 from cdc_platform.pipeline.reading.read_reports import (
@@ -75,11 +75,12 @@ class Events:
         After their commit, quarantined deletes are replayed if their rows have arrived.
         """
         capabilities, condition = self.pipeline.capabilities, window.data_changes
-        has_addresses = capabilities.knows_addresses and contains_addresses(self.pipeline, condition)
-        records = self._new_records(raw, window, expected)
-        if has_addresses:
-            records = with_shifted_keys(self.pipeline, records, condition)
-            records = with_keys_by_address(self.pipeline, records, raw, condition)
+        records, has_addresses = self._new_records(raw, window, expected), False
+        if capabilities.knows_addresses:
+            records, has_addresses = with_shifted_keys(self.pipeline, records, condition)
+            if window.content.has_faults:
+                has_addresses = True
+                records = with_keys_by_address(self.pipeline, records, raw, condition)
         records, fitting = self._with_refusals(records, window)
         first, tables = window.mark.next_ordinal, window.tables_among(self.pipeline.known_tables)
         yield order_events(records, first, expected, tables, capabilities, fitting)

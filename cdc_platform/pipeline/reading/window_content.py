@@ -24,7 +24,7 @@ TypedTable = tuple[str, str]
 """A table, and the column types of its records."""
 Key = TypeVar("Key")
 _SELECTED: Final = ("kind", "record_timestamp")
-_OF_EVENTS: Final = ("record_order", "event.source_timestamp")
+_OF_EVENTS: Final = ("record_order", "event.source_timestamp", "event.fault")
 _OF_SNAPSHOTS: Final = frozenset({ModType.SNAPSHOT.value, ModType.TRUNCATE.value})
 _SLACK_MICROS: Final = 1_000_000
 """A newer connector may state microseconds for an event for which an older one stated milliseconds."""
@@ -40,12 +40,14 @@ class WindowContent:
             of a change stream.
         since_micros: earliest source time of a change; None if no change states one.
         lacks_moments: whether some changes, usable or not, do not state a source time.
+        has_faults: whether some events cannot be used.
     """
 
     records: int = 0
     shapes: Mapping[ShapeKey, str] = field(default_factory=dict)
     since_micros: int | None = None
     lacks_moments: bool = False
+    has_faults: bool = False
 
     def plus(self, other: "WindowContent") -> "WindowContent":
         """Return the content of both."""
@@ -55,6 +57,7 @@ class WindowContent:
             _earliest([*self.shapes.items(), *other.shapes.items()]),
             min(moments, default=None),
             self.lacks_moments or other.lacks_moments,
+            self.has_faults or other.has_faults,
         )
 
     @property
@@ -127,7 +130,8 @@ def content_of(batch: pa.Table | pa.RecordBatch) -> WindowContent:
         batch.num_rows,
         shapes,
         None if first is None else from_datetime(first),
-        bool(pc.any(pc.is_null(moments)).as_py()),
+        bool(moments.null_count),
+        pc.struct_field(batch.column("event"), "fault").null_count < batch.num_rows,
     )
 
 
