@@ -69,7 +69,7 @@ def test_content_of_raw_records(events: list[Event], since_micros: int | None, l
     content = content_of(batch_of(*events))
 
     assert (content.records, content.since_micros) == (len(events), since_micros)
-    assert (content.lacks_moments, content.tables) == (lacks_moments, {"t"})
+    assert (content.lacks_moments, content.tables) == (lacks_moments, frozenset("t"))
     assert {kind for _, kind, _, text in content.shapes if text is not None} == {*map(str, kinds)}
     assert content.has_faults == any(isinstance(item, FaultyEvent) for item in events)
     has_snapshots = bool(kinds & {ModType.SNAPSHOT, ModType.TRUNCATE})
