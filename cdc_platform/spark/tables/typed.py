@@ -114,7 +114,7 @@ def key_parts(table: TableSchema) -> list[str]:
 
 
 def with_key_parts(changes: DataFrame, table: TableSchema) -> DataFrame:
-    """Return changes of one table with the typed columns of their keys, and what these are made of, added."""
+    """Return changes of one table with typed columns of their keys, and the columns that these come from."""
     parts = {KEY_TEXT: "keys", "k_texts": _texts("keys", table), "k": _parsed("k", KEY_TEXT, table)}
     if table.is_evolving:
         parts["committed"] = "unix_micros(commit_timestamp)"
