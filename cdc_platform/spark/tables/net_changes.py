@@ -154,8 +154,8 @@ def _net_value_names(table: TableSchema) -> list[str]:
 def _action(row_event: str) -> str:
     """Return the SQL of the action, from the column with the kind of the newest change of a whole row."""
     is_gone = f"coalesce({row_event} = '{ChangeKind.DELETE.value}', false)"
-    new, known = (f"if({is_gone}, '{gone}', '{stays}')" for gone, stays in _ACTIONS)
-    return f"if({INSERTED}, {new}, {known}) AS {ACTION}"
+    of_new, of_existing = (f"if({is_gone}, '{gone}', '{stays}')" for gone, stays in _ACTIONS)
+    return f"if({INSERTED}, {of_new}, {of_existing}) AS {ACTION}"
 
 
 def measure_net_changes(
