@@ -3,8 +3,6 @@
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.errors import CutNotFound
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
@@ -140,8 +138,8 @@ def test_a_replayed_transaction_overrides_nothing_newer(
 def refuses(judge: Any) -> Any:
     """Return what judges as another judge does, and refuses one transaction besides."""
 
-    def refusing(*arguments: Any) -> Column:
-        is_refused = (F.col("server_transaction_id") == "refused") & (F.col("mod_type") == "UPDATE")
-        return F.when(is_refused, F.lit("an older version cannot take it")).otherwise(judge(*arguments))
+    def refusing(*arguments: Any) -> str:
+        is_refused = "server_transaction_id = 'refused' AND mod_type = 'UPDATE'"
+        return f"if({is_refused}, 'an older version cannot take it', {judge(*arguments)})"
 
     return refusing

@@ -36,18 +36,18 @@ class ControlRows:
     records: Mapping[RecordKind, int]
 
 
-@understanding(RAW)
 def read_control(lake: Lake, cycle: int) -> ControlRows:
     """Return the control rows of one cycle."""
-    rows = (
-        lake.system_table(RAW)
-        .scan(
-            row_filter=f"cycle = {cycle} and kind in {CONTROL_KINDS}",
-            selected_fields=CONTROL_COLUMNS,
-        )
-        .to_arrow()
-        .to_pylist()
-    )
+    version = Version.newest(lake.system_table(RAW))
+    return _read_control(version, cycle) if version is not None else ControlRows((), (), {})
+
+
+# Reading and the lineage ask for the same cycle.
+@lru_cache(maxsize=4)
+@understanding(RAW)
+def _read_control(version: Version, cycle: int) -> ControlRows:
+    condition = f"cycle = {cycle} and kind in {CONTROL_KINDS}"
+    rows = version.table.scan(condition, CONTROL_COLUMNS).to_arrow().to_pylist()
     reports = [row for row in rows if row["kind"] == RecordKind.READ_WINDOW]
     announcements = [row for row in rows if row["kind"] in _ANNOUNCEMENTS]
     return ControlRows(

@@ -18,7 +18,6 @@ from cdc_platform.lake.commits.branches import contains
 from cdc_platform.lake.commits.commits import BRANCH, head, read_mark
 from cdc_platform.model.base.cached_values import cached_value
 from cdc_platform.model.base.names import KEY_PREFIX, case_key, quote_spark, quote_text
-from cdc_platform.model.base.timestamps import to_datetime
 from cdc_platform.model.rows.resolution import RowId
 from cdc_platform.model.schema.evolution import SchemaHistory, same_type
 from cdc_platform.model.schema.observed_columns import ObservedColumn, parse_column_types
@@ -26,12 +25,14 @@ from cdc_platform.model.schema.table_options import DELETED, keeps_deleted
 from cdc_platform.model.schema.table_schema import ARRAY, ColumnType, TableSchema
 from cdc_platform.model.schema.table_schema import Column as SourceColumn
 from cdc_platform.model.schema.widening import keeps_values
-from cdc_platform.model.stream.records import ChangeKind, RecordKind
+from cdc_platform.model.stream.lineage import watermark_micros
+from cdc_platform.model.stream.records import ChangeKind
 from cdc_platform.pipeline.completing.key_chains import STORED, STORED_PLACE, UNKNOWN, UNKNOWN_PLACE
 from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform.pipeline.reading.trace import trace_lineage
 from cdc_platform.pipeline.reading.window_content import measure_content
-from cdc_platform.pipeline.schema.evolve import history_through
+from cdc_platform.pipeline.schema.evolve import data_changes_between, history_through
 from cdc_platform.pipeline.versions.branch import finished_head
 from cdc_platform.pipeline.versions.lake_frames import read_log, read_table
 from cdc_platform.spark.log.unresolved import unresolved_values
@@ -93,10 +94,10 @@ def replaced_columns(pipeline: Pipeline, cycle: int) -> Mapping[str, frozenset[s
     history = history_through(pipeline, cycle)
     if history.position_micros is None:
         return {}
-    since = to_datetime(history.position_micros).isoformat()
-    window = f"kind = '{RecordKind.DATA_CHANGE.value}' and record_timestamp > '{since}'"
+    until_micros = watermark_micros(trace_lineage(pipeline)) or history.position_micros
+    window = data_changes_between(history.position_micros, until_micros)
     replaced: defaultdict[str, frozenset[str]] = defaultdict(frozenset)
-    for table, text in measure_content(pipeline.lake.system_table(RAW), window).shapes:
+    for table, text in measure_content(pipeline.lake.system_table(RAW), window).typed_tables():
         replaced[table] |= _replaced(history, table, parse_column_types(text) or {})
     return replaced
 

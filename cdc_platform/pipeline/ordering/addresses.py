@@ -18,7 +18,6 @@ from cdc_platform.model.stream.quarantined_records import QuarantinedRecord, Rep
 from cdc_platform.model.stream.records import ModType, RecordKind, ValueCaptureType
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 
-_GLANCED: Final = ("kind", "record_timestamp", "event.metadata")
 _SELECTED: Final = (
     *("kind", "record_timestamp", "record_sequence", "table_name"),
     *("event.fault", "event.metadata"),
@@ -29,15 +28,6 @@ _KEYS: Final = pa.schema(
 _DELETES: Final = pa.schema(
     [(name, pa.string()) for name in ("event_id", "of_table", "address", "ordering_key")]
 )
-
-
-def contains_addresses(pipeline: Pipeline, window: str) -> bool:
-    """Return whether an event of a window has the address of its row; needs no Spark."""
-    scan = pipeline.lake.system_table(RAW).scan(row_filter=window, selected_fields=_GLANCED)
-    all_metadata = (
-        pc.struct_field(batch.column("event"), "metadata") for batch in scan.to_arrow_batch_reader()
-    )
-    return any(pc.any(pc.match_substring(metadata, f'"{ADDRESS}"')).as_py() for metadata in all_metadata)
 
 
 def with_keys_by_address(pipeline: Pipeline, records: DataFrame, raw: DataFrame, window: str) -> DataFrame:

@@ -23,7 +23,7 @@ from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.pipeline.completing.complete import complete_changes, complete_few
 from cdc_platform.pipeline.completing.equal_rows import EqualRows
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.pipeline.ordering.addresses import call_waiting, contains_addresses, with_keys_by_address
+from cdc_platform.pipeline.ordering.addresses import call_waiting, with_keys_by_address
 from cdc_platform.pipeline.ordering.key_shifts import with_shifted_keys
 from cdc_platform.pipeline.ordering.strategy import Window
 from cdc_platform.pipeline.reading.read_reports import (
@@ -32,8 +32,9 @@ from cdc_platform.pipeline.reading.read_reports import (
     repeated_from,
     replayed_origins,
 )
+from cdc_platform.pipeline.reading.window_content import TypedTable
 from cdc_platform.pipeline.schema.evolve import history_through
-from cdc_platform.pipeline.schema.key_shapes import Shape, fitting_shapes
+from cdc_platform.pipeline.schema.key_shapes import fitting_shapes
 from cdc_platform.pipeline.schema.schema_policies import with_refusals
 from cdc_platform.pipeline.versions.lake_frames import read_own
 from cdc_platform.spark.frames.table_frames import cache_frame
@@ -74,11 +75,12 @@ class Events:
         After their commit, quarantined deletes are replayed if their rows have arrived.
         """
         capabilities, condition = self.pipeline.capabilities, window.data_changes
-        has_addresses = capabilities.knows_addresses and contains_addresses(self.pipeline, condition)
-        records = self._new_records(raw, window, expected)
-        if has_addresses:
-            records = with_shifted_keys(self.pipeline, records, condition)
-            records = with_keys_by_address(self.pipeline, records, raw, condition)
+        records, has_addresses = self._new_records(raw, window, expected), False
+        if capabilities.knows_addresses:
+            records, has_addresses = with_shifted_keys(self.pipeline, records, condition)
+            if window.content.has_faults:
+                has_addresses = True
+                records = with_keys_by_address(self.pipeline, records, raw, condition)
         records, fitting = self._with_refusals(records, window)
         first, tables = window.mark.next_ordinal, window.tables_among(self.pipeline.known_tables)
         yield order_events(records, first, expected, tables, capabilities, fitting)
@@ -139,15 +141,14 @@ class Events:
         capabilities = self.pipeline.capabilities
         return without_repeated(records, log, capabilities, replayed, repeated, is_small=is_small)
 
-    def _with_refusals(self, records: DataFrame, window: Window) -> tuple[DataFrame, Sequence[Shape]]:
+    def _with_refusals(self, records: DataFrame, window: Window) -> tuple[DataFrame, Sequence[TypedTable]]:
         """Return records with faults for events that tables reject, and the shapes whose values fit."""
-        shapes = window.content.shapes
         if not self.pipeline.capabilities.comes_in_order:
             history = history_through(self.pipeline, window.mark.cycle)
-            records = with_refusals(self.pipeline, records, window.data_changes, history, shapes)
+            records = with_refusals(self.pipeline, records, window.content, history)
         # A former version may have read the records that are replayed unchanged.
         is_replay = has_texts(self.pipeline, window.reports)
-        return records, () if is_replay else fitting_shapes(self.pipeline, shapes)
+        return records, () if is_replay else fitting_shapes(self.pipeline, window.content.typed_tables())
 
     def _whole(self, ordered: DataFrame) -> DataFrame:
         """Return ordered changes; a change is only sound if its transaction and its other half are."""

@@ -31,15 +31,21 @@ _MOVED: Final = pa.schema([("moved_event", pa.string()), ("moved_order", pa.stri
 
 @dataclass
 class _Changes:
-    """The changes of keys in a window: their transactions, the keys, and the start of the window."""
+    """The changes of keys in a window: their transactions, the keys, and the start of the window.
+
+    ``has_addresses`` means that some event has the address of its row.
+    """
 
     transactions: set[str] = field(default_factory=set)
     keys: set[str] = field(default_factory=set)
     begin_micros: int | None = None
+    has_addresses: bool = False
 
 
-def with_shifted_keys(pipeline: Pipeline, records: DataFrame, window: str) -> DataFrame:
+def with_shifted_keys(pipeline: Pipeline, records: DataFrame, window: str) -> tuple[DataFrame, bool]:
     """Return raw records with new ordering keys for key changes of several rows in one transaction.
+
+    Also returns whether an event of the window has the address of its row.
 
     Args:
         pipeline: the pipeline.
@@ -48,18 +54,18 @@ def with_shifted_keys(pipeline: Pipeline, records: DataFrame, window: str) -> Da
     """
     changes = _key_changes(pipeline, window)
     if not changes.transactions:
-        return records
+        return records, changes.has_addresses
     # Events that the log already has keep their ordering keys.
     events = {event.event_id: event for event in _events(pipeline, window, changes)}
     events |= {event.event_id: event for event in _earlier(pipeline, changes)}
     moved = shifted_orders(events.values())
     if not moved:
-        return records
+        return records, changes.has_addresses
     columns = [list(moved), list(moved.values())]
     shifts = F.broadcast(records.sparkSession.createDataFrame(pa.table(columns, schema=_MOVED)))
     joined = records.join(shifts, F.col("record_sequence") == F.col("moved_event"), "left")
     order = F.coalesce("moved_order", "record_order")
-    return joined.withColumn("record_order", order).select(*records.columns)
+    return joined.withColumn("record_order", order).select(*records.columns), changes.has_addresses
 
 
 def _key_changes(pipeline: Pipeline, window: str) -> _Changes:
@@ -67,7 +73,8 @@ def _key_changes(pipeline: Pipeline, window: str) -> _Changes:
     for batch in _batches(pipeline, window):
         first_micros = from_datetime(pc.min(batch.column("record_timestamp")).as_py())
         changes.begin_micros = min(first_micros, changes.begin_micros or first_micros)
-        halves = batch.filter(_is_half(batch))
+        changes.has_addresses |= bool(pc.any(_states(batch, f'"{ADDRESS}"')).as_py())
+        halves = batch.filter(_states(batch, _HALVES))
         changes.transactions.update(halves.column("server_transaction_id").to_pylist())
         changes.keys.update(_keys(halves).to_pylist())
     return changes
@@ -101,7 +108,7 @@ def _events(pipeline: Pipeline, condition: str | BooleanExpression, changes: _Ch
         is_theirs = _is_in(batch.column("server_transaction_id"), changes.transactions)
         is_theirs = pc.and_(is_theirs, _is_in(_keys(batch), changes.keys))
         is_other = _is_in(batch.column("mod_type"), {ModType.INSERT.value, ModType.DELETE.value})
-        chosen = batch.filter(pc.and_(is_theirs, pc.or_(_is_half(batch), is_other)))
+        chosen = batch.filter(pc.and_(is_theirs, pc.or_(_states(batch, _HALVES), is_other)))
         for row in chosen.to_pylist():
             event = _as_event(row)
             if event is not None:
@@ -117,9 +124,9 @@ def _batches(pipeline: Pipeline, condition: str | BooleanExpression) -> Iterator
             yield sound
 
 
-def _is_half(batch: pa.RecordBatch) -> pa.Array:
+def _states(batch: pa.RecordBatch, pattern: str) -> pa.Array:
     metadata = pc.struct_field(batch.column("event"), "metadata")
-    return pc.fill_null(pc.match_substring_regex(metadata, _HALVES), False)
+    return pc.fill_null(pc.match_substring_regex(metadata, pattern), False)
 
 
 def _keys(batch: pa.RecordBatch) -> pa.Array:

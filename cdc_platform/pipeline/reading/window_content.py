@@ -4,21 +4,28 @@ A repeated event states the same source time as before, if it states one. So the
 source time of a window on, which is nearly always recent, even if events may repeat for a long time.
 """
 
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.table import Table
 
+from cdc_platform.lake.commits.commits import Version
 from cdc_platform.lake.state.repeated import read_repeated
 from cdc_platform.model.base.timestamps import FIRST_MICROS, from_datetime, to_datetime
 from cdc_platform.model.stream.records import ChangeKind, ModType
 
-_SHAPE: Final = ("table_name", "column_types")
-_COUNTED: Final = ("kind", "record_timestamp")
-_OF_EVENTS: Final = ("mod_type", "event.source_timestamp")
-_OF_SNAPSHOTS: Final = pa.array([ModType.SNAPSHOT.value, ModType.TRUNCATE.value])
+SHAPE: Final = ("table_name", "mod_type", "value_capture_type", "column_types")
+ShapeKey = tuple[str | None, str | None, str | None, str | None]
+TypedTable = tuple[str, str]
+"""A table, and the column types of its records."""
+Key = TypeVar("Key")
+_SELECTED: Final = ("kind", "record_timestamp")
+_OF_EVENTS: Final = ("record_order", "event.source_timestamp", "event.fault")
+_OF_SNAPSHOTS: Final = frozenset({ModType.SNAPSHOT.value, ModType.TRUNCATE.value})
 _SLACK_MICROS: Final = 1_000_000
 """A newer connector may state microseconds for an event for which an older one stated milliseconds."""
 
@@ -29,31 +36,42 @@ class WindowContent:
 
     Args:
         records: number of records, including duplicates.
+        shapes: the shapes of the records, each with the ordering key of its first event; empty for records
+            of a change stream.
         since_micros: earliest source time of a change; None if no change states one.
         lacks_moments: whether some changes, usable or not, do not state a source time.
-        has_snapshots: whether some are rows of snapshots, or truncates before them, which have another time
-            when they are read again.
-        tables: the source tables that the records change.
-        shapes: these tables, each with the column types of some of its events.
+        has_faults: whether some events cannot be used.
     """
 
     records: int = 0
+    shapes: Mapping[ShapeKey, str] = field(default_factory=dict)
     since_micros: int | None = None
     lacks_moments: bool = False
-    has_snapshots: bool = False
-    tables: frozenset[str] = frozenset()
-    shapes: frozenset[tuple[str, str]] = frozenset()
+    has_faults: bool = False
 
     def plus(self, other: "WindowContent") -> "WindowContent":
         """Return the content of both."""
         moments = [micros for micros in (self.since_micros, other.since_micros) if micros is not None]
         return WindowContent(
             self.records + other.records,
+            _earliest([*self.shapes.items(), *other.shapes.items()]),
             min(moments, default=None),
             self.lacks_moments or other.lacks_moments,
-            self.has_snapshots or other.has_snapshots,
-            self.tables | other.tables,
-            self.shapes | other.shapes,
+            self.has_faults or other.has_faults,
+        )
+
+    @property
+    def tables(self) -> frozenset[str]:
+        """The source tables that the records change."""
+        return frozenset(table for table, *_ in self.shapes if table is not None)
+
+    def typed_tables(self, *, skips_deletes: bool = False) -> dict[TypedTable, str]:
+        """Return the tables with the column types of their records, each with the first ordering key."""
+        return _earliest(
+            ((table, text), order)
+            for (table, kind, _, text), order in self.shapes.items()
+            if table is not None and text is not None
+            if not (skips_deletes and kind == ModType.DELETE.value)
         )
 
     @property
@@ -66,47 +84,57 @@ class WindowContent:
         if self.since_micros is not None:
             since = to_datetime(max(FIRST_MICROS, self.since_micros - _SLACK_MICROS)).isoformat()
             parts.append(f"source_timestamp >= timestamp'{since}'")
-        if self.has_snapshots:
+        # Rows of snapshots, and truncates before them, have another time when they are read again.
+        if any(kind in _OF_SNAPSHOTS for _, kind, *_ in self.shapes):
             parts.append(f"change_kind IN ('{ChangeKind.SNAPSHOT.value}', '{ChangeKind.TRUNCATE.value}')")
         return f"({' OR '.join(parts)})"
 
 
+def _earliest(orders: Iterable[tuple[Key, str]]) -> dict[Key, str]:
+    first: dict[Key, str] = {}
+    for key, order in orders:
+        first[key] = min(order, first.get(key, order))
+    return first
+
+
 def measure_content(raw: Table, records: str) -> WindowContent:
     """Return the content of the raw records that a filter selects."""
-    is_of_events = "event" in raw.schema().as_arrow().names
-    fields = (*_COUNTED, *(_OF_EVENTS if is_of_events else ()))
-    repeated = _SHAPE if is_of_events else _SHAPE[:1]
+    version = Version.newest(raw)
+    return _measure(version, records) if version is not None else WindowContent()
+
+
+# Ordering, completion, the history of the schema and the checks ask for the same window.
+@lru_cache(maxsize=4)
+def _measure(version: Version, records: str) -> WindowContent:
+    is_of_events = "event" in version.table.schema().as_arrow().names
+    fields = (*_SELECTED, *(_OF_EVENTS if is_of_events else ()))
     content = WindowContent()
-    for batch in read_repeated(raw, records, repeated, *fields):
-        own = content_of(batch) if is_of_events else WindowContent(batch.num_rows, tables=_tables_in(batch))
-        content = content.plus(own)
+    for batch in read_repeated(version.table, records, SHAPE, *fields):
+        content = content.plus(content_of(batch))
     return content
 
 
-def _tables_in(batch: pa.Table | pa.RecordBatch) -> frozenset[str]:
-    return frozenset(pc.unique(batch.column(_SHAPE[0])).to_pylist()) - {None}
-
-
-def shapes_in(batch: pa.Table | pa.RecordBatch) -> frozenset[tuple[str, str]]:
-    """Return the tables of raw records, each with the column types of some of its records."""
-    columns = {name: batch.column(name) for name in _SHAPE}
-    rows = pa.table(columns).group_by(list(_SHAPE)).aggregate([]).to_pylist()
-    return frozenset((row["table_name"], row["column_types"]) for row in rows if None not in row.values())
-
-
 def content_of(batch: pa.Table | pa.RecordBatch) -> WindowContent:
-    """Return the content of some raw records of an event source."""
+    """Return the content of some raw records."""
+    is_of_events = "event" in batch.schema.names
+    orders = ["record_order"] if is_of_events else []
+    columns = pa.table({name: batch.column(name) for name in (*SHAPE, *orders)})
+    rows = columns.group_by(list(SHAPE)).aggregate([(name, "min") for name in orders])
+    first_orders = rows["record_order_min"].to_pylist() if is_of_events else [None] * rows.num_rows
+    shapes = {key: order or "" for key, order in zip(keys_of(rows), first_orders, strict=True)}
+    if not is_of_events:
+        return WindowContent(batch.num_rows, shapes)
     moments = pc.struct_field(batch.column("event"), "source_timestamp")
     first = pc.min(moments).as_py()
     return WindowContent(
         batch.num_rows,
+        shapes,
         None if first is None else from_datetime(first),
-        _any(pc.is_null(moments)),
-        _any(pc.is_in(batch.column("mod_type"), _OF_SNAPSHOTS)),
-        _tables_in(batch),
-        shapes_in(batch),
+        bool(moments.null_count),
+        pc.struct_field(batch.column("event"), "fault").null_count < batch.num_rows,
     )
 
 
-def _any(mask: pa.Array) -> bool:
-    return bool(pc.any(mask).as_py())
+def keys_of(rows: pa.Table) -> Iterator[ShapeKey]:
+    """Return the shape of each row."""
+    return zip(*(rows[name].to_pylist() for name in SHAPE), strict=True)

@@ -4,7 +4,7 @@ The history is derived from committed data after the end of the stored history, 
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Final
@@ -38,9 +38,10 @@ from cdc_platform.model.stream.records import WHOLE_ROW_UPDATES, RecordKind
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.source import StreamSource
 from cdc_platform.pipeline.reading.trace import trace_lineage
-from cdc_platform.pipeline.schema.key_shapes import Shape, find_foreign, first_orders
+from cdc_platform.pipeline.reading.window_content import SHAPE, ShapeKey, TypedTable, measure_content
+from cdc_platform.pipeline.schema.key_shapes import find_foreign
 from cdc_platform.pipeline.schema.schema_policies import first_columns, fixed_shapes
-from cdc_platform.pipeline.schema.shape_runs import SHAPE, ShapeKey, ShapeRuns, keys_of
+from cdc_platform.pipeline.schema.shape_runs import ShapeRuns
 
 SAVE_EVERY_CYCLES: Final = 20
 """Cycles without a change after which the history is also stored; new processes then skip these cycles."""
@@ -148,11 +149,11 @@ def _find(
     assert mark.position_micros is not None
     window = data_changes_between(history.position_micros, mark.position_micros)
     widens = not pipeline.capabilities.comes_in_order
-    distinct = (batch.group_by(list(SHAPE)).aggregate([]) for batch in _batches(pipeline, window))
-    shapes = {key for rows in distinct for key in keys_of(rows)}
+    content = measure_content(pipeline.lake.system_table(RAW), window)
     # Events of another key are in quarantine.
-    foreign = find_foreign(pipeline, window, history, map(_named, shapes))
-    own = {key: _parse(pipeline, key) for key in shapes if _named(key) not in foreign}
+    orders = content.typed_tables()
+    foreign = find_foreign(pipeline, history, orders)
+    own = {key: _parse(pipeline, key) for key in content.shapes if _named(key) not in foreign}
     parsed = {key: shape for key, shape in own.items() if shape is not None}
     tables = {
         shape.table
@@ -166,11 +167,10 @@ def _find(
     policy_tables = {
         name for name in tables if pipeline.capabilities.schema_policy_of(name) is not SchemaPolicy.EVOLVE
     }
-    observations = (
-        _observations(pipeline, window, tables - policy_tables, parsed) if tables - policy_tables else {}
-    )
+    evolving = tables - policy_tables
+    observations = _observations(pipeline, window, evolving, parsed, orders) if evolving else {}
     if policy_tables:
-        begun = first_columns(fixed_shapes(pipeline, window), history)
+        begun = first_columns(fixed_shapes(pipeline, content), history)
         # The table's shape is fixed, and the events with another shape are in quarantine.
         observations |= {
             name: [ObservedColumns(mark.position_micros, begun[name], is_whole=True)] for name in begun
@@ -196,11 +196,7 @@ def between_positions(kind: RecordKind, after_micros: int | None, until_micros: 
     return f"{condition} and record_timestamp > '{to_datetime(after_micros).isoformat()}'"
 
 
-def _batches(pipeline: Pipeline, window: str) -> Iterator[pa.Table]:
-    return read_repeated(pipeline.lake.system_table(RAW), window, SHAPE, "record_timestamp", "kind")
-
-
-def _named(key: ShapeKey) -> Shape:
+def _named(key: ShapeKey) -> TypedTable:
     return key[0] or "", key[3] or ""
 
 
@@ -223,16 +219,18 @@ def _parse(pipeline: Pipeline, key: ShapeKey) -> _Shape | None:
 
 
 def _observations(
-    pipeline: Pipeline, window: str, tables: set[str], parsed: Mapping[ShapeKey, _Shape]
+    pipeline: Pipeline,
+    window: str,
+    tables: set[str],
+    parsed: Mapping[ShapeKey, _Shape],
+    orders: Mapping[TypedTable, str],
 ) -> dict[str, list[ObservedColumns]]:
     """Return, per table and in commit order, the ends of each run of records with the same columns."""
     runs = ShapeRuns()
-    for batch in _batches(pipeline, window):
+    raw = pipeline.lake.system_table(RAW)
+    for batch in read_repeated(raw, window, SHAPE, "record_timestamp", "kind"):
         runs.add(batch.filter(pc.is_in(batch["table_name"], pa.array(sorted(tables)))))
     observations: defaultdict[str, list[ObservedColumns]] = defaultdict(list)
-    named = {_named(key) for key, shape in parsed.items() if shape.table in tables}
-    has_several = len(named) > len({table for table, _ in named})
-    orders = first_orders(pipeline, window) if has_several and pipeline.capabilities.delivers_events else {}
     for key, micros in runs.ends(parsed.__contains__, lambda key: orders.get(_named(key), "")):
         shape = parsed[key]
         observations[shape.table].append(

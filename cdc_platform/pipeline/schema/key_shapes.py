@@ -2,14 +2,9 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from functools import cache, partial
 from itertools import islice
 from typing import Final
 
-import pyarrow.compute as pc
-
-from cdc_platform.lake.catalog.lake import RAW
-from cdc_platform.lake.state.repeated import read_repeated
 from cdc_platform.model.schema.evolution import SchemaHistory
 from cdc_platform.model.schema.observed_columns import (
     ObservedColumn,
@@ -18,27 +13,24 @@ from cdc_platform.model.schema.observed_columns import (
     parse_column_types,
 )
 from cdc_platform.model.schema.widening import key_family
-from cdc_platform.model.stream.records import ModType
 from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform.pipeline.reading.window_content import TypedTable
 
-Shape = tuple[str, str]
-"""A table, and the column types of its records."""
 Key = frozenset[tuple[str, str]]
 """Columns of a key with the families of their types; keys of different families do not compare as equal."""
 
 
 def find_foreign(
-    pipeline: Pipeline, window: str, history: SchemaHistory, shapes: Iterable[Shape]
-) -> Mapping[Shape, str]:
+    pipeline: Pipeline, history: SchemaHistory, shapes: Mapping[TypedTable, str]
+) -> Mapping[TypedTable, str]:
     """Return the shapes of events with other keys than their tables, each with the reason.
 
     A new table gets the key of its first event in the source's order. Needs no Spark.
 
     Args:
         pipeline: the pipeline.
-        window: filter of raw records.
-        history: schema history before these records.
-        shapes: shapes of the window.
+        history: schema history before a window.
+        shapes: shapes of the window, each with the ordering key of its first event.
     """
     if pipeline.capabilities.comes_in_order:
         return {}
@@ -47,12 +39,11 @@ def find_foreign(
         key = key_of(parse_column_types(text) or {})
         if key:
             keys[table][text] = key
-    reasons: dict[Shape, str] = {}
-    orders = cache(partial(first_orders, pipeline, window))
+    reasons: dict[TypedTable, str] = {}
     for table, by_text in keys.items():
         table_key = _known_key(history, table)
         if table_key is None and len({*by_text.values()}) > 1:
-            table_key = by_text[min(by_text, key=lambda text: (orders()[table, text], text))]
+            table_key = by_text[min(by_text, key=lambda text: (shapes[table, text], text))]
         reasons |= {
             (table, text): _reason(table, table_key, key)
             for text, key in by_text.items()
@@ -91,25 +82,11 @@ def _reason(table: str, table_key: Key, key: Key) -> str:
     )
 
 
-def first_orders(pipeline: Pipeline, window: str, *, skips_deletes: bool = False) -> dict[Shape, str]:
-    """Return the shapes of a window, each with the ordering key of its first event; needs no Spark."""
-    first: dict[Shape, str] = {}
-    raw, fields = pipeline.lake.system_table(RAW), ("kind", "record_timestamp", "record_order", "mod_type")
-    for batch in read_repeated(raw, window, ("table_name", "column_types"), *fields):
-        kept = batch.filter(pc.field("mod_type") != ModType.DELETE.value) if skips_deletes else batch
-        rows = kept.group_by(["table_name", "column_types"]).aggregate([("record_order", "min")])
-        for row in rows.to_pylist():
-            shape, order = (row["table_name"], row["column_types"]), row["record_order_min"]
-            if None not in (*shape, order):
-                first[shape] = min(order, first.get(shape, order))
-    return first
-
-
 MAX_FITTING: Final = 200
 """Maximum number of such shapes, each a condition of one query; the values of further shapes are checked."""
 
 
-def fitting_shapes(pipeline: Pipeline, shapes: Iterable[Shape]) -> list[Shape]:
+def fitting_shapes(pipeline: Pipeline, shapes: Iterable[TypedTable]) -> list[TypedTable]:
     """Return the shapes of events whose declared types guarantee that their values fit their tables.
 
     Args:

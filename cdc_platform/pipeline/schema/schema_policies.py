@@ -1,6 +1,6 @@
 """Events that a table rejects: those with another key, or with other columns if the columns are fixed."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,7 +14,8 @@ from cdc_platform.model.schema.schema_policy import SchemaPolicy, find_refusal
 from cdc_platform.model.schema.table_schema import ColumnType
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.pipeline.schema.key_shapes import Shape, find_foreign, first_orders
+from cdc_platform.pipeline.reading.window_content import TypedTable, WindowContent
+from cdc_platform.pipeline.schema.key_shapes import find_foreign
 
 Columns = Mapping[str, ObservedColumn]
 _NO_DELETE: Final = f" AND mod_type <> '{ModType.DELETE.value}'"
@@ -30,19 +31,19 @@ class FixedShape:
     ordering_key: str
 
 
-def fixed_shapes(pipeline: Pipeline, window: str) -> list[FixedShape]:
-    """Return the shapes of events of tables with fixed columns, in the source's order; needs no Spark.
+def fixed_shapes(pipeline: Pipeline, content: WindowContent) -> list[FixedShape]:
+    """Return the shapes of events of tables with fixed columns, in the source's order.
 
     Deletes are left out: a file with deletes only may have just the key.
 
     Args:
         pipeline: the pipeline.
-        window: filter of raw records.
+        content: content of a window.
     """
     if not pipeline.capabilities.schema_policies:
         return []
     shapes: list[FixedShape] = []
-    for (table, text), order in first_orders(pipeline, window, skips_deletes=True).items():
+    for (table, text), order in content.typed_tables(skips_deletes=True).items():
         columns = parse_column_types(text)
         if columns and pipeline.capabilities.schema_policy_of(table) is not SchemaPolicy.EVOLVE:
             shapes.append(FixedShape(table, text, columns, order))
@@ -59,22 +60,21 @@ def first_columns(shapes: Iterable[FixedShape], history: SchemaHistory) -> Mappi
 
 
 def with_refusals(
-    pipeline: Pipeline, records: DataFrame, window: str, history: SchemaHistory, shapes: Collection[Shape]
+    pipeline: Pipeline, records: DataFrame, content: WindowContent, history: SchemaHistory
 ) -> DataFrame:
     """Return raw records with a fault for each event whose key or columns its table rejects.
 
     Args:
         pipeline: the pipeline.
         records: raw records of an event source.
-        window: filter of the same records.
+        content: content of the same records.
         history: schema history before these records.
-        shapes: shapes of the records.
     """
-    foreign = find_foreign(pipeline, window, history, shapes)
+    foreign = find_foreign(pipeline, history, content.typed_tables())
     refused = [
         *((shape, reason, "") for shape, reason in foreign.items()),
         # A delete only needs the key.
-        *((shape, reason, _NO_DELETE) for shape, reason in _refused(pipeline, window, history)),
+        *((shape, reason, _NO_DELETE) for shape, reason in _refused(pipeline, content, history)),
     ]
     if not refused:
         return records
@@ -87,9 +87,11 @@ def with_refusals(
     return records.withColumn("event", F.col("event").withField("fault", fault))
 
 
-def _refused(pipeline: Pipeline, window: str, history: SchemaHistory) -> Iterator[tuple[Shape, str]]:
+def _refused(
+    pipeline: Pipeline, content: WindowContent, history: SchemaHistory
+) -> Iterator[tuple[TypedTable, str]]:
     """Yield the shapes that the policies of their tables reject, with the reason."""
-    shapes = fixed_shapes(pipeline, window)
+    shapes = fixed_shapes(pipeline, content)
     begun = first_columns(shapes, history)
     for shape in shapes:
         table_types = _columns_before(shape.table, begun, history)

@@ -1,21 +1,15 @@
 """Shapes of records in commit order, reduced to the ends of each run of records with the same columns."""
 
 from collections.abc import Callable, Iterator
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-SHAPE: Final = ("table_name", "mod_type", "value_capture_type", "column_types")
-ShapeKey = tuple[str | None, str | None, str | None, str | None]
+from cdc_platform.pipeline.reading.window_content import SHAPE, ShapeKey, keys_of
+
 Ints = npt.NDArray[np.int64]
-
-
-def keys_of(rows: pa.Table) -> Iterator[ShapeKey]:
-    """Return the shape of each row."""
-    return zip(*(rows[name].to_pylist() for name in SHAPE), strict=True)
 
 
 class ShapeRuns:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.model.base.names import quote_text
@@ -91,17 +91,17 @@ def order_events(
         it must not enter the log), `record` (as it arrived, for faults) and `origin` (its file or topic).
     """
     records = _with_fitting(records, fitting)
-    fault = F.coalesce("event.fault", F.when(~F.col(FITS), fault_of(tables, capabilities)))
+    fault = f"coalesce(event.fault, if({FITS}, null, {fault_of(tables, capabilities)}))"
     if expected_records <= SINGLE_TASK_RECORDS:
         changes = _changes_of(_distinct(records.coalesce(1), capabilities), fault, first_ordinal)
         return OrderedChanges(_numbered(changes))
     ranges = range_count(records, expected_records)
     is_repeated, transactions = _count_identities(records, ranges)
-    unchecked = _changes_of(records, F.when(~F.col(FITS), F.lit("")), first_ordinal, "false")
+    unchecked = _changes_of(records, f"if({FITS}, null, '')", first_ordinal, "false")
     counts = count_events(unchecked, incomplete_changes(capabilities), transactions)
     places = records.select("record_timestamp", "record_order")
     if counts.are_final and not is_repeated:
-        changes = _changes_of(records, F.lit(None).cast("string"), first_ordinal, "false")
+        changes = _changes_of(records, "cast(null as string)", first_ordinal, "false")
         # Spark's number of a row begins with that of its task.
         stats = replace(counts.stats, next_ordinal=first_ordinal + (ranges << 33))
     else:
@@ -112,7 +112,7 @@ def order_events(
 
 
 def _changes_of(
-    records: DataFrame, fault: Column, first_ordinal: int, condition: str = f"not {FITS}"
+    records: DataFrame, fault: str, first_ordinal: int, condition: str = f"not {FITS}"
 ) -> DataFrame:
     """Return one change per record, each with the first ordinal."""
     mods = records.selectExpr("*", "0 as position", "get(mods, 0) as mod")

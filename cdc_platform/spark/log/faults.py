@@ -3,9 +3,6 @@
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
-
 from cdc_platform.model.base.names import quote_text
 from cdc_platform.model.schema.table_schema import DECIMAL, ColumnType, TableSchema
 from cdc_platform.model.schema.table_schema import Column as SourceColumn
@@ -58,14 +55,14 @@ _DECLARED = (
 )
 
 
-def parsed_mods(where: str = "true") -> dict[str, Column]:
-    """Return the columns that `fault_of` checks: the texts of a mod's keys and new values by name."""
+def parsed_mods(where: str = "true") -> list[str]:
+    """Return the SQL of the columns that `fault_of` checks: a mod's keys and new values by name."""
     texts = {KEYS: "if(mod.keys = 'null', '{}', mod.keys)", VALUES: "mod.new_values"}
-    return {name: F.expr(f"if({where}, {parsed_object(text)}, null)") for name, text in texts.items()}
+    return [f"if({where}, {parsed_object(text)}, null) AS {name}" for name, text in texts.items()]
 
 
-def fault_of(tables: Sequence[TableSchema], capabilities: SourceCapabilities = CHANGE_STREAM) -> Column:
-    """Return the reason why a change is invalid, as text; NULL if it is valid.
+def fault_of(tables: Sequence[TableSchema], capabilities: SourceCapabilities = CHANGE_STREAM) -> str:
+    """Return the SQL of the reason why a change is invalid, as text; NULL if it is valid.
 
     An invalid change lacks required fields, contains invalid JSON, or has a value that does not fit the type
     of its column and would be NULL in the table.
@@ -86,7 +83,7 @@ def fault_of(tables: Sequence[TableSchema], capabilities: SourceCapabilities = C
         f"{_HAS_ROW} AND mod.new_values IS NOT NULL AND {VALUES} IS NULL": VALUES_FAULT,
     }
     cases = " ".join(f"WHEN {condition} THEN {quote_text(reason)}" for condition, reason in shape.items())
-    return F.expr(f"CASE {malformed} {cases} {unfit} END")
+    return f"CASE {malformed} {cases} {unfit} END"
 
 
 def _table_faults(table: TableSchema, capabilities: SourceCapabilities) -> str | None:

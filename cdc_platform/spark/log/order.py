@@ -107,27 +107,29 @@ def order_records(
     mods = records.select("*", F.posexplode_outer("mods").alias(*MOD))
     changes = changes_of(mods, fault_of(tables), RECORD_PARTS)
     order: Sequence[str] = COMMIT_ORDER
+    spare = "record_order"
     if expected_records <= SINGLE_TASK_RECORDS:
         changes = changes.coalesce(1)
     else:
         places = records.select(*TRANSACTION)
         changes, order = part_in_ranges(changes, order, places, expected_records), (RANGE, *order)
+        spare += f", {RANGE}"
     # One sort serves duplicates, windows and order.
     ordered = _judge(distinct_rows(changes, order), order[:-2]).sortWithinPartitions(*order)
-    ordinal = F.monotonically_increasing_id() + F.lit(first_ordinal)
-    return ordered.withColumn("ordinal", ordinal).drop("record_order", RANGE)
+    ordinal = f"monotonically_increasing_id() + {first_ordinal} AS ordinal"
+    return ordered.selectExpr(f"* EXCEPT ({spare})", ordinal)
 
 
-def changes_of(mods: DataFrame, fault: Column, parts: Sequence[str], condition: str = "true") -> DataFrame:
+def changes_of(mods: DataFrame, fault: str, parts: Sequence[str], condition: str = "true") -> DataFrame:
     """Return one change per mod, with its fault.
 
     Args:
         mods: raw data change records, each row with one of its mods in the columns MOD.
-        fault: the reason why a mod is invalid.
+        fault: SQL of the reason why a mod is invalid.
         parts: SQL of the columns that differ between change streams and events.
         condition: condition of the records whose values are parsed for the fault.
     """
-    judged = mods.withColumns(parsed_mods(condition)).withColumn(FAULT, fault)
+    judged = mods.selectExpr("*", *parsed_mods(condition), f"{fault} AS {FAULT}")
     own = ", ".join(name for name in mods.columns if name not in (FITS, *MOD))
     # SQL texts: an expression built here would cost a few calls of Spark's JVM.
     return judged.selectExpr(

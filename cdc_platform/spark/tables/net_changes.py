@@ -23,6 +23,8 @@ from cdc_platform.spark.tables.typed import (
 ACTION = "__action"
 NEWEST, INSERTED, ROW_EVENT = "__newest", "__inserted", "__row_event"
 APPEND, UPDATE, REMOVE, NOTHING = "append", "update", "delete", "none"
+_ACTIONS = ((NOTHING, APPEND), (REMOVE, UPDATE))
+"""Actions for new and for existing keys: if the row is gone, and if it stays."""
 
 FIXED_BYTES = 16
 """Maximum bytes of a value in addition to its text."""
@@ -98,13 +100,12 @@ def compute_net_changes(changes: DataFrame, table: TableSchema) -> DataFrame:
         *(F.expr(_newest_value(name)) for name in values),
         *([F.max(ORDINAL).alias(ORDERING_KEY)] if keeps_order(table) else []),
     )
-    is_gone = F.coalesce(F.col(ROW_EVENT) == ChangeKind.DELETE.value, F.lit(False))
-    return aggregated.withColumn(ACTION, _action(is_gone)).selectExpr(
+    return aggregated.selectExpr(
         *_key_names(table),
         *(f"{quote_spark(name, 'value')} AS {quote_spark(name)}" for name in values),
         *(f"{quote_spark(name)} IS NOT NULL AS {quote_spark(flag_of(name))}" for name in values),
         *([ORDERING_KEY, f"true AS {quote_spark(flag_of(ORDERING_KEY))}"] if keeps_order(table) else []),
-        ACTION,
+        _action(ROW_EVENT),
     )
 
 
@@ -126,12 +127,12 @@ def compute_net_rows(log: DataFrame, table: TableSchema, words: LogColumns) -> D
     rows = of_row.select(f"{NEWEST}.*", INSERTED, *keys)
     typed = type_changes(rows, table, has_partial_updates=False, words=words, further=(INSERTED, *keys))
     key_names = [column.name for column in table.key_columns]
-    return typed.withColumn(ACTION, _action(F.col(KIND) == ChangeKind.DELETE.value)).selectExpr(
+    return typed.selectExpr(
         # Not those of the newest change: a merge then need not shuffle rows by them again.
         *(f"{quote_spark(key)} AS {quote_spark(name)}" for key, name in zip(keys, key_names, strict=True)),
         *map(quote_spark, _net_value_names(table)),
         *([f"{ORDINAL} AS {quote_spark(ORDERING_KEY)}"] if keeps_order(table) else []),
-        ACTION,
+        _action(KIND),
     )
 
 
@@ -150,9 +151,11 @@ def _net_value_names(table: TableSchema) -> list[str]:
     return [column.name for column in table.value_columns if column.name != ORDERING_KEY]
 
 
-def _action(is_gone: Column) -> Column:
-    inserted = F.col(INSERTED)
-    return F.when(inserted & is_gone, NOTHING).when(inserted, APPEND).when(is_gone, REMOVE).otherwise(UPDATE)
+def _action(row_event: str) -> str:
+    """Return the SQL of the action, from the column with the kind of the newest change of a whole row."""
+    is_gone = f"coalesce({row_event} = '{ChangeKind.DELETE.value}', false)"
+    of_new, of_existing = (f"if({is_gone}, '{gone}', '{stays}')" for gone, stays in _ACTIONS)
+    return f"if({INSERTED}, {of_new}, {of_existing}) AS {ACTION}"
 
 
 def measure_net_changes(

@@ -1,7 +1,7 @@
 """Conversion of the change log's JSON to the typed columns of one table."""
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from pyspark.errors import PySparkException
@@ -84,20 +84,13 @@ def type_changes(
         of_change["names"] = _names(words)
     if table.is_evolving:
         of_change["committed"] = "unix_micros(commit_timestamp)"
-    texts = {"k": _texts("keys", table), "v": _texts("new_values", table)}
-    unparsed = log.selectExpr(*(f"{sql} AS {quote_spark(name)}" for name, sql in (of_change | texts).items()))
-    parsed = unparsed.selectExpr(
-        *map(quote_spark, of_change),
-        f"{_parsed('k', KEY_TEXT, table)} AS k",
-        f"{_parsed('v', 'new_values', table)} AS v",
-    )
+    of_change |= {"k_texts": _texts("keys", table), "v_texts": _texts("new_values", table)}
+    of_change |= {"k": _parsed("k", KEY_TEXT, table), "v": _parsed("v", "new_values", table)}
     values = {column.name: _value(table, column) for column in (*table.key_columns, *table.value_columns)}
     if has_partial_updates:
         values |= {flag_of(column.name): _is_named(column) for column in table.value_columns}
-    return parsed.selectExpr(
-        *map(quote_spark, (KIND, ORDINAL, *further, *origin)),
-        *(f"{sql} AS {quote_spark(name)}" for name, sql in values.items()),
-    )
+    kept = map(quote_spark, (KIND, ORDINAL, *further, *origin))
+    return log.selectExpr(*_called(of_change)).selectExpr(*kept, *_called(values))
 
 
 def with_row(changes: DataFrame, table: TableSchema) -> DataFrame:
@@ -111,7 +104,8 @@ def with_row(changes: DataFrame, table: TableSchema) -> DataFrame:
         table: the table's columns.
     """
     keys = key_parts(table)
-    return with_key_parts(changes, table).withColumn(ROW, F.struct(*keys)).drop(*keys)
+    typed = with_key_parts(changes, table).withColumn(ROW, F.struct(*keys))
+    return typed.drop(*keys, KEY_TEXT, "k_texts", "k", "committed")
 
 
 def key_parts(table: TableSchema) -> list[str]:
@@ -120,16 +114,17 @@ def key_parts(table: TableSchema) -> list[str]:
 
 
 def with_key_parts(changes: DataFrame, table: TableSchema) -> DataFrame:
-    """Return changes of one table with the typed columns of their keys added; see `with_row`."""
-    parts = {"k": F.expr(_texts("keys", table)), KEY_TEXT: F.col("keys")}
+    """Return changes of one table with typed columns of their keys, and the columns that these come from."""
+    parts = {KEY_TEXT: "keys", "k_texts": _texts("keys", table), "k": _parsed("k", KEY_TEXT, table)}
     if table.is_evolving:
-        parts["committed"] = F.unix_micros("commit_timestamp")
-    values = {
-        name: F.expr(_value(table, column))
-        for name, column in zip(key_parts(table), table.key_columns, strict=True)
-    }
-    with_texts = changes.withColumns(parts).withColumn("k", F.expr(_parsed("k", KEY_TEXT, table)))
-    return with_texts.withColumns(values).drop(*parts)
+        parts["committed"] = "unix_micros(commit_timestamp)"
+    values = (_value(table, column) for column in table.key_columns)
+    return changes.selectExpr("*", *_called(parts | dict(zip(key_parts(table), values, strict=True))))
+
+
+def _called(columns: Mapping[str, str]) -> Iterator[str]:
+    """Yield the SQL of named columns, in which a column may refer to earlier ones: each frame costs time."""
+    return (f"{sql} AS {quote_spark(name)}" for name, sql in columns.items())
 
 
 def _texts(mod: str, table: TableSchema) -> str:
@@ -144,25 +139,26 @@ def _texts(mod: str, table: TableSchema) -> str:
     return f"cast(from_json({mod}, {schema}) AS struct<{fields or '_: string'}>)"
 
 
-def _parsed(texts: str, mod: str, table: TableSchema) -> str:
+def _parsed(part: str, mod: str, table: TableSchema) -> str:
     """Return the SQL of the result of `_texts`, a column, which fails the query if parsing failed.
 
     Spark's parser returns a struct of NULLs for an object that it rejects, such as one with a name that is
     too long, and a single NULL for a text that is too long. An object that has only other columns, or may
     have such a text, is parsed a second time; few changes are like that.
     """
-    values = ", ".join(f"{texts}.{_field(name)}" for name in _names_in(table, is_keys=texts == "k"))
+    texts, is_keys = f"{part}_texts", part == "k"
+    values = ", ".join(f"{texts}.{_field(name)}" for name in _names_in(table, is_keys=is_keys))
     if not values:
         return texts
-    part = "keys" if texts == "k" else mod
-    facts = f"'table', {quote_text(table.name)}, 'part', '{part}', 'value', {shown_expression(mod)}"
+    shown = f"'part', '{'keys' if is_keys else mod}', 'value', {shown_expression(mod)}"
+    facts = f"'table', {quote_text(table.name)}, {shown}"
     failure = (
         f"raise_error(concat('{UNPARSED}', to_json(named_struct({facts}, 'key', left({KEY_TEXT}, 200)))))"
     )
     is_text = f"{mod} IS NOT NULL AND {mod} <> 'null'"
     is_doubtful = f"(coalesce({values}, NULL) IS NULL OR length({mod}) > {LONGEST_TEXT})"
     is_unparsed = f"{is_doubtful} AND {is_text} AND {parsed_object(mod)} IS NULL"
-    fitting = _fitting(texts, mod, table) if texts == "v" and _is_judged_by_row(table) else texts
+    fitting = _fitting(texts, mod, table) if not is_keys and _is_judged_by_row(table) else texts
     return f"if({is_unparsed}, {failure}, {fitting})"
 
 

@@ -53,21 +53,40 @@ def batch_of(*events: Event) -> pa.RecordBatch:
 
 
 @pytest.mark.parametrize(
-    ("events", "expected"),
+    ("events", "since_micros", "lacks_moments"),
     [
-        ([event(1), event(2, micros=NOW - 5)], WindowContent(2, NOW - 5)),
-        ([event(1, micros=None)], WindowContent(1, None, lacks_moments=True)),
-        ([event(1, ModType.SNAPSHOT), event(2)], WindowContent(2, NOW, has_snapshots=True)),
-        ([event(1, ModType.TRUNCATE)], WindowContent(1, NOW, has_snapshots=True)),
-        ([fault(1), event(2)], WindowContent(2, NOW, lacks_moments=True)),
-        ([fault(1, NOW)], WindowContent(1, NOW)),
+        ([event(1), event(2, micros=NOW - 5)], NOW - 5, False),
+        ([event(1, micros=None)], None, True),
+        ([event(1, ModType.SNAPSHOT), event(2)], NOW, False),
+        ([event(1, ModType.TRUNCATE)], NOW, False),
+        ([fault(1), event(2)], NOW, True),
+        ([fault(1, NOW)], NOW, False),
     ],
 )
-def test_content_of_raw_records(events: list[Event], expected: WindowContent) -> None:
+def test_content_of_raw_records(events: list[Event], since_micros: int | None, lacks_moments: bool) -> None:
     """The earliest moment counts, and what has none or another one each time it is read is known."""
-    shapes = {("t", "[]")} if any(isinstance(item, SourceEvent) for item in events) else ()
+    kinds = {item.mod_type for item in events if isinstance(item, SourceEvent)}
     content = content_of(batch_of(*events))
-    assert replace(expected, tables=frozenset("t"), shapes=frozenset(shapes)) == content
+
+    assert (content.records, content.since_micros) == (len(events), since_micros)
+    assert (content.lacks_moments, content.tables) == (lacks_moments, frozenset("t"))
+    assert {kind for _, kind, _, text in content.shapes if text is not None} == {*map(str, kinds)}
+    assert content.has_faults == any(isinstance(item, FaultyEvent) for item in events)
+    has_snapshots = bool(kinds & {ModType.SNAPSHOT, ModType.TRUNCATE})
+    assert ("change_kind" in content.logged_before) == has_snapshots
+
+
+def test_the_first_event_of_a_shape_is_found() -> None:
+    """The first ordering key of a table's column types counts, with deletes or without them."""
+    ordered = [
+        event(1)._replace(ordering_key="3"),
+        event(2, ModType.DELETE)._replace(ordering_key="1"),
+        event(3, ModType.INSERT)._replace(ordering_key="2"),
+    ]
+    content = content_of(batch_of(ordered[0])).plus(content_of(batch_of(*ordered[1:])))
+
+    assert content.typed_tables() == {("t", "[]"): "1"}
+    assert content.typed_tables(skips_deletes=True) == {("t", "[]"): "2"}
 
 
 def test_the_content_of_two_batches_is_that_of_all_their_records() -> None:

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_platform.model.base.schemas import TIMESTAMP
-from cdc_platform.pipeline.schema.shape_runs import SHAPE, ShapeKey, ShapeRuns
+from cdc_platform.pipeline.reading.window_content import SHAPE, ShapeKey
+from cdc_platform.pipeline.schema.shape_runs import ShapeRuns
 
 SCHEMA = pa.schema([("record_timestamp", TIMESTAMP), *((name, pa.string()) for name in SHAPE)])
 SHAPES = st.builds(
