@@ -22,13 +22,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from pyiceberg.expressions import And, GreaterThan, LessThanOrEqual
-
 from benchmarks.kill import ACCOUNTS, EACH_OPENED_WITH, Target, check_lake, position
 from benchmarks.measure.harness import Report, arguments, must_equal
 from benchmarks.measure.processes import start
 from cdc_platform.components.loading import load_settings
 from cdc_platform.lake.catalog.lake import LOG
+from cdc_platform.lake.commits.filters import between
 from cdc_platform.lake.state.cuts import Cut, list_cuts, newest_cut
 from cdc_platform.model.stream.records import ChangeKind
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
@@ -61,7 +60,7 @@ class CutCheck:
     def _replay(self, cycle: int) -> None:
         """Apply the log up to a cycle to the expected values."""
         fields = ("ordinal", "table_name", "change_kind", "keys", "new_values")
-        span = And(GreaterThan("cycle", self.cycle), LessThanOrEqual("cycle", cycle))
+        span = between("cycle", self.cycle + 1, cycle)
         log = self.pipeline.lake.system_table(LOG).scan(row_filter=span, selected_fields=fields).to_arrow()
         for row in log.sort_by("ordinal").to_pylist():
             (key, value), rows = VALUES[row["table_name"]], self.expected[row["table_name"]]
