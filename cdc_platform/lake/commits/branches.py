@@ -13,8 +13,8 @@ TRIES: Final = 4
 RETENTION: Final = ("max_ref_age_ms", "max_snapshot_age_ms", "min_snapshots_to_keep")
 
 
-def move_branch(table: Table, branch: str, snapshot_id: int) -> None:
-    """Move a branch to a snapshot, from any other snapshot; create the branch if it is missing.
+def move_branch(table: Table, branch: str, snapshot_id: int, *, tries: int = TRIES) -> None:
+    """Move a branch to a snapshot; create the branch if it is missing.
 
     The retention of its snapshots stays as it was set.
 
@@ -22,12 +22,13 @@ def move_branch(table: Table, branch: str, snapshot_id: int) -> None:
         table: the table; concurrent commits of others stay.
         branch: the branch, which may be `main`.
         snapshot_id: a snapshot of the table, of any branch.
+        tries: with 1, the branch moves only from where the given version of the table has it.
 
     Raises:
         CommitConflict: others committed to the table at each attempt, or the snapshot has expired; the
             branch has not moved.
     """
-    _move(table, branch, snapshot_id, lambda _table: False)
+    _move(table, branch, snapshot_id, lambda _table: False, tries)
 
 
 def advance_main(table: Table, snapshot_id: int, is_newest: Callable[[], bool]) -> None:
@@ -50,7 +51,7 @@ def advance_main(table: Table, snapshot_id: int, is_newest: Callable[[], bool]) 
         reached = read_mark(current).cycle
         return cycle < reached or (cycle == reached and not is_newest())
 
-    _move(table, MAIN, snapshot_id, is_done)
+    _move(table, MAIN, snapshot_id, is_done, TRIES)
 
 
 def contains(table: Table, snapshot_id: int) -> bool:
@@ -61,8 +62,8 @@ def contains(table: Table, snapshot_id: int) -> bool:
     return any(snapshot.snapshot_id == snapshot_id for snapshot in ancestors_of(table, head(table)))
 
 
-def _move(table: Table, branch: str, snapshot_id: int, is_done: Callable[[Table], bool]) -> None:
-    for last in range(1, TRIES + 1):
+def _move(table: Table, branch: str, snapshot_id: int, is_done: Callable[[Table], bool], tries: int) -> None:
+    for last in range(1, tries + 1):
         if is_done(table):
             return
         name = ".".join(table.name())
@@ -74,7 +75,7 @@ def _move(table: Table, branch: str, snapshot_id: int, is_done: Callable[[Table]
         try:
             table.manage_snapshots().create_branch(snapshot_id, branch, **_retention(table, branch)).commit()
         except CommitFailedException as error:
-            if last == TRIES:
+            if last == tries:
                 raise CommitConflict(
                     f"Other runs have kept changing `{name}`, so its branch `{branch}` has not been moved; "
                     "run the cycle again."

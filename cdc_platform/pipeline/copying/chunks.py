@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 from pyspark.sql.types import StructType
 
-from cdc_platform.errors import LakeError, as_source_error
+from cdc_platform.errors import CommitConflict, LakeError, as_source_error
 from cdc_platform.lake.commits.branches import move_branch
 from cdc_platform.lake.commits.commits import head
 from cdc_platform.lake.state.copies import COPY, COPY_BRANCH, ChunkBatch, CopyProgress, load_copy_progress
@@ -52,9 +52,17 @@ def copy_chunks(pipeline: Pipeline, spark: SparkSession, progress: CopyProgress)
 
 
 def level_branch(pipeline: Pipeline, progress: CopyProgress) -> int:
-    """Point the branch at the newest commit that counts, and return that snapshot."""
+    """Point the branch at the newest commit that counts, and return that snapshot.
+
+    Raises:
+        CommitConflict: another run has copied meanwhile, and its chunks stay.
+    """
     table = progress.plan.table
     stored_table = load_table(pipeline, table)
+    if load_copy_progress(stored_table, progress.plan).head != progress.head:
+        raise CommitConflict(
+            f"Another run has copied chunks of `{table}`; the next cycle continues with them."
+        )
     base = progress.head or head(stored_table)
     if base is None:
         raise LakeError(
@@ -62,7 +70,7 @@ def level_branch(pipeline: Pipeline, progress: CopyProgress) -> int:
             "lake; the next cycle recreates it."
         )
     if progress.head is None or progress.is_mixed:
-        move_branch(stored_table, COPY_BRANCH, base.snapshot_id)
+        move_branch(stored_table, COPY_BRANCH, base.snapshot_id, tries=1)
     return base.snapshot_id
 
 
