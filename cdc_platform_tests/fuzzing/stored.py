@@ -107,7 +107,7 @@ def _late(text: str) -> object:
 
 
 def _completion(text: str) -> object:
-    return finished_head(table_with({ATTEMPT: "token", f"{COMPLETE}t": text}, BRANCH))
+    return finished_head(table_with({CYCLE: "1", ATTEMPT: "token", f"{COMPLETE}t": text}, BRANCH), 1, None)
 
 
 def _position(text: str) -> str:

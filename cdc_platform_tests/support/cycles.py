@@ -34,6 +34,7 @@ def failed_checks(pipeline: Pipeline, spark: "SparkSession", *names: str) -> dic
     Each looks at the whole lake; with names, only those of that name are made.
     """
     chosen = [check for check in checks_of(pipeline.capabilities) if not names or check.name in names]
+    assert {*names} <= {check.name for check in chosen}
     results = {check.name: check.run(pipeline, spark, EVERYTHING) for check in chosen}
     return {
         name: result.summary

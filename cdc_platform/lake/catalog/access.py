@@ -62,6 +62,8 @@ CONFLICT: Final = re.compile(
     # Iceberg's ValidationException reports much else, too, such as of a name that no column can have.
     "|Found (?:new )?conflicting |Found concurrently added |Cannot commit, "
     "|Cannot determine history between |Missing required files to delete|not an ancestor of "
+    # A table that another process has dropped. No process drops the platform's own ones.
+    r"|TABLE_OR_VIEW_NOT_FOUND\](?!.*__cdc)|NoSuchTableException(?!.*__cdc)"
 )
 """Iceberg's messages where another commit was first."""
 _CATALOG_SILENT: Final = re.compile(
@@ -124,7 +126,8 @@ def _explain_service(settings: LakeSettings, error: Exception) -> CdcError | Non
     """Explain an error of a catalog's client."""
     from pyiceberg import exceptions as iceberg
 
-    if isinstance(error, iceberg.CommitFailedException):
+    is_dropped = isinstance(error, iceberg.NoSuchTableError) and "__cdc" not in str(error)
+    if is_dropped or isinstance(error, iceberg.CommitFailedException):
         return _outrun(str(error))
     if isinstance(error, iceberg.UnauthorizedError | iceberg.ForbiddenError | iceberg.OAuthError):
         return LakeAccessDenied(

@@ -13,8 +13,8 @@ TRIES: Final = 4
 RETENTION: Final = ("max_ref_age_ms", "max_snapshot_age_ms", "min_snapshots_to_keep")
 
 
-def move_branch(table: Table, branch: str, snapshot_id: int) -> None:
-    """Move a branch to a snapshot, from any other snapshot; create the branch if it is missing.
+def move_branch(table: Table, branch: str, snapshot_id: int, *, tries: int = TRIES) -> None:
+    """Move a branch to a snapshot; create the branch if it is missing.
 
     The retention of its snapshots stays as it was set.
 
@@ -22,31 +22,13 @@ def move_branch(table: Table, branch: str, snapshot_id: int) -> None:
         table: the table; concurrent commits of others stay.
         branch: the branch, which may be `main`.
         snapshot_id: a snapshot of the table, of any branch.
+        tries: with 1, the branch moves only from where the given version of the table has it.
 
     Raises:
         CommitConflict: others committed to the table at each attempt, or the snapshot has expired; the
             branch has not moved.
     """
-    _move(table, branch, snapshot_id, lambda _table: False)
-
-
-def move_branch_once(table: Table, branch: str, snapshot_id: int) -> None:
-    """Move a branch as `move_branch` does, unless it has moved since the table was loaded.
-
-    Raises:
-        CommitConflict: it has moved, or see `move_branch`.
-    """
-    seen = table.metadata.refs.get(branch)
-
-    def has_stayed(current: Table) -> bool:
-        if current.metadata.refs.get(branch) != seen:
-            raise CommitConflict(
-                f"Another run has moved the branch `{branch}` of `{'.'.join(current.name())}` meanwhile; "
-                "the next cycle continues."
-            )
-        return False
-
-    _move(table, branch, snapshot_id, has_stayed)
+    _move(table, branch, snapshot_id, lambda _table: False, tries)
 
 
 def advance_main(table: Table, snapshot_id: int, is_newest: Callable[[], bool]) -> None:
@@ -69,7 +51,7 @@ def advance_main(table: Table, snapshot_id: int, is_newest: Callable[[], bool]) 
         reached = read_mark(current).cycle
         return cycle < reached or (cycle == reached and not is_newest())
 
-    _move(table, MAIN, snapshot_id, is_done)
+    _move(table, MAIN, snapshot_id, is_done, TRIES)
 
 
 def contains(table: Table, snapshot_id: int) -> bool:
@@ -80,31 +62,36 @@ def contains(table: Table, snapshot_id: int) -> bool:
     return any(snapshot.snapshot_id == snapshot_id for snapshot in ancestors_of(table, head(table)))
 
 
-def _move(table: Table, branch: str, snapshot_id: int, is_done: Callable[[Table], bool]) -> None:
-    for last in range(1, TRIES + 1):
+def _move(table: Table, branch: str, snapshot_id: int, is_done: Callable[[Table], bool], tries: int) -> None:
+    for last in range(1, tries + 1):
         if is_done(table):
             return
         name = ".".join(table.name())
         if table.metadata.snapshot_by_id(snapshot_id) is None:
-            raise CommitConflict(
-                f"The snapshot {snapshot_id} of `{name}` has expired since this run looked, so the branch "
-                f"`{branch}` has not been moved; run the cycle again."
-            )
+            raise CommitConflict(_expired(name, branch, snapshot_id))
         try:
             table.manage_snapshots().create_branch(snapshot_id, branch, **_retention(table, branch)).commit()
         except CommitFailedException as error:
-            if last == TRIES:
+            if last == tries:
                 raise CommitConflict(
                     f"Other runs have kept changing `{name}`, so its branch `{branch}` has not been moved; "
                     "run the cycle again."
                 ) from error
-        except (ValueError, BadRequestError):
+        except (ValueError, BadRequestError) as error:
             # Pyiceberg, or the catalog's service, raises this for a snapshot that is no longer known.
             if table.refresh().metadata.snapshot_by_id(snapshot_id) is not None:
                 raise
+            raise CommitConflict(_expired(name, branch, snapshot_id)) from error
         else:
             return
         table = table.refresh()
+
+
+def _expired(name: str, branch: str, snapshot_id: int) -> str:
+    return (
+        f"The snapshot {snapshot_id} of `{name}` has expired since this run looked, so the branch `{branch}` "
+        "has not been moved; run the cycle again."
+    )
 
 
 def _retention(table: Table, branch: str) -> Mapping[str, int]:

@@ -16,6 +16,8 @@ from cdc_platform.model.base.stored_texts import read_stored
 from cdc_platform.model.base.timestamps import is_moment
 
 CYCLE: Final = "cdc.cycle"
+AFTER: Final = "cdc.after-cycle"
+"""The newest cycle when a cycle was planned; its commit replaces the rows of all later cycles."""
 POSITION: Final = "cdc.position-micros"
 NEXT_ORDINAL: Final = "cdc.next-ordinal"
 STATS: Final = "cdc.stats"

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.catalog.access import CONFLICT
-from cdc_platform.lake.commits.commits import BYTES, CYCLE, conflicts_as, head, read_mark
+from cdc_platform.lake.commits.commits import AFTER, BYTES, CYCLE, conflicts_as, head, read_mark
 from cdc_platform.lake.commits.filters import above
 
 
@@ -21,6 +21,11 @@ class CycleStep:
 
     before: int
     committed: int
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """The step in the summary of its commit."""
+        return {AFTER: str(self.before), CYCLE: str(self.committed)}
 
 
 def commit_cycle(
@@ -46,7 +51,7 @@ def commit_cycle(
     base = head(planned_on)
     if base is not None:
         writer = writer.option("validate-from-snapshot-id", str(base.snapshot_id))
-    for key, value in {CYCLE: str(cycles.committed), **properties}.items():
+    for key, value in (cycles.facts | {**properties}).items():
         writer = writer.option(f"snapshot-property.{key}", value)
     with spark_conflicts_as(_conflict(target, cycles)):
         # The filter covers all later cycles, so any of them that another run committed is a conflict.
@@ -65,7 +70,7 @@ def append_cycle(rows: pa.Table, planned_on: Table, cycles: CycleStep, propertie
     Raises:
         CommitConflict: another run was first; nothing was changed.
     """
-    summary = {CYCLE: str(cycles.committed), BYTES: str(rows.nbytes), **properties}
+    summary = {**cycles.facts, BYTES: str(rows.nbytes), **properties}
     with conflicts_as(_conflict(".".join(planned_on.name()), cycles)):
         planned_on.append(rows, snapshot_properties=summary)
 
@@ -87,7 +92,7 @@ def replace_cycle(rows: pa.Table, planned_on: Table, cycles: CycleStep) -> None:
         return
     with conflicts_as(_conflict(".".join(planned_on.name()), cycles)):
         is_later = above("cycle", cycles.before)
-        planned_on.overwrite(rows, is_later, snapshot_properties={CYCLE: str(cycles.committed)})
+        planned_on.overwrite(rows, is_later, snapshot_properties=cycles.facts)
 
 
 def _conflict(target: str, cycles: CycleStep) -> str:

@@ -222,14 +222,21 @@ def load_copy_progress(table: Table | None, plan: CopyPlan) -> CopyProgress:
     """Return the progress of a plan on the branch of its table.
 
     A commit counts if its parent is the base of its plan: then no other run committed in between.
+
+    Raises:
+        CommitConflict: the branch holds a newer plan, which another run has made since this one was loaded.
     """
     if table is None:
         return CopyProgress(plan, frozenset(), 0, None, is_mixed=False)
     newest = head(table, COPY_BRANCH)
     for snapshot in ancestors_of(table, newest):
         chunk_batch = ChunkBatch.of(snapshot)
-        if chunk_batch is None or chunk_batch.number != plan.number:
+        if chunk_batch is None or chunk_batch.number < plan.number:
             break
+        if chunk_batch.number > plan.number:
+            raise CommitConflict(
+                f"Another run has planned the copy of `{plan.table}` again; the next cycle goes on with that."
+            )
         if chunk_batch.base == snapshot.parent_snapshot_id:
             is_mixed = newest is not None and newest.snapshot_id != snapshot.snapshot_id
             rows, batches = count_rows(snapshot) or 0, _last_batches(table, snapshot, plan)

@@ -47,6 +47,11 @@ class Cut:
         return round((moment_micros - self.position_micros) / 1e6, 3)
 
 
+def cut_number(cut: Cut | None) -> int:
+    """Return the number of a cut, 0 before the first."""
+    return cut.cut if cut is not None else 0
+
+
 def list_cuts(lake: Lake) -> tuple[Cut, ...]:
     """Return all cuts, oldest first."""
     return _scan(lake.system_table(CUT), "cut > 0")

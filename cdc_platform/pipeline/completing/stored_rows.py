@@ -14,8 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 
 from cdc_platform.lake.catalog.lake import LOG, RAW
 from cdc_platform.lake.commits.bounds import is_true_throughout
-from cdc_platform.lake.commits.branches import contains
-from cdc_platform.lake.commits.commits import BRANCH, head, read_mark
+from cdc_platform.lake.commits.commits import head
 from cdc_platform.model.base.cached_values import cached_value
 from cdc_platform.model.base.names import KEY_PREFIX, case_key, quote_spark, quote_text
 from cdc_platform.model.rows.resolution import RowId
@@ -33,7 +32,6 @@ from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.reading.trace import trace_lineage
 from cdc_platform.pipeline.reading.window_content import measure_content
 from cdc_platform.pipeline.schema.evolve import data_changes_between, history_through
-from cdc_platform.pipeline.versions.branch import finished_head
 from cdc_platform.pipeline.versions.lake_frames import read_log, read_table
 from cdc_platform.spark.log.unresolved import unresolved_values
 from cdc_platform.spark.tables.typed import ORDINAL, type_changes
@@ -200,18 +198,12 @@ def version_at(pipeline: Pipeline, spark: SparkSession, table: str, cycle: int) 
     """
     if cycle == 0:
         return None
-    merge_tables(pipeline, spark, [pipeline.table(table)])
+    merged = merge_tables(pipeline, spark, [pipeline.table(table)])[0]
     stored_table = pipeline.lake.table(table)
     if stored_table is None:
         return None
-    snapshot = finished_head(stored_table)
-    if (
-        snapshot is not None
-        and read_mark(stored_table, BRANCH).cycle == cycle
-        and not contains(stored_table, snapshot.snapshot_id)
-    ):
-        return snapshot
-    return head(stored_table)
+    snapshot = stored_table.metadata.snapshot_by_id(merged.snapshot_id or -1)
+    return snapshot if snapshot is not None and merged.cycle == cycle else head(stored_table)
 
 
 def _joined(

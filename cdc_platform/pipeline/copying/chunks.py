@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 from pyspark.sql.types import StructType
 
 from cdc_platform.errors import CommitConflict, LakeError, as_source_error
-from cdc_platform.lake.commits.branches import move_branch_once
+from cdc_platform.lake.commits.branches import move_branch
 from cdc_platform.lake.commits.commits import head
 from cdc_platform.lake.state.copies import COPY, COPY_BRANCH, ChunkBatch, CopyProgress, load_copy_progress
 from cdc_platform.model.base.names import quote_spark
@@ -33,7 +33,6 @@ def copy_chunks(pipeline: Pipeline, spark: SparkSession, progress: CopyProgress)
     """Copy the next chunks of a table in one commit on its branch `copy`, and return the progress.
 
     Raises:
-        CommitConflict: another run has copied into the table meanwhile.
         CopyExpired: the source no longer has the version that the copy reads.
         SourceError: a chunk could not be read; nothing was committed.
     """
@@ -56,12 +55,14 @@ def level_branch(pipeline: Pipeline, progress: CopyProgress) -> int:
     """Point the branch at the newest commit that counts, and return that snapshot.
 
     Raises:
-        CommitConflict: another run has copied into the table since the progress was read.
+        CommitConflict: another run has copied meanwhile, and its chunks stay.
     """
     table = progress.plan.table
     stored_table = load_table(pipeline, table)
-    if load_copy_progress(stored_table, progress.plan) != progress:
-        raise CommitConflict(f"Another run has copied rows of `{table}` meanwhile; the next cycle continues.")
+    if load_copy_progress(stored_table, progress.plan).head != progress.head:
+        raise CommitConflict(
+            f"Another run has copied chunks of `{table}`; the next cycle continues with them."
+        )
     base = progress.head or head(stored_table)
     if base is None:
         raise LakeError(
@@ -69,7 +70,7 @@ def level_branch(pipeline: Pipeline, progress: CopyProgress) -> int:
             "lake; the next cycle recreates it."
         )
     if progress.head is None or progress.is_mixed:
-        move_branch_once(stored_table, COPY_BRANCH, base.snapshot_id)
+        move_branch(stored_table, COPY_BRANCH, base.snapshot_id, tries=1)
     return base.snapshot_id
 
 

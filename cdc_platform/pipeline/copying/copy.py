@@ -5,14 +5,17 @@ from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Final
 
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
 from cdc_platform.errors import CdcError, CopyExpired, LakeError
-from cdc_platform.lake.catalog.lake import LOG
-from cdc_platform.lake.commits.commits import count_rows, head, read_mark
+from cdc_platform.lake.catalog.lake import LOG, Lake
+from cdc_platform.lake.commits.branches import move_branch
+from cdc_platform.lake.commits.commits import ancestors_of, count_rows, head, read_mark
+from cdc_platform.lake.commits.maintenance import expire_snapshots
 from cdc_platform.lake.commits.metadata_files import delete_old_metadata
 from cdc_platform.lake.state.copies import COPY_BRANCH, CopyPlan, CopyProgress, load_copy_progress, load_plans
 from cdc_platform.lake.state.cuts import Cut, newest_cut
@@ -199,6 +202,8 @@ def prepare_target(pipeline: Pipeline, spark: SparkSession, plan: CopyPlan) -> T
     schema = stored_schema(planned_columns(pipeline.stream_source, plan), pipeline.options(plan.table))
     target = pipeline.lake.table(plan.table)
     if target is not None and not _has_columns(pipeline, spark, schema):
+        # Refuses the table of a newer plan.
+        load_copy_progress(target, plan)
         if count_rows(head(target)) != 0:
             raise LakeError(
                 f"Table `{plan.table}` has other columns than its initial copy, and rows that are not from "
@@ -209,30 +214,43 @@ def prepare_target(pipeline: Pipeline, spark: SparkSession, plan: CopyPlan) -> T
 
 
 def remove_orphans(pipeline: Pipeline, spark: SparkSession) -> tuple[str, ...]:
-    """Remove the copied rows of tables that the source dropped before they were in a cut.
+    """Remove the copied rows of tables that the source dropped before their copies were complete.
+
+    The empty tables stay: nothing keeps another run from publishing a table while this one drops it.
 
     Returns:
         a sentence on each table.
+
+    Raises:
+        CommitConflict: another run is copying such a table; its rows stay for now.
     """
     histories, cut = pipeline.schema_history.tables.values(), newest_cut(pipeline.lake)
     unnamed = [
         table.name for table in histories if table.is_dropped and not is_published(None, table.name, cut)
     ]
     plans = load_plans(pipeline.lake) if unnamed else {}
-    orphans = [name for name in unnamed if name in plans and _is_orphan(pipeline.lake.table(name), name, cut)]
-    for name in orphans:
-        _remove(pipeline, spark, name)
+    orphans = [
+        name for name in unnamed if name in plans and _discard_copy(pipeline.lake, spark, plans[name], cut)
+    ]
     return tuple(
         f"The source dropped `{name}` before its copy was complete: the copied rows are removed."
         for name in orphans
     )
 
 
-def _is_orphan(table: Table | None, name: str, cut: Cut | None) -> bool:
-    if table is None or is_published(table, name, cut):
+def _discard_copy(lake: Lake, spark: SparkSession, plan: CopyPlan, cut: Cut | None) -> bool:
+    """Remove the rows of an incomplete copy; return False if the table has no such rows, or any other."""
+    table = lake.table(plan.table)
+    if table is None or is_published(table, plan.table, cut) or count_rows(head(table)) != 0:
         return False
-    # Any other table of this name in the lake is not the pipeline's.
-    return head(table, COPY_BRANCH) is not None and count_rows(head(table)) == 0
+    empty, copied = head(table), head(table, COPY_BRANCH)
+    # Any run publishes a complete copy. The one that completes this copy meanwhile moves the branch first.
+    if empty is None or copied in (None, empty) or load_copy_progress(table, plan).is_complete:
+        return False
+    move_branch(table, COPY_BRANCH, empty.snapshot_id, tries=1)
+    batches = takewhile(lambda snapshot: snapshot != empty, ancestors_of(table, copied))
+    expire_snapshots(spark, ".".join(table.name()), [snapshot.snapshot_id for snapshot in batches])
+    return True
 
 
 def _remove(pipeline: Pipeline, spark: SparkSession, table: str) -> None:

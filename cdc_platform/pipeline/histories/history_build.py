@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import BRANCH, has_at_most, number_of, read_mark
+from cdc_platform.lake.state.cuts import Cut, cut_number, newest_cut
 from cdc_platform.model.schema.table_options import history_name
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.pipeline.histories.history_plan import HistoryBuild, plan_history
@@ -69,25 +70,27 @@ def extend_histories(
 
     In the outcome, `appended` counts new versions and `updated` those that ended.
     """
+    # Before anything is planned, as for tables.
+    cut = newest_cut(pipeline.lake)
     level, cycle = find_level(pipeline), read_mark(pipeline.lake.system_table(LOG)).cycle
     planned = [
         MergeOutcome(history_name(schema.name), cycle)
         if history_name(schema.name) in level
-        else plan_history(pipeline, spark, schema)
+        else plan_history(pipeline, spark, schema, cut)
         for schema in schemas
     ]
     builds = [plan for plan in planned if isinstance(plan, HistoryBuild)]
-    built = {outcome.table: outcome for outcome in run_history_builds(pipeline, spark, builds)}
+    built = {outcome.table: outcome for outcome in run_history_builds(pipeline, spark, builds, cut)}
     return tuple(built[plan.history] if isinstance(plan, HistoryBuild) else plan for plan in planned)
 
 
 def run_history_builds(
-    pipeline: Pipeline, spark: SparkSession, builds: Sequence[HistoryBuild]
+    pipeline: Pipeline, spark: SparkSession, builds: Sequence[HistoryBuild], cut: Cut | None
 ) -> tuple[MergeOutcome, ...]:
-    """Build the next versions of histories on their branches, each independent of the others."""
-    token = uuid4().hex
+    """Build the next versions of histories on their branches; see `run_builds`."""
+    token, number = uuid4().hex, cut_number(cut)
     jobs = [
-        (Attempt(build.history, build.base, build.source.span.until_inclusive, token=token), build)
+        (Attempt(build.history, build.base, build.source.span.until_inclusive, number, token=token), build)
         for build in builds
     ]
     with pipeline.progress.step("extend histories", "tables", len(builds)) as step:

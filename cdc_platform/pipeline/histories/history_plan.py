@@ -6,8 +6,8 @@ from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import SparkSession
 
 from cdc_platform.lake.catalog.lake import LOG
-from cdc_platform.lake.commits.commits import BRANCH, count_rows, fact, head, read_mark
-from cdc_platform.lake.state.cuts import newest_cut
+from cdc_platform.lake.commits.commits import count_rows, fact, head, read_mark
+from cdc_platform.lake.state.cuts import Cut
 from cdc_platform.model.schema.column_versions import Conversion
 from cdc_platform.model.schema.table_options import columns_in_history, history_name
 from cdc_platform.model.schema.table_schema import TableSchema
@@ -58,10 +58,12 @@ class HistoryBuild:
         return count_rows(self.base) == 0
 
 
-def plan_history(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> HistoryBuild | MergeOutcome:
+def plan_history(
+    pipeline: Pipeline, spark: SparkSession, schema: TableSchema, cut: Cut | None
+) -> HistoryBuild | MergeOutcome:
     """Return the build of a history, or the outcome if there is nothing to do or it is already done."""
     history = history_name(schema.name)
-    cut, cycle = newest_cut(pipeline.lake), read_mark(pipeline.lake.system_table(LOG)).cycle
+    cycle = read_mark(pipeline.lake.system_table(LOG)).cycle
     handover = find_handover(pipeline, pipeline.lake.table(schema.name), schema.name, cut)
     if cycle == 0 or (handover is not None and not handover.is_ready):
         return MergeOutcome(history, cycle)
@@ -69,16 +71,15 @@ def plan_history(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -
     # The rows of its copy are read in the table's present columns.
     ensure_table(pipeline, spark, pipeline.stored(schema.name))
     begins = not is_published(stored_table, history, cut)
-    published_id = cut.tables.get(history) if cut is not None else None
-    base = require_base(published_head(stored_table, published_id), history)
-    span = pending_span(pipeline, schema.name, applied_cycle(stored_table, history, cut))
+    base = require_base(published_head(stored_table, history, cut), history)
+    span = pending_span(pipeline, schema.name, applied_cycle(pipeline, stored_table, history, cut))
     has_its_columns = base.schema_id == stored_table.metadata.current_schema_id
     has_news = span.changes > 0 or starts_over(pipeline, schema.name, span)
     if not has_news and has_its_columns and not begins:
         note_level(pipeline, stored_table, history, schema.name, cut)
         return MergeOutcome(history, cycle)
-    snapshot = finished_head(stored_table)
-    if snapshot is not None and read_mark(stored_table, BRANCH).cycle == cycle:
+    snapshot = finished_head(stored_table, cycle, cut)
+    if snapshot is not None:
         fell_back = fact(snapshot, FELL_BACK) == "true"
         return MergeOutcome(history, cycle, snapshot.snapshot_id, fell_back=fell_back)
     return (
@@ -96,7 +97,7 @@ def plan_extension(
     If the table was dropped and recreated in the span, the history is rebuilt from its beginning: every
     version that was current at that time has ended.
     """
-    schema_history = history_through(pipeline, span.until_inclusive)
+    schema_history = history_through(pipeline, span.until_inclusive, schema.name)
     columns = schema_history.tables.get(schema.name)
     trusted = trusts_inserts(pipeline, schema.name, schema_history)
     if columns is None:
@@ -122,7 +123,7 @@ def plan_whole(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> 
         LakeError: there was an initial copy, but it is gone.
     """
     until = read_mark(pipeline.lake.system_table(LOG)).cycle
-    columns = history_through(pipeline, until).tables.get(schema.name)
+    columns = history_through(pipeline, until, schema.name).tables.get(schema.name)
     source = find_beginning(pipeline, schema, columns, is_history=True)
     span = replace(source.span, until_inclusive=until)
     source = replace(source, span=span, keeps_truncated=True)

@@ -10,10 +10,9 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import SparkSession
 
-from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.catalog.lake import LOG
-from cdc_platform.lake.commits.commits import BRANCH, fact, has_at_most, head, read_mark
-from cdc_platform.lake.state.cuts import Cut, newest_cut
+from cdc_platform.lake.commits.commits import fact, has_at_most, head, read_mark
+from cdc_platform.lake.state.cuts import Cut, cut_number, newest_cut
 from cdc_platform.model.base.progress import as_step
 from cdc_platform.model.schema.table_options import keeps_deleted, stored_schema
 from cdc_platform.model.schema.table_schema import TableSchema
@@ -70,32 +69,34 @@ def merge_tables(
     pipeline: Pipeline, spark: SparkSession, schemas: Sequence[TableSchema]
 ) -> tuple[MergeOutcome, ...]:
     """Bring tables up to date with the log, several at a time; see `merge_table`."""
+    # Before anything is planned: if another run publishes from here on, it voids these attempts.
+    cut = newest_cut(pipeline.lake)
     level, cycle = find_level(pipeline), read_mark(pipeline.lake.system_table(LOG)).cycle
     planned = [
         MergeOutcome(schema.name, cycle)
         if schema.name in level
-        else _plan(pipeline, spark, pipeline.stored(schema.name))
+        else _plan(pipeline, spark, pipeline.stored(schema.name), cut)
         for schema in schemas
     ]
     builds = [build for build in planned if isinstance(build, Build)]
-    built = {outcome.table: outcome for outcome in run_builds(pipeline, spark, builds)}
+    built = {outcome.table: outcome for outcome in run_builds(pipeline, spark, builds, cut)}
     return tuple(built[plan.schema.name] if isinstance(plan, Build) else plan for plan in planned)
 
 
-def _plan(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> Build | MergeOutcome:
+def _plan(
+    pipeline: Pipeline, spark: SparkSession, schema: TableSchema, cut: Cut | None
+) -> Build | MergeOutcome:
     """Return the build of a table, or the outcome if there is nothing to do or it is already done."""
     table = schema.name
-    cut = newest_cut(pipeline.lake)
     handover = find_handover(pipeline, pipeline.lake.table(table), table, cut)
     if handover is not None and not handover.is_ready:
         # Until the handover, the table has only the columns of its copy.
         return MergeOutcome(table, read_mark(pipeline.lake.system_table(LOG)).cycle)
     stored_table = ensure_table(pipeline, spark, schema)
-    published_id = cut.tables.get(table) if cut is not None else None
     base = (
         handover.base or head(stored_table)
         if handover is not None
-        else published_head(stored_table, published_id)
+        else published_head(stored_table, table, cut)
     )
     is_rebuilt = lacks_deleted(stored_table, base, schema)
     if is_rebuilt:
@@ -114,12 +115,8 @@ def _plan(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> Build
     if span.until_inclusive == 0 or is_level:
         note_level(pipeline, stored_table, table, table, cut)
         return MergeOutcome(table, span.until_inclusive)
-    snapshot = finished_head(stored_table)
-    if (
-        snapshot is not None
-        and read_mark(stored_table, BRANCH).cycle == span.until_inclusive
-        and not misses_deleted(stored_table, snapshot, schema)
-    ):
+    snapshot = finished_head(stored_table, span.until_inclusive, cut)
+    if snapshot is not None and not misses_deleted(stored_table, snapshot, schema):
         fell_back = fact(snapshot, FELL_BACK) == "true"
         return MergeOutcome(table, span.until_inclusive, snapshot.snapshot_id, fell_back=fell_back)
     if is_rebuilt:
@@ -133,7 +130,7 @@ def _pending(
     pipeline: Pipeline, stored_table: Table, table: str, cut: Cut | None, handover: Handover | None
 ) -> LogSpan:
     if handover is None or handover.position_micros is None:
-        return pending_span(pipeline, table, applied_cycle(stored_table, table, cut))
+        return pending_span(pipeline, table, applied_cycle(pipeline, stored_table, table, cut))
     return span_after(pipeline, table, handover.position_micros)
 
 
@@ -149,14 +146,10 @@ def plan_build(
     """Return the build that merges a span of the log into a table, including changes of its columns.
 
     Raises:
-        CommitConflict: another run has extended the log meanwhile.
+        CommitConflict: another run has extended the log or changed the columns meanwhile.
     """
-    before = pipeline.schema_history.tables.get(schema.name)
-    history = history_through(pipeline, span.until_inclusive)
+    history = history_through(pipeline, span.until_inclusive, schema.name)
     columns = history.tables.get(schema.name)
-    if columns != before:
-        # The table has been given the former columns; the next try adds the others.
-        raise CommitConflict(f"Another run has changed the columns of `{schema.name}`; run the cycle again.")
     start = columns.begun_after(span.after_exclusive) if columns is not None else None
     if start is not None and span.after_micros is not None and (start.micros or 0) <= span.after_micros:
         # The base is a copy of the recreated table.
@@ -187,11 +180,13 @@ def plan_build(
     )
 
 
-def run_builds(pipeline: Pipeline, spark: SparkSession, builds: Sequence[Build]) -> tuple[MergeOutcome, ...]:
-    """Build the next versions of tables on their branches, each independent of the others."""
-    token = uuid4().hex
+def run_builds(
+    pipeline: Pipeline, spark: SparkSession, builds: Sequence[Build], cut: Cut | None
+) -> tuple[MergeOutcome, ...]:
+    """Build the next versions of tables on their branches; `cut` is the newest one before their plans."""
+    token, number = uuid4().hex, cut_number(cut)
     jobs = [
-        (Attempt(build.schema.name, build.base, build.span.until_inclusive, token=token), build)
+        (Attempt(build.schema.name, build.base, build.span.until_inclusive, number, token=token), build)
         for build in builds
     ]
     with pipeline.progress.step("merge", "tables", len(builds)) as step:

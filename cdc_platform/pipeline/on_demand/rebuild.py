@@ -4,8 +4,8 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import SparkSession
 
-from cdc_platform.errors import CutNotFound
-from cdc_platform.lake.state.cuts import find_cut
+from cdc_platform.errors import CommitConflict, CutNotFound
+from cdc_platform.lake.state.cuts import Cut, find_cut, newest_cut
 from cdc_platform.model.base.progress import as_step
 from cdc_platform.pipeline.histories.history_build import extend_histories, run_history_builds
 from cdc_platform.pipeline.histories.history_plan import plan_extension, plan_whole
@@ -41,7 +41,9 @@ def rebuild_table(
     Raises:
         CutNotFound: the cut does not exist, lacks the table, or its snapshot has expired.
         LakeError: there is no cut to start from, and the initial copy is incomplete or gone.
+        CommitConflict: another run has published meanwhile; the table is as that run left it.
     """
+    cut = newest_cut(pipeline.lake)
     source = pipeline.table(pipeline.lake_tables.get(table, table))
     is_history = source.name != table
     stored_table = pipeline.lake.table(source.name)
@@ -49,13 +51,17 @@ def rebuild_table(
         # Rejected before anything changes: the columns of a table belong to its copy until that is complete.
         find_copy(pipeline, stored_table, source.name)
     if is_history:
-        outcome = _rebuild_history(pipeline, spark, table, at_cut)
+        outcome = _rebuild_history(pipeline, spark, table, at_cut, cut)
     else:
-        outcome = run_builds(pipeline, spark, [_plan(pipeline, spark, table, at_cut)])[0]
+        outcome = run_builds(pipeline, spark, [_plan(pipeline, spark, table, at_cut)], cut)[0]
     merge_tables(pipeline, spark, [other for other in pipeline.tables if other.name != table])
     other_histories = [other for other in pipeline.histories if not is_history or other.name != source.name]
     extend_histories(pipeline, spark, other_histories)
-    publish_cut(pipeline)
+    published = publish_cut(pipeline)
+    if published is None or published.tables.get(table) != outcome.snapshot_id:
+        raise CommitConflict(
+            f"Another run has published since the rebuild of `{table}` began; start it again."
+        )
     if not is_history:
         drop_markers(pipeline, spark, pipeline.stored(table))
     return outcome
@@ -79,7 +85,7 @@ def _plan(pipeline: Pipeline, spark: SparkSession, table: str, at_cut: int | Non
 
 
 def _rebuild_history(
-    pipeline: Pipeline, spark: SparkSession, history: str, at_cut: int | None
+    pipeline: Pipeline, spark: SparkSession, history: str, at_cut: int | None, cut: Cut | None
 ) -> MergeOutcome:
     schema = pipeline.table(pipeline.lake_tables[history])
     stored_table = ensure_history(pipeline, spark, schema)
@@ -90,7 +96,7 @@ def _rebuild_history(
         base, cycle = _version_at(pipeline, stored_table, history, at_cut)
         span = _span_upon(pipeline, schema.name, history, cycle, at_cut)
         build = plan_extension(pipeline, spark, schema, base, span)
-    return run_history_builds(pipeline, spark, [build])[0]
+    return run_history_builds(pipeline, spark, [build], cut)[0]
 
 
 def _span_upon(pipeline: Pipeline, table: str, name: str, cycle: int, at_cut: int) -> LogSpan:

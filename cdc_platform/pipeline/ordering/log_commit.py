@@ -6,11 +6,13 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 import pyarrow as pa
+from pyiceberg.table import Table
 from pyspark.sql import DataFrame, SparkSession
 
 from cdc_platform.errors import TransactionIncomplete
 from cdc_platform.lake.catalog.lake import DELETION_MARKERS, LOG, QUARANTINED
 from cdc_platform.lake.commits.commits import (
+    AFTER,
     CYCLE,
     LATE,
     NEXT_ORDINAL,
@@ -18,13 +20,16 @@ from cdc_platform.lake.commits.commits import (
     STATS,
     TAKEN,
     Mark,
+    ancestors_of,
     bytes_since,
     head,
+    number_of,
 )
-from cdc_platform.lake.commits.writes import append_cycle, commit_cycle, replace_cycle
+from cdc_platform.lake.commits.writes import CycleStep, append_cycle, commit_cycle, replace_cycle
+from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.strategy import OrderingStrategy, Window
 from cdc_platform.pipeline.reading.local_read import MAX_BYTES
-from cdc_platform.spark.frames.table_frames import cache_frame
+from cdc_platform.spark.frames.table_frames import cache_frame, read_current, read_version, with_columns_of
 from cdc_platform.spark.log.order import LogStats, OrderedChanges, sound_changes, unsound_records
 from cdc_platform.spark.log.ordered_rows import deletion_marker_rows, sound_rows
 from cdc_platform.spark.tables.deletion_markers import deletion_markers
@@ -96,6 +101,36 @@ def _set_aside(spark: SparkSession, rows: pa.Table, window: Window, stats: LogSt
         replace_cycle(unsound, window.quarantine, window.step)
     if window.markers is not None:
         replace_cycle(deletion_marker_rows(rows, window.cycle), window.markers, window.step)
+
+
+def restore_replaced(pipeline: Pipeline, spark: SparkSession, tables: Sequence[Table], cycle: int) -> bool:
+    """Restore rows up to the log's newest cycle that a run planned before it has replaced; return if any.
+
+    Such a run cannot commit to the log, but it writes quarantined records and deletion markers first.
+    The versions of these tables must have been loaded before the log.
+
+    Raises:
+        CommitConflict: another run has written to the same table.
+    """
+    replaced = [(table, *step) for table in tables if (step := _find_replacement(table, cycle))]
+    for table, before_id, after in replaced:
+        target = pipeline.lake.spark_system_table(table.name()[-1])
+        rows = with_columns_of(read_version(spark, target, before_id), read_current(spark, target).schema)
+        kept_rows = rows.where(f"cycle > {after} AND cycle <= {cycle}")
+        commit_cycle(kept_rows, target, table, CycleStep(after, cycle), {})
+    return bool(replaced)
+
+
+def _find_replacement(table: Table, cycle: int) -> tuple[int, int] | None:
+    """Return the snapshot before such commits, and the first cycle after which one was planned."""
+    found: tuple[int, int] | None = None
+    for snapshot in ancestors_of(table, head(table)):
+        committed, after = number_of(snapshot, CYCLE), number_of(snapshot, AFTER)
+        if committed is not None and committed <= cycle:
+            break
+        if after is not None and after < cycle and snapshot.parent_snapshot_id is not None:
+            found = (snapshot.parent_snapshot_id, min(after, found[1] if found else after))
+    return found
 
 
 def _checked(stats: LogStats, mark: Mark) -> LogStats:

@@ -11,7 +11,7 @@ from cdc_platform.model.stream.lineage import watermark_micros
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.change_streams import ChangeStreams
 from cdc_platform.pipeline.ordering.events import Events
-from cdc_platform.pipeline.ordering.log_commit import commit_changes, commit_nothing
+from cdc_platform.pipeline.ordering.log_commit import commit_changes, commit_nothing, restore_replaced
 from cdc_platform.pipeline.ordering.strategy import OrderingStrategy, Window
 from cdc_platform.pipeline.reading.trace import trace_lineage
 from cdc_platform.pipeline.schema.evolve import evolve_tables
@@ -56,6 +56,9 @@ def _extend_log(strategy: OrderingStrategy, spark: SparkSession) -> OrderOutcome
     markers = lake.system_table(DELETION_MARKERS) if strategy.leaves_deletion_markers else None
     log = lake.system_table(LOG)
     mark = read_mark(log)
+    if restore_replaced(pipeline, spark, [table for table in (quarantine, markers) if table], mark.cycle):
+        # The loaded versions are outdated.
+        return _extend_log(strategy, spark)
     watermark = watermark_micros(lineage)
     if watermark is None or lineage.cycle <= mark.cycle or watermark <= (mark.position_micros or 0):
         return OrderOutcome(mark.cycle, mark.position_micros, 0, 0, 0)

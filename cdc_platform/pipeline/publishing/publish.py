@@ -8,8 +8,8 @@ from functools import partial
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.branches import advance_main, contains
-from cdc_platform.lake.commits.commits import BRANCH, head, read_mark
-from cdc_platform.lake.state.cuts import Cut, append_cut, newest_cut
+from cdc_platform.lake.commits.commits import head, read_mark
+from cdc_platform.lake.state.cuts import Cut, append_cut, cut_number, newest_cut
 from cdc_platform.model.base.progress import as_step
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.versions.branch import finished_head, load_table
@@ -58,7 +58,7 @@ def publish_cut(pipeline: Pipeline) -> Cut | None:
     if newest is not None and newest.cycle == mark.cycle and not any(version.is_new for version in versions):
         return newest
     cut = Cut(
-        cut=newest.cut + 1 if newest is not None else 1,
+        cut=cut_number(newest) + 1,
         position_micros=mark.position_micros,
         cycle=mark.cycle,
         tables={version.table: version.snapshot_id for version in versions},
@@ -78,19 +78,15 @@ def _find_version(pipeline: Pipeline, table: str, cycle: int, newest: Cut | None
     if handover is not None and not handover.is_ready:
         return None
     stored_table = stored_table or load_table(pipeline, table)
-    branch, main = finished_head(stored_table), head(stored_table)
-    if (
-        branch is not None
-        and read_mark(stored_table, BRANCH).cycle == cycle
-        and not contains(stored_table, branch.snapshot_id)
-    ):
+    branch, main = finished_head(stored_table, cycle, newest), head(stored_table)
+    if branch is not None and not contains(stored_table, branch.snapshot_id):
         return _Version(table, branch.snapshot_id, is_new=True)
     if handover is not None:
         # Its first version is not merged yet; the cut need not wait for it.
         return None
     if (
         main is None
-        or pending_span(pipeline, source_table, applied_cycle(stored_table, table, newest)).changes
+        or pending_span(pipeline, source_table, applied_cycle(pipeline, stored_table, table, newest)).changes
     ):
         raise CommitConflict(
             f"Table `{table}` is behind the log at cycle {cycle}: another run has extended the log since "

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.table import Table
 
-from cdc_platform.errors import RetentionExpired, SourceNotFound
+from cdc_platform.errors import CommitConflict, RetentionExpired, SourceNotFound
 from cdc_platform.lake.catalog.lake import COPIED, LOG, QUARANTINED, RAW, SCHEMA
 from cdc_platform.lake.commits.commits import STATS, Mark, cycles_between, fact, read_mark
 from cdc_platform.lake.state.copies import CopyPlan, load_plans_between
@@ -121,14 +121,18 @@ def find_exclusions(pipeline: Pipeline) -> tuple[str, ...]:
     return pipeline.findings(history_now)
 
 
-def history_through(pipeline: Pipeline, cycle: int) -> SchemaHistory:
+def history_through(pipeline: Pipeline, cycle: int, planned: str | None = None) -> SchemaHistory:
     """Return the history of the schema after checking that it covers the log up to a cycle.
 
     Raises:
-        CommitConflict: another run has extended the log meanwhile.
+        CommitConflict: another run has extended the log meanwhile, or has changed the columns of the table
+            that is being planned: it has been given the former ones, and the next try adds the others.
     """
+    before = pipeline.schema_history.tables.get(planned or "")
     if pipeline.schema_history.cycle < cycle:
         evolve_tables(pipeline)
+    if planned is not None and pipeline.schema_history.tables.get(planned) != before:
+        raise CommitConflict(f"Another run has changed the columns of `{planned}`; run the cycle again.")
     return pipeline.schema_history
 
 

@@ -11,7 +11,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
-from cdc_platform.errors import CommitConflict, LakeError, TableNotFound
+from cdc_platform.errors import CommitConflict, LakeError
 from cdc_platform.lake.commits.branches import contains, move_branch
 from cdc_platform.lake.commits.commits import (
     ATTEMPT,
@@ -22,7 +22,9 @@ from cdc_platform.lake.commits.commits import (
     head,
     number_of,
     read_fact,
+    read_mark,
 )
+from cdc_platform.lake.state.cuts import Cut, cut_number
 from cdc_platform.model.base.names import lake_table_name
 from cdc_platform.model.base.stored_texts import parse_stored
 from cdc_platform.pipeline.opened.pipeline import Pipeline
@@ -46,6 +48,8 @@ class Attempt:
     table: str
     base: Snapshot
     cycle: int
+    cut: int = 0
+    """The newest cut when the run began to plan, 0 before the first."""
     fell_back: bool = False
     token: str = field(default_factory=lambda: uuid4().hex)
 
@@ -60,17 +64,18 @@ class Attempt:
             commits: number of snapshots of the attempt.
             matched: number of rows that its merge must have matched; None if any number is right.
         """
-        whole = _Completion(self.base.snapshot_id, commits, matched)
+        whole = _Completion(self.base.snapshot_id, commits, matched, self.cut)
         return {_completion_key(lake_table_name(self.table)): json.dumps(asdict(whole))}
 
 
 @dataclass(frozen=True)
 class _Completion:
-    """Number of commits of an attempt, and the snapshot they build on; ``matched`` as in `completion`."""
+    """Number of commits of an attempt, and what they build on; ``matched`` as in `completion`."""
 
     base: int
     commits: int
     matched: int | None
+    cut: int = 0
 
     @classmethod
     def from_text(cls, text: str) -> "_Completion":
@@ -87,25 +92,24 @@ def load_table(pipeline: Pipeline, table: str) -> Table:
     """Return a table of the lake as it is now.
 
     Raises:
-        TableNotFound: there is none.
+        CommitConflict: there is none; a cycle has created it before it comes here.
     """
     stored_table = pipeline.lake.table(table)
     if stored_table is None:
-        raise TableNotFound(
-            f"Table `{table}` is not in the lake of pipeline `{pipeline.name}`. A cycle creates it: run "
-            "`cdc-platform sync DEFS`, or materialise the table in Dagster."
+        raise CommitConflict(
+            f"Table `{table}` is not in the lake of pipeline `{pipeline.name}`: another process has removed "
+            "it, or no cycle has created it. The next cycle creates it: run `cdc-platform sync DEFS`, or "
+            "materialise the table in Dagster."
         )
     return stored_table
 
 
-def published_head(table: Table, snapshot_id: int | None) -> Snapshot | None:
-    """Return the base of the next version: the newest cut's snapshot, or its compacted version.
+def published_head(table: Table, name: str, cut: Cut | None) -> Snapshot | None:
+    """Return the base of the next version: the snapshot in the newest cut, or its compacted version.
 
-    Args:
-        table: the table.
-        snapshot_id: the snapshot that the newest cut names; `main` lies before it if the run that published
-            the cut ended before it moved `main`.
+    `main` lies before it if the run that published the cut ended before it moved `main`.
     """
+    snapshot_id = cut.tables.get(name) if cut is not None else None
     if snapshot_id is None or contains(table, snapshot_id):
         return head(table)
     return table.metadata.snapshot_by_id(snapshot_id)
@@ -153,17 +157,23 @@ def marked_commits(spark: SparkSession, properties: dict[str, str]) -> AbstractC
     return changed_settings(spark, {SESSION_PREFIX + key: value for key, value in properties.items()})
 
 
-def finished_head(table: Table) -> Snapshot | None:
-    """Return the branch's newest snapshot if the branch is one complete attempt.
+def finished_head(table: Table, cycle: int, cut: Cut | None) -> Snapshot | None:
+    """Return the branch's newest snapshot if the branch is one complete attempt that the next cut may name.
 
     Returns None if the branch is empty, or contains a part of an attempt or a mixture of two.
+
+    Args:
+        table: the table.
+        cycle: the newest cycle of the log, which the attempt must have reached.
+        cut: the newest cut. An attempt that was planned before it may build on what the cut replaced, such as
+            a table that another run has rebuilt.
     """
     newest = head(table, BRANCH)
-    if newest is None:
+    if newest is None or read_mark(table, BRANCH).cycle != cycle:
         return None
     completion = read_fact(newest, _completion_key(table.name()[-1]), _Completion.from_text)
     token = fact(newest, ATTEMPT)
-    if completion is None or token is None:
+    if completion is None or token is None or completion.cut != cut_number(cut):
         return None
     is_whole = is_built_by(table, token, completion.base, completion.commits)
     return newest if is_whole and completion.matched in (None, count_matched(newest)) else None

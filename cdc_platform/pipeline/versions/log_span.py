@@ -7,8 +7,8 @@ from typing import Final
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from cdc_platform.errors import CommitConflict
-from cdc_platform.lake.catalog.lake import LOG
+from cdc_platform.errors import CommitConflict, LakeDamaged
+from cdc_platform.lake.catalog.lake import CUT, LOG
 from cdc_platform.lake.commits.commits import (
     CYCLE,
     LATE,
@@ -20,7 +20,7 @@ from cdc_platform.lake.commits.commits import (
     read_fact,
     read_mark,
 )
-from cdc_platform.lake.state.cuts import Cut
+from cdc_platform.lake.state.cuts import Cut, cut_number, newest_cut
 from cdc_platform.lake.state.quarantine import has_replays
 from cdc_platform.model.base.stored_texts import parse_stored
 from cdc_platform.pipeline.opened.pipeline import Pipeline
@@ -47,18 +47,28 @@ class LogSpan:
     is_late: bool = False
 
 
-def applied_cycle(table: Table, name: str, cut: Cut | None) -> int:
+def applied_cycle(pipeline: Pipeline, table: Table, name: str, cut: Cut | None) -> int:
     """Return the cycle of the log up to which the published version of a table is complete.
 
     The table's own mark counts if the newest cut does not name it because it was left out for a while.
 
     Raises:
         CommitConflict: the table is newer than the cut, so it has some of the changes after the cut.
+        LakeDamaged: it is newer than every cut.
     """
     merged = read_mark(table).cycle
     if cut is None or name not in cut.tables:
         return merged
     if merged > cut.cycle:
+        # A cut is there before a table moves to it.
+        if cut_number(newest_cut(pipeline.lake)) <= cut.cut:
+            raise LakeDamaged(
+                f"table `{name}`",
+                f"it has changes up to cycle {merged}, the newest cut ({cut.cut}) up to cycle {cut.cycle}",
+                remedy=f"Probably `{pipeline.lake.system_namespace}.{CUT}` alone was restored from an older "
+                "copy: restore its newest version, or restore the catalog and all tables of the pipeline "
+                "from the same copy. The next run continues from there.",
+            )
         raise CommitConflict(
             f"Table `{name}` has been published since this run read the newest cut, {cut.cut}, by another "
             "run; the next cycle continues from there."

@@ -9,6 +9,7 @@ from typing import Final
 import pyarrow as pa
 import pytest
 from pyiceberg import exceptions as iceberg
+from pyiceberg.exceptions import NoSuchTableError
 from pyspark.errors import PySparkException
 from requests import exceptions as http
 from sqlalchemy.exc import IntegrityError, OperationalError
@@ -178,6 +179,20 @@ def test_a_catalog_that_cannot_be_written_names_the_lake(tmp_path: Path) -> None
     table = open_catalog(settings).load_table(f"p__cdc.{CUT}")
     with pytest.raises(LakeAccessDenied, match=r"is not writable.*readonly"), reaching(settings):
         table.append(ROW)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("p.users", CommitConflict), (f"p__cdc.{CUT}", NoSuchTableError)])
+def test_only_a_merged_table_that_is_gone_is_a_conflict(
+    tmp_path: Path, name: str, kind: type[Exception]
+) -> None:
+    """The next cycle creates it, and none of the platform's own tables."""
+    lake = Lake(LakeSettings(str(tmp_path)), "p")
+    if kind is CommitConflict:
+        lake.catalog.create_table(name, CUTS)
+    table = lake.catalog.load_table(name)
+    lake.catalog.drop_table(name)
+    with pytest.raises(kind), reaching(lake.settings):
+        table.refresh()
 
 
 @pytest.mark.parametrize("suffix", ["", ".db"])

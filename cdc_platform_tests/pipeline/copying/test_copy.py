@@ -249,8 +249,8 @@ def test_a_table_that_is_dropped_in_the_middle_of_its_copy(
     (note,) = step(pipeline, spark)[0].notes
     assert note == "The source dropped `accounts` before its copy was complete: the copied rows are removed."
     assert step(pipeline, spark)[0] == NOTHING_COPIED
-    assert (pipeline.lake.table("accounts"), read_status(pipeline).copies) == (None, {})
-    assert [file for file in files if Path(file).exists()] == []
+    assert read_status(pipeline).copies == {}
+    assert [file for file in files if file.endswith(".parquet") and Path(file).exists()] == []
 
     source.schemas = (ACCOUNTS, TRANSFERS)
     feed(pipeline, NOW + 20, opening(1, 7, NOW + 20))

@@ -1,17 +1,45 @@
-"""Tables that copies are written into, and those that they leave behind."""
+"""Tables that copies are written into, and copies of tables that the source drops meanwhile."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pytest
 
+from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.lake.state.copies import COPY_BRANCH, CopyPlan, save_plans
+from cdc_platform.lake.commits.commits import count_rows, head
+from cdc_platform.lake.state.copies import (
+    COPY_BRANCH,
+    CopyPlan,
+    load_copy_progress,
+    load_plans,
+    save_plans,
+)
 from cdc_platform.lake.state.cuts import Cut, append_cut
 from cdc_platform.model.schema.column_versions import ColumnHistory
 from cdc_platform.model.schema.evolution import SchemaHistory
-from cdc_platform.pipeline.copying.copy import remove_orphans
-from cdc_platform_tests.support.pipelines import START, make_pipeline
+from cdc_platform.model.schema.schema_reads import SchemaRead
+from cdc_platform.model.stream.records import ModType
+from cdc_platform.pipeline.copying import copy
+from cdc_platform.pipeline.copying.chunks import copy_chunks
+from cdc_platform.pipeline.copying.copy import NOTHING_COPIED, copy_tables, remove_orphans
+from cdc_platform.pipeline.merging.merge import merge_tables
+from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform.pipeline.ordering.order import order_changes
+from cdc_platform.pipeline.publishing import publish
+from cdc_platform_tests.pipeline.bank import NOW, balances, bank_of
+from cdc_platform_tests.support.interruptions import interrupt_once
+from cdc_platform_tests.support.pipelines import (
+    ACCOUNTS,
+    START,
+    TRANSFERS,
+    data_change,
+    feed,
+    found_table,
+    make_pipeline,
+    source_of,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,10 +72,69 @@ def test_only_what_a_copy_has_left_of_a_dropped_table_is_removed(
             table.append(ROWS, branch=COPY_BRANCH)
     histories = {name: ColumnHistory(name, is_watched=False, is_dropped=name != "watched") for name in TABLES}
     pipeline.know(SchemaHistory(cycle=1, tables=histories))
-    save_plans(lake, [CopyPlan(name, 1, START, START, "[]", ()) for name in TABLES if name != "unplanned"])
+    plans = [CopyPlan(name, 1, START, START, "[]", ("a",)) for name in TABLES if name != "unplanned"]
+    save_plans(lake, plans)
     append_cut(lake, Cut(1, START, 1, {"published": 1}, START))
 
     (text,) = remove_orphans(pipeline, spark)
     assert text.startswith("The source dropped `copied` before its copy was complete")
-    assert [name for name in TABLES if lake.table(name) is None] == ["copied"]
+    copies = {name: head(found_table(pipeline, name), COPY_BRANCH) for name in TABLES}
+    assert [name for name, copied in copies.items() if copied and not count_rows(copied)] == ["copied"]
+    folder = Path(found_table(pipeline, "copied").location().removeprefix("file:"))
+    assert [*folder.rglob("*.parquet")] == []
     assert remove_orphans(pipeline, spark) == ()
+
+
+def copying(spark: "SparkSession", lake: LakeSettings, copies: int) -> Pipeline:
+    """Return a bank that has copied some times, whose log then shows that the source has dropped a table."""
+    pipeline = bank_of(lake, 20, ACCOUNTS, TRANSFERS)
+    source = source_of(pipeline)
+    source.schema_at = lambda micros: SchemaRead(micros, source.schemas, {}, {})
+    for moment in (NOW, NOW + 10):
+        mods = {"tid": str(moment)}, {"amount": 1}
+        row = data_change("transfers", ModType.INSERT, mods, at_micros=moment, transaction=str(moment))
+        feed(pipeline, moment, row)
+        for _ in range(copies if moment == NOW else 0):
+            copy_tables(pipeline, spark)
+        source.schemas = (TRANSFERS,)
+    order_changes(pipeline, spark)
+    assert pipeline.schema_history.tables["accounts"].is_dropped
+    return pipeline
+
+
+@pytest.mark.integration
+def test_a_complete_copy_is_not_removed_while_another_run_publishes_it(
+    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cut would name a table that is gone."""
+    pipeline = copying(spark, session_lake, copies=3)
+    merge_tables(pipeline, spark, pipeline.tables)
+    interrupt_once(monkeypatch, publish, "append_cut", lambda: remove_orphans(pipeline, spark))
+    cut = publish.publish_cut(pipeline)
+    assert cut is not None
+    assert "accounts" in cut.tables
+    assert len(balances(pipeline)) == 20
+
+
+@pytest.mark.integration
+def test_a_copy_that_another_run_completes_meanwhile_is_not_removed(
+    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other run does not know yet that the source has dropped the table."""
+    pipeline = copying(spark, session_lake, copies=1)
+
+    def rival() -> None:
+        progress = load_copy_progress(
+            found_table(pipeline, "accounts"), load_plans(pipeline.lake)["accounts"]
+        )
+        assert not progress.is_complete
+        while not progress.is_complete:
+            progress = copy_chunks(pipeline, spark, progress)
+
+    interrupt_once(monkeypatch, copy, "move_branch", rival)
+    with pytest.raises(CommitConflict):
+        copy_tables(pipeline, spark)
+    assert copy_tables(pipeline, spark) == NOTHING_COPIED
+    merge_tables(pipeline, spark, pipeline.tables)
+    publish.publish_cut(pipeline)
+    assert len(balances(pipeline)) == 20

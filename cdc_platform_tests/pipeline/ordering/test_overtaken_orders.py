@@ -1,8 +1,13 @@
 """A run that is overtaken while it orders replaces nothing of what another run has set aside."""
 
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from threading import Event
+from typing import TYPE_CHECKING, Final
 
 import pytest
 from pyiceberg.table import Table
@@ -15,7 +20,9 @@ from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.ordering import log_commit
 from cdc_platform.pipeline.ordering.order import order_changes
+from cdc_platform.pipeline.ordering.strategy import Window
 from cdc_platform.pipeline.reading.read import read_generations
+from cdc_platform.spark.log.order import LogStats
 from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, opening
 from cdc_platform_tests.support.cycles import sync
 from cdc_platform_tests.support.datastream.files import StreamFolder
@@ -27,6 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.integration
+WAIT_S: Final = 120
 
 
 def feed_broken(pipeline: Pipeline, number: int) -> None:
@@ -35,6 +43,76 @@ def feed_broken(pipeline: Pipeline, number: int) -> None:
     row = opening(number, 100, begun)
     row["mods"][0]["new_values"] = "no JSON"
     feed(pipeline, begun + SECOND - 1, row)
+
+
+def interleave(
+    monkeypatch: pytest.MonkeyPatch,
+    first: Callable[[], object],
+    meanwhile: Callable[[], object],
+    second: Callable[[], object],
+) -> None:
+    """Order twice at once: the second run begins when the first one has set aside rows, and ends after it."""
+    is_written, continues, properties = Event(), Event(), log_commit._properties  # noqa: SLF001
+
+    def waiting(window: Window, stats: LogStats, late: Sequence[str]) -> dict[str, str]:
+        monkeypatch.setattr(log_commit, "_properties", properties)
+        is_written.set()
+        assert continues.wait(WAIT_S)
+        return properties(window, stats, late)
+
+    monkeypatch.setattr(log_commit, "_properties", waiting)
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(first)
+        assert is_written.wait(WAIT_S)
+        meanwhile()
+
+        def rival() -> None:
+            continues.set()
+            running.result()
+
+        interrupt_once(monkeypatch, log_commit, "_set_aside", rival)
+        with pytest.raises(CommitConflict):
+            second()
+
+
+def test_quarantined_records_of_a_run_that_another_one_overlaps_stay(
+    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second run replaces them by its own of a later cycle, which the next run would drop."""
+    bank = bank_pipeline(session_lake)
+    feed_broken(bank, 1)
+    order_changes(bank, spark)
+    feed_broken(bank, 2)
+    interleave(
+        monkeypatch,
+        partial(order_changes, replace(bank), spark),
+        partial(feed_broken, bank, 3),
+        partial(order_changes, bank, spark),
+    )
+    order_changes(bank, spark)
+    assert [record.cycle for record in load_quarantined(bank.lake)] == [1, 2, 3]
+
+
+def test_deletion_markers_of_a_run_that_another_one_overlaps_stay(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same, of a row that an older event would bring back."""
+    folder = StreamFolder(tmp_path)
+    folder.write([user(f"insert-{key}", "INSERT", key, key) for key in (1, 2)])
+    pipeline = sync(make_pipeline(session_lake, tmp_path), spark)
+    folder.write([user("delete-1", "DELETE", 3, 1)])
+    read_generations(pipeline, spark)
+    other = open_pipeline(pipeline.settings)
+
+    def meanwhile() -> None:
+        folder.write([user("delete-2", "DELETE", 4, 2)])
+        read_generations(pipeline, spark)
+
+    interleave(
+        monkeypatch, partial(order_changes, other, spark), meanwhile, partial(order_changes, pipeline, spark)
+    )
+    order_changes(pipeline, spark)
+    assert pipeline.lake.system_table(DELETION_MARKERS).scan().count() == 2
 
 
 @pytest.mark.parametrize("looked_at", [RAW, QUARANTINED, LOG])

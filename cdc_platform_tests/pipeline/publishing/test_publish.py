@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, cast
 import pyarrow as pa
 import pytest
 
-from cdc_platform.errors import CommitConflict
-from cdc_platform.lake.catalog.lake import Lake
+from cdc_platform.errors import CommitConflict, LakeDamaged
+from cdc_platform.lake.catalog.lake import CUT, Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.branches import move_branch
-from cdc_platform.lake.commits.commits import BRANCH, CYCLE, MAIN, head
+from cdc_platform.lake.commits.commits import BRANCH, CYCLE, MAIN, ancestors_of, head
 from cdc_platform.lake.state.cuts import Cut, append_cut, list_cuts
 from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.opened.pipeline import Pipeline
@@ -55,6 +55,25 @@ def test_a_table_that_is_rebuilt_meanwhile_stays_so(tmp_path: Path) -> None:
             newest = head(table.refresh())
             assert newest is not None
             assert rebuilt == newest.snapshot_id
+
+
+@pytest.mark.integration
+def test_cuts_that_alone_are_older_are_damage(spark: "SparkSession", session_lake: LakeSettings) -> None:
+    """No cycle would ever succeed: the tables are ahead of every cut. Restored, all goes on."""
+    bank = bank_pipeline(session_lake)
+    for _ in range(3):
+        feed_next(bank)
+        run_steps(bank, spark)
+    cuts = bank.lake.system_table(CUT)
+    newest, former = head(cuts), ancestors_of(cuts, head(cuts))
+    assert newest is not None
+    move_branch(cuts, MAIN, [*former][1].snapshot_id)
+    feed_next(bank)
+    with pytest.raises(LakeDamaged, match=r"table `accounts`: .*__cdc\.cuts` alone was restored"):
+        run_steps(bank, spark)
+    move_branch(cuts.refresh(), MAIN, newest.snapshot_id)
+    run_steps(bank, spark)
+    assert failed_checks(bank, spark, "watermark_monotone", "tables_equal_log") == {}
 
 
 @pytest.mark.integration

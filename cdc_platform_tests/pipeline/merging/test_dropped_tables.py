@@ -1,0 +1,52 @@
+"""Tables that another process drops while a run merges them."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cdc_platform.errors import CommitConflict
+from cdc_platform.lake.catalog.access import reaching
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.pipeline.merging import build
+from cdc_platform.pipeline.merging.merge import merge_table
+from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform.pipeline.ordering.order import order_changes
+from cdc_platform_tests.pipeline.bank import balances, bank_pipeline, expected_balances, feed_cycle
+from cdc_platform_tests.support.interruptions import interrupt_once
+from cdc_platform_tests.support.pipelines import merging_by_spark, run_steps
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.integration
+
+
+def locally(pipeline: Pipeline) -> Pipeline:
+    """Return the pipeline itself, which merges few changes in this process."""
+    return pipeline
+
+
+@pytest.mark.parametrize(
+    ("merger", "step"),
+    [
+        *((locally, step) for step in ("reset_branch", "commit_merge", "verify_attempt")),
+        *((merging_by_spark, step) for step in ("reset_branch", "append_inserted", "verify_attempt")),
+    ],
+)
+def test_a_table_that_is_dropped_meanwhile_is_a_conflict(
+    spark: "SparkSession",
+    session_lake: LakeSettings,
+    monkeypatch: pytest.MonkeyPatch,
+    merger: Callable[[Pipeline], Pipeline],
+    step: str,
+) -> None:
+    """Any other error would end `sync --continuous`; the next cycle creates the table."""
+    bank = merger(bank_pipeline(session_lake))
+    feed_cycle(bank, 1)
+    order_changes(bank, spark)
+    interrupt_once(monkeypatch, build, step, lambda: bank.lake.catalog.drop_table(f"{bank.name}.accounts"))
+    with pytest.raises(CommitConflict), reaching(session_lake):
+        merge_table(bank, spark, "accounts")
+    run_steps(bank, spark)
+    assert balances(bank) == expected_balances(1)
