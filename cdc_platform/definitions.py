@@ -46,8 +46,8 @@ def _load_place(place: Path) -> dict[str, DeclaredPipeline]:
     return {}
 
 
-def _build(declared: DeclaredPipeline) -> dg.Definitions:
-    if declared.document.is_post_processed:
+def _build(pipeline: DeclaredPipeline) -> dg.Definitions:
+    if pipeline.document.is_post_processed:
         problem = "would be ignored: only Dagster's own loading of a project applies it; remove it"
-        raise SettingError(f"{declared.document.place}: post_processing", problem)
-    return declared.definitions()
+        raise SettingError(f"{pipeline.document.place}: post_processing", problem)
+    return pipeline.definitions()

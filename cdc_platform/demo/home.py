@@ -66,12 +66,12 @@ def open_home(folder: Path) -> Iterator[DemoHome]:
     home = DemoHome(folder)
     before = os.umask(0o077)
     try:
-        yield from _locked(home)
+        yield from _lock(home)
     finally:
         os.umask(before)
 
 
-def _locked(home: DemoHome) -> Iterator[DemoHome]:
+def _lock(home: DemoHome) -> Iterator[DemoHome]:
     folder = home.folder
     try:
         make_private_folder(folder)

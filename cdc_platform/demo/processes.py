@@ -61,7 +61,7 @@ class Children:
         mark = f"{HOME_VARIABLE}={self._home}"
         # A killed Java process would leave no archive of its classes for the next start.
         storing = {pid for pid in _marked(mark) if _stores_classes(pid)}
-        _send(signal.SIGTERM, _marked(mark), spared=storing)
+        _send(signal.SIGTERM, _marked(mark), except_pids=storing)
         _send(signal.SIGKILL, set(_marked(mark)) - storing)
         for process in self._processes.values():
             # Without /proc, this is the first signal.
@@ -131,14 +131,14 @@ def end_leftovers(home: Path) -> None:
     _send(signal.SIGKILL, _marked(f"{HOME_VARIABLE}={home}"))
 
 
-def _send(number: int, pids: Iterable[int], spared: Collection[int] = ()) -> None:
+def _send(number: int, pids: Iterable[int], except_pids: Collection[int] = ()) -> None:
     """Send a signal to processes, and wait until those that are not spared end, or the time is up."""
     running = set(pids)
     for pid in running:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
     deadline = time.monotonic() + STOP_WITHIN_S
-    while any(_environment(pid) for pid in running.difference(spared)) and time.monotonic() < deadline:
+    while any(_environment(pid) for pid in running.difference(except_pids)) and time.monotonic() < deadline:
         time.sleep(0.05)
 
 

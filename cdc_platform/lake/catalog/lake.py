@@ -200,7 +200,7 @@ class Lake:
         if RAW not in names:
             raise PipelineNotFound(
                 f"The lake at {self.settings.shown_path} holds no pipeline `{self.pipeline}`; it holds "
-                f"{_listed(catalog)}. Check the settings `name` and `lake`; if they are right, it "
+                f"{_pipeline_names(catalog)}. Check the settings `name` and `lake`; if they are right, it "
                 "has not run yet: start it with `cdc-platform sync`."
             )
 
@@ -245,7 +245,7 @@ def _load(catalog: Catalog, identifier: str) -> Table:
         raise LakeDamaged(f"table `{identifier}`", " ".join(str(error).split())) from error
 
 
-def _listed(catalog: Catalog) -> str:
+def _pipeline_names(catalog: Catalog) -> str:
     names = sorted(namespace[0] for namespace in catalog.list_namespaces())
     return ", ".join(f"`{name}`" for name in names if f"{name}__cdc" in names) or "none at all"
 
@@ -274,10 +274,10 @@ def _ensure(catalog: Catalog, identifier: str, schema: pa.Schema) -> None:
 def _plain_columns(identifier: str, schema: pa.Schema) -> dict[str, str]:
     """Return the properties that switch off dictionaries and bounds of columns."""
     name = identifier.rpartition(".")[2]
-    listed = {DICTIONARY: UNREPEATED.get(name, ()), BOUNDS: UNBOUNDED.get(name, ())}
+    columns_by_property = {DICTIONARY: UNREPEATED.get(name, ()), BOUNDS: UNBOUNDED.get(name, ())}
     return {
         f"{prefix}{column}": "false"
-        for prefix, columns in listed.items()
+        for prefix, columns in columns_by_property.items()
         for column in columns
         if column.partition(".")[0] in schema.names
     }

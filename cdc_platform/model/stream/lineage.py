@@ -151,9 +151,9 @@ def advance(
         if child.cycle <= lineage.cycle:
             continue
         if child.token not in partitions:
-            partitions[child.token] = _created(child)
-        _check_known(partitions[child.token], child)
-    unfinished = {advanced.token: advanced for advanced in _unfinished(partitions)}
+            partitions[child.token] = _new_partition(child)
+        _check_announcement(partitions[child.token], child)
+    unfinished = {advanced.token: advanced for advanced in _unended(partitions)}
     unread = sorted(windows, key=lambda report: (report.token, report.start_exclusive_micros))
     # A partition that announces itself has no parent.
     _schedule(partitions, unfinished)
@@ -184,7 +184,7 @@ def watermark_micros(lineage: Lineage) -> int | None:
 
     It never goes back: a child begins where its parents ended.
     """
-    return min((partition.position_micros for partition in _unfinished(lineage.partitions)), default=None)
+    return min((partition.position_micros for partition in _unended(lineage.partitions)), default=None)
 
 
 def prune(lineage: Lineage, keep_after_micros: int) -> Lineage:
@@ -208,7 +208,7 @@ def prune(lineage: Lineage, keep_after_micros: int) -> Lineage:
     return replace(lineage, partitions={t: p for t, p in lineage.partitions.items() if t not in tokens})
 
 
-def _created(child: ChildAnnouncement) -> Partition:
+def _new_partition(child: ChildAnnouncement) -> Partition:
     # A partition that names only itself as a parent has none.
     parents = () if child.parent_tokens == (child.token,) else child.parent_tokens or (ROOT_TOKEN,)
     return Partition(
@@ -222,7 +222,7 @@ def _created(child: ChildAnnouncement) -> Partition:
     )
 
 
-def _check_known(partition: Partition, child: ChildAnnouncement) -> None:
+def _check_announcement(partition: Partition, child: ChildAnnouncement) -> None:
     """Raise if a partition is announced again with an earlier start, or with a start after its end."""
     # A partition that names only itself states where to read it from.
     if child.start_micros < partition.start_micros and child.parent_tokens != (child.token,):
@@ -296,5 +296,5 @@ def _may_start(partition: Partition, partitions: Mapping[str, Partition], lowest
     return None not in parents or lowest == partition.position_micros
 
 
-def _unfinished(partitions: Mapping[str, Partition]) -> list[Partition]:
+def _unended(partitions: Mapping[str, Partition]) -> list[Partition]:
     return [partition for partition in partitions.values() if not partition.is_finished]

@@ -95,9 +95,9 @@ def _count_differences(
     # An update of a row that is new to the log has all of its values.
     living = [APPEND] if trusts_inserts(pipeline, table.name, history) else [APPEND, UPDATE]
     computed = net_changes.where(F.col(ACTION).isin(living)).select(*names)
-    stored = _version(pipeline, spark, table, snapshot_id).select(*names)
+    lake_rows = _version(pipeline, spark, table, snapshot_id).select(*names)
     with unfit_values():
-        return count_differing(computed, stored)
+        return count_differing(computed, lake_rows)
 
 
 def _version(pipeline: Pipeline, spark: SparkSession, table: TableSchema, snapshot_id: int) -> DataFrame:

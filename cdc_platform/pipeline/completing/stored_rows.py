@@ -178,7 +178,7 @@ class Lookup:
 
     def _lines_of(self, table: str, ids: DataFrame) -> DataFrame:
         """Return lines of rows of one table; none for a row that the table does not have."""
-        schema = self.pipeline.stored(table)
+        schema = self.pipeline.stored_schema(table)
         rows = read_table(self.pipeline, self.spark, table, self.versions[table].snapshot_id)
         if keeps_deleted(schema):
             rows = rows.where(f"NOT {DELETED}")
@@ -189,7 +189,7 @@ class Lookup:
             for column in schema.value_columns
             if column.source_name in names and case_key(column.name) in there
         ]
-        return _joined(rows, _typed_keys(ids.select("keys"), schema), schema, values)
+        return _join_keys(rows, _typed_keys(ids.select("keys"), schema), schema, values)
 
 
 def version_at(pipeline: Pipeline, spark: SparkSession, table: str, cycle: int) -> Snapshot | None:
@@ -213,7 +213,7 @@ def version_at(pipeline: Pipeline, spark: SparkSession, table: str, cycle: int) 
     return head(stored_table)
 
 
-def _joined(
+def _join_keys(
     rows: DataFrame, keys: DataFrame, schema: TableSchema, values: Collection[SourceColumn]
 ) -> DataFrame:
     # SQL texts: an expression built here would cost a few calls of Spark's JVM, for each of many columns.

@@ -118,7 +118,7 @@ def _read_changes(pipeline: Pipeline, spark: SparkSession, build: HistoryBuild) 
 
 
 @contextmanager
-def _prepared(pipeline: Pipeline, spark: SparkSession, build: HistoryBuild) -> Iterator[_Extension]:
+def _prepare(pipeline: Pipeline, spark: SparkSession, build: HistoryBuild) -> Iterator[_Extension]:
     """Read and type a span of the log, and release it afterwards."""
     schema = build.source.schema
     with ExitStack() as cache:
@@ -137,7 +137,7 @@ def _extend(
         return _remake(pipeline, spark, attempt, build)
     if not build.trusts_inserts:
         return None
-    with _prepared(pipeline, spark, build) as extension:
+    with _prepare(pipeline, spark, build) as extension:
         existing = extension.stats.existing
         built = _build(pipeline, spark, attempt, build, extension, closes=existing > 0)
     lacks_keys = existing > 0 and count_matched(built) != existing
@@ -166,7 +166,7 @@ def _extend_anyway(
     pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: HistoryBuild
 ) -> MergeOutcome:
     """Append versions, and close all current ones of the touched keys, without trust in the source."""
-    with _prepared(pipeline, spark, build) as extension:
+    with _prepare(pipeline, spark, build) as extension:
         if pipeline.capabilities.delivers_events and _reaches_back(
             pipeline, spark, attempt, build, extension
         ):

@@ -67,7 +67,7 @@ def plan_history(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -
         return MergeOutcome(history, cycle)
     stored_table = ensure_history(pipeline, spark, schema)
     # The rows of its copy are read in the table's present columns.
-    ensure_table(pipeline, spark, pipeline.stored(schema.name))
+    ensure_table(pipeline, spark, pipeline.stored_schema(schema.name))
     begins = not is_published(stored_table, history, cut)
     published_id = cut.tables.get(history) if cut is not None else None
     base = require_base(published_head(stored_table, published_id), history)
@@ -101,7 +101,7 @@ def plan_extension(
     trusted = trusts_inserts(pipeline, schema.name, schema_history)
     if columns is None:
         return HistoryBuild(ChangeSource(schema, span), base, trusts_inserts=trusted)
-    if columns.begun_after(span.after_exclusive) is not None or span.has_truncates:
+    if columns.beginning_after(span.after_exclusive) is not None or span.has_truncates:
         return plan_whole(pipeline, spark, schema)
     columns = columns_in_history(columns)
     evolved = columns.schema_after(span.after_exclusive)

@@ -74,7 +74,7 @@ def merge_tables(
     planned = [
         MergeOutcome(schema.name, cycle)
         if schema.name in level
-        else _plan(pipeline, spark, pipeline.stored(schema.name))
+        else _plan(pipeline, spark, pipeline.stored_schema(schema.name))
         for schema in schemas
     ]
     builds = [build for build in planned if isinstance(build, Build)]
@@ -157,7 +157,7 @@ def plan_build(
     if columns != before:
         # The table has been given the former columns; the next try adds the others.
         raise CommitConflict(f"Another run has changed the columns of `{schema.name}`; run the cycle again.")
-    start = columns.begun_after(span.after_exclusive) if columns is not None else None
+    start = columns.beginning_after(span.after_exclusive) if columns is not None else None
     if start is not None and span.after_micros is not None and (start.micros or 0) <= span.after_micros:
         # The base is a copy of the recreated table.
         start = None

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from cdc_platform.lake.commits.writes import spark_conflicts_as
 from cdc_platform.pipeline.versions.branch import Attempt, marked_commits
-from cdc_platform.spark.session.session_settings import interpreted
+from cdc_platform.spark.session.session_settings import interpreting
 from cdc_platform.spark.tables.typed import unfit_values
 
 PARALLEL_TABLES: Final = 4
@@ -53,7 +53,7 @@ def run_attempts(
     if not jobs:
         return ()
     with (
-        interpreted(spark, when=is_small, in_one_task=in_one_task),
+        interpreting(spark, when=is_small, in_one_task=in_one_task),
         spark_conflicts_as(CONFLICT),
         unfit_values(),
     ):

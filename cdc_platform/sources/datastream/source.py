@@ -144,9 +144,9 @@ class DatastreamSource(ArrivalTimeSource, SparkSource):
         self, origin: str, text: str, position: int | None
     ) -> Iterator[SourceEvent | FaultyEvent]:
         """Yield the events that the text of a faulty event contains under the present settings."""
-        return decode_text(self.settings, text, position, lambda: self._borrowed(origin, text))
+        return decode_text(self.settings, text, position, lambda: self._borrow_columns(origin, text))
 
-    def _borrowed(self, origin: str, text: str) -> Mapping[str, Fields]:
+    def _borrow_columns(self, origin: str, text: str) -> Mapping[str, Fields]:
         """Return the columns of an event from other files than its own, which may be gone."""
         file = SourceFile(origin, "", 0, 0)
         key = key_of_name(origin)

@@ -120,12 +120,12 @@ def _block(stream: BinaryIO, header: Header, count: int, size: int, max_bytes: i
     elif len(sync) < SYNC_BYTES:
         damage = "it ends within the marker behind a block"
     try:
-        return AvroBlock(count, _decompressed(header.codec, content, max_bytes), damage)
+        return AvroBlock(count, _decompress(header.codec, content, max_bytes), damage)
     except DAMAGE as error:
         return AvroBlock(count, b"", damage or f"a block cannot be decompressed ({describe_damage(error)})")
 
 
-def _decompressed(codec: str, data: bytes, max_bytes: int) -> bytes:
+def _decompress(codec: str, data: bytes, max_bytes: int) -> bytes:
     make = _CODECS[codec]
     if make is None:
         return data

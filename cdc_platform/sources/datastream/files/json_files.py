@@ -19,7 +19,7 @@ from cdc_platform.sources.datastream.files.json_events import (
     JsonEvent,
     Parsed,
     SchemaName,
-    checked,
+    check_event,
     event_of,
     keep_documents,
 )
@@ -76,7 +76,7 @@ class BlockDecoder:
         lines = zip(block.lines, block.events, block.batch_of, strict=True)
         for position, (line, event, batch) in enumerate(lines, first_position):
             try:
-                json_event = event if isinstance(event, JsonEvent) else checked(event)
+                json_event = event if isinstance(event, JsonEvent) else check_event(event)
                 envelopes.append(self._envelope(json_event, batch, position, line))
             except MALFORMED as error:
                 envelopes.append(_fault(self._decoding, error, line, event, position))
@@ -113,7 +113,7 @@ class BlockDecoder:
                 raise EventFaulty(batch.name_reason)
             reader = self._reader_of_schema(batch.schema, declared, is_document=is_document)
             self._check_variants(batch)
-            fitted = self._fitted[key] = reader.fitted(batch.types)
+            fitted = self._fitted[key] = reader.specialise(batch.types)
         return fitted
 
     def _check_variants(self, batch: RowBatch) -> None:

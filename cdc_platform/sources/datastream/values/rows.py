@@ -90,7 +90,7 @@ class RowReader:
         documents = tuple(column for column in self.documents if column.name != name)
         return replace(self, readers=readers, documents=documents)
 
-    def fitted(self, types: Mapping[str, frozenset[type]]) -> "RowReader":
+    def specialise(self, types: Mapping[str, frozenset[type]]) -> "RowReader":
         """Return a reader with the same results for rows with these types of values.
 
         Args:

@@ -154,7 +154,7 @@ class Spool:
         return int(json.loads(deleted.read_text())["end_offset_exclusive"]) if deleted.exists() else 0
 
     @contextmanager
-    def opened(self, identity: Mapping[str, str]) -> Iterator["SpoolWriter"]:
+    def open_writer(self, identity: Mapping[str, str]) -> Iterator["SpoolWriter"]:
         """Yield the only writer of the spool.
 
         Args:

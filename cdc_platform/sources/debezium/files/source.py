@@ -147,7 +147,7 @@ class DebeziumSource(ArrivalTimeSource):
         for file in self._files():
             # The cycle reports the files that it cannot read; the others are described here.
             with suppress(SourceError, FileDamaged):
-                with self.store.opened(file.path) as stream:
+                with self.store.open_stream(file.path) as stream:
                     lines = list(_first_lines(stream))
                 yield from decoder.decode_lines(lines)
 

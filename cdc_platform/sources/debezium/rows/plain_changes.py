@@ -30,7 +30,7 @@ from cdc_platform.sources.debezium.wire.message_contents import (
     UPDATE,
     DataEvent,
 )
-from cdc_platform.sources.debezium.wire.messages import Arrival, Message, Sent, parse_sent
+from cdc_platform.sources.debezium.wire.messages import Arrival, Message, Sent, parse_message
 from cdc_platform.sources.debezium.wire.plain_lines import PlainChange, PlainSource, plain_change
 
 _UNPAIRED: Final = "unpaired"
@@ -200,7 +200,7 @@ def _form_of(change: PlainChange) -> Hashable:
 
 
 def _event_of(sent: Sent, position: int) -> DataEvent:
-    message = parse_sent(sent, position)
+    message = parse_message(sent, position)
     event = read_content(message) if isinstance(message, Message) else None
     if not isinstance(event, DataEvent):
         raise TypeError(event)

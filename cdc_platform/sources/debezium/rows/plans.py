@@ -135,7 +135,7 @@ class Planner:
         return TablePlan(keys, plans, column_types(plans.values(), keys))
 
     def _column(self, event: DataEvent, table: str, name: str, field: Mapping[str, Any] | None) -> ColumnPlan:
-        declared = self._declared(table, name, field)
+        declared = self._declared_encoding(table, name, field)
         encoding = _encoding(table, name, field, declared)
         detector = self._detector(event, table, name, field, declared)
         default, is_nullable = (field or {}).get("default"), (field or {}).get("optional") is True
@@ -152,7 +152,7 @@ class Planner:
             has_default=is_nullable and default is not None,
         )
 
-    def _declared(self, table: str, name: str, field: Mapping[str, Any] | None) -> Encoding | None:
+    def _declared_encoding(self, table: str, name: str, field: Mapping[str, Any] | None) -> Encoding | None:
         """Return the encoding of the declared type, or of the type that the connector propagates."""
         declared = self.settings.columns.get(table, {}).get(name)
         postgres_type = PostgresType.parse(declared) if declared else block_type(field) if field else None

@@ -164,7 +164,7 @@ class SnapshotWatch:
         is_replaced = replaces and lsn not in (None, server_snapshots.first)
         ended = server_snapshots.see(source, is_buffered=is_replaced)
         empty = [
-            _emptied(source, changes[0], table) for table in server_snapshots.emptied_at(source) if changes
+            _truncation(source, changes[0], table) for table in server_snapshots.emptied_at(source) if changes
         ]
         output: list[SourceEvent | TransactionEnd] = [*empty, *changes]
         if is_replaced and lsn is not None:
@@ -202,7 +202,7 @@ def _truncate(source: SourceInfo, change: SourceEvent, lsn: int) -> SourceEvent:
     )
 
 
-def _emptied(source: SourceInfo, change: SourceEvent, table: str) -> SourceEvent:
+def _truncation(source: SourceInfo, change: SourceEvent, table: str) -> SourceEvent:
     """Return what empties a table of which a snapshot has no row, before an event that comes after it."""
     commit = commit_of(change.ordering_key)
     identity = [source.server, "snapshot", source.lsn, "", table]

@@ -132,13 +132,13 @@ def _cut(chunks: Iterable[bytes]) -> Iterator[tuple[list[bytes], list[int], bool
             last = rest.pop()
             lengths = [length + 1, *(len(line) + 1 for line in rest)]
             if max(lengths) > MAX_LINE_BYTES:
-                rest = [_joined([line], len(line)) for line in rest]
-            yield [_joined(parts, length), *rest], lengths, True
+                rest = [_join([line], len(line)) for line in rest]
+            yield [_join(parts, length), *rest], lengths, True
             parts, length = [last], len(last)
-    yield [_joined(parts, length)], [length], False
+    yield [_join(parts, length)], [length], False
 
 
-def _joined(parts: list[bytes], length: int) -> bytes:
+def _join(parts: list[bytes], length: int) -> bytes:
     text = b"".join(parts)
     if length <= MAX_LINE_BYTES:
         return text

@@ -99,13 +99,13 @@ def read_chunk(client: SpannerClient, table: TableSchema, chunk: Chunk) -> Itera
                 _check_keys(table, rows)
                 yield rows_to_batch(table, rows)
         except SourceError as error:
-            failure = _translated(error, chunk)
+            failure = _translate(error, chunk)
             if not failure.retryable or buffer.is_ahead:
                 raise failure from error
             if buffer.token != before:
-                attempts.progressed()
+                attempts.reset()
             buffer.forget_unsafe()
-            attempts.failed(failure)
+            attempts.wait_after(failure)
         else:
             return
 
@@ -146,7 +146,7 @@ def _read_on(client: SpannerClient, chunk: Chunk, buffer: _Rows) -> Iterator[lis
         yield full_rows
 
 
-def _translated(error: SourceError, chunk: Chunk) -> SourceError:
+def _translate(error: SourceError, chunk: Chunk) -> SourceError:
     """Return an expiry error if the copy's version, session or tokens are gone, else the same error."""
     is_token_gone = chunk.partition is not None and (
         isinstance(error, SourceNotFound)
