@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final
 from uuid import uuid4
 
 from pyiceberg.table import Table
@@ -12,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.catalog.lake import LOG
-from cdc_platform.lake.commits.commits import BRANCH, fact, has_at_most, head, read_mark
+from cdc_platform.lake.commits.commits import BRANCH, fact, head, read_mark
 from cdc_platform.lake.state.cuts import Cut, newest_cut
 from cdc_platform.model.base.progress import as_step
 from cdc_platform.model.schema.table_options import keeps_deleted, stored_schema
@@ -48,11 +47,6 @@ from cdc_platform.pipeline.versions.handover import Handover, find_copy, find_ha
 from cdc_platform.pipeline.versions.level import find_level, note_level
 from cdc_platform.pipeline.versions.log_span import LogSpan, applied_cycle, pending_span, span_after
 from cdc_platform.spark.tables.truncates import has_truncate
-
-SMALL_TABLE_ROWS: Final = 500_000
-"""Maximum number of rows of a table that is scanned without generated code if the changes are few, too."""
-ONE_TASK_TABLE_ROWS: Final = 50_000
-"""Maximum number of rows of a table that one task merges if the changes are few, too."""
 
 
 def merge_table(pipeline: Pipeline, spark: SparkSession, table: str) -> MergeOutcome:
@@ -201,10 +195,5 @@ def run_builds(pipeline: Pipeline, spark: SparkSession, builds: Sequence[Build])
             jobs,
             with_trust=step.counting(partial(split_build, pipeline, spark)),
             fall_back=step.counting(partial(full_build, pipeline, spark)),
-            is_small=all(_is_small(build, SMALL_TABLE_ROWS) for build in builds),
-            in_one_task=all(_is_small(build, ONE_TASK_TABLE_ROWS) for build in builds),
+            has_few_changes=all(build.span.changes <= SINGLE_TASK_CHANGES for build in builds),
         )
-
-
-def _is_small(build: Build, max_rows: int) -> bool:
-    return build.span.changes <= SINGLE_TASK_CHANGES and has_at_most(build.base, max_rows)
