@@ -37,7 +37,7 @@ def defs() -> dg.Definitions:
 
 
 def _load_place(place: Path) -> dict[str, DeclaredPipeline]:
-    """Return the pipelines of a place; the demo's or the examples' may be empty, or not be there."""
+    """Return the pipelines of a place; those of the demo and of the examples may be empty or missing."""
     if find_pipelines(place):
         return load_declared([place])
     if PLACE_VARIABLE in os.environ:

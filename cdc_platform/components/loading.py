@@ -42,7 +42,7 @@ class DeclaredPipeline:
     component: PipelineComponent
 
     def settings(self) -> PipelineSettings:
-        """Return its settings.
+        """Return the settings of the pipeline.
 
         Raises:
             SettingError: a value cannot be used; the error names it and the document.

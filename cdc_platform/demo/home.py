@@ -77,7 +77,7 @@ def _lock(home: DemoHome) -> Iterator[DemoHome]:
         make_private_folder(folder)
         home.logs.mkdir(exist_ok=True)
     except OSError as error:
-        raise SettingError("--home", f"names a place where no folder can be made: {error}") from error
+        raise SettingError("--home", f"names a folder that cannot be created: {error}") from error
     with (folder / "demo.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -55,7 +55,7 @@ def graph_address(dagster: str, name: str) -> str:
 
 
 def _newest_account(pipeline: Pipeline, cut: Cut) -> int:
-    """Return the account of a cut that has most likely the fewest changes."""
+    """Return the account of a cut that probably has the fewest changes."""
     table = pipeline.lake.table(ACCOUNTS)
     if table is None or ACCOUNTS not in cut.tables:
         return 0

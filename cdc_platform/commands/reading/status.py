@@ -190,7 +190,7 @@ def describe_statuses(
 
 
 def describe_status(status: "Status") -> Group:
-    """Return a status for people."""
+    """Return a status as a table."""
     position, partitions, cut, notes = _rows(status)
     return Group(make_grid([*position, *partitions, *cut, *notes]), *_describe_tables(status))
 

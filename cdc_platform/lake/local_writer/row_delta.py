@@ -67,7 +67,7 @@ class RowDelta:
 
     @property
     def base_id(self) -> int | None:
-        """The id of the base."""
+        """Snapshot id of the base."""
         return self.base.snapshot_id if self.base is not None else None
 
 

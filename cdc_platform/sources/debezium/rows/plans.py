@@ -222,7 +222,7 @@ def _check_names(table: str, names: Sequence[str]) -> None:
         MessageUnusable: there are such columns.
     """
     if (reason := unfit_columns_reason(names)) is not None:
-        raise MessageUnusable(f"{reason}, or name what you do not need in `ignored_columns`.")
+        raise MessageUnusable(f"{reason}, or list the columns that you do not need in `ignored_columns`.")
     names_by_case: dict[str, str] = {}
     for name in names:
         if is_reserved_column(name):

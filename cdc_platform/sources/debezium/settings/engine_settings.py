@@ -115,8 +115,8 @@ class EngineInput:
         if POST_PROCESSORS in self.properties:
             raise SettingError(
                 f"input.engine.properties.{POST_PROCESSORS}",
-                "cannot be set: a reselected value is of a later moment than its event, which "
-                "does not say so. Remove it; the row keeps what an event does not send.",
+                "cannot be set: a reselected value may be newer than its event, and nothing marks it. "
+                "Remove it; the row keeps what an event does not send.",
             )
 
     def folder(self) -> Path:

@@ -120,7 +120,7 @@ def _check_keys(table: TableSchema, rows: list[list[bytes]]) -> None:
             raise KeyUnfit(
                 f"The initial copy of `{table.name}` holds a key whose last digits would be cut off, so that "
                 f"two rows could become one. Name `{name}` in `nanosecond_columns` of a pipeline with "
-                f"another `name`, or leave the table out by the setting `tables`. "
+                f"another `name`, or exclude the table with the setting `tables`. "
                 f"Value of `{column.name}`: {unfit}"
             )
 
