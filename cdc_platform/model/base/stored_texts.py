@@ -13,7 +13,7 @@ from types import UnionType
 from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from cdc_platform.errors import CdcError, LakeDamaged
-from cdc_platform.model.base.malformed import MALFORMED
+from cdc_platform.model.base.decoding_errors import MALFORMED
 from cdc_platform.visible import shorten
 
 Stored = TypeVar("Stored")

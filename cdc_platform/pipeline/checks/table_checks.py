@@ -26,7 +26,7 @@ from cdc_platform.pipeline.versions.change_source import find_beginning, read_ch
 from cdc_platform.pipeline.versions.lake_frames import read_log, read_table
 from cdc_platform.spark.tables.net_changes import ACTION, APPEND, UPDATE, compute_net_changes
 from cdc_platform.spark.tables.soft_delete import compute_soft_net_changes
-from cdc_platform.spark.tables.typed import unfit_values
+from cdc_platform.spark.tables.typed_columns import unfit_values
 
 
 def check_tables_equal_log(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> CheckResult:

@@ -14,7 +14,7 @@ from cdc_platform.model.stream.records import ChangeKind, ModType
 from cdc_platform.pipeline.checks.check_result import SHOWN, CheckResult, Scope
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.versions.lake_frames import read_data_changes, read_log
-from cdc_platform.spark.log.unresolved import unresolved_values
+from cdc_platform.spark.log.unknown_values import unresolved_values
 
 FINDINGS: Final = {
     "lossy_nulls": "nulls that may be values which were not sent",

@@ -32,7 +32,7 @@ from cdc_platform.pipeline.completing.stored_rows import (
     key_chains_frame,
 )
 from cdc_platform.pipeline.versions.lake_frames import read_log
-from cdc_platform.spark.log.unresolved import LACKS_VALUES
+from cdc_platform.spark.log.unknown_values import LACKS_VALUES
 
 MAX_STORED_BYTES: Final = 64 * 1024**2
 """Maximum bytes of stored values that this process gets; each row may have an equal share of them."""

@@ -34,8 +34,8 @@ from cdc_platform.pipeline.reading.window_content import measure_content
 from cdc_platform.pipeline.schema.evolve import history_through
 from cdc_platform.pipeline.versions.branch import finished_head
 from cdc_platform.pipeline.versions.lake_frames import read_log, read_table
-from cdc_platform.spark.log.unresolved import unresolved_values
-from cdc_platform.spark.tables.typed import ORDINAL, type_changes
+from cdc_platform.spark.log.unknown_values import unresolved_values
+from cdc_platform.spark.tables.typed_columns import ORDINAL, type_changes
 
 ROW_ID: Final = ("table_name", "keys")
 IS_TRUNCATE: Final = f"change_kind = '{ChangeKind.TRUNCATE.value}'"

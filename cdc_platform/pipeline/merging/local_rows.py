@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from cdc_platform.model.schema.table_options import ORDERING_KEY, keeps_order
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.spark.tables.net_changes import ACTION, APPEND, REMOVE, UPDATE
-from cdc_platform.spark.tables.typed import flag_of
+from cdc_platform.spark.tables.typed_columns import flag_of
 
 Chosen = npt.NDArray[np.bool_]
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.table import Table
 
-from cdc_platform.lake.state.repeated import read_repeated
+from cdc_platform.lake.state.repeated_texts import read_repeated
 from cdc_platform.model.base.timestamps import FIRST_MICROS, from_datetime, to_datetime
 from cdc_platform.model.stream.records import ChangeKind, ModType
 

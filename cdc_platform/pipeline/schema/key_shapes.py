@@ -9,7 +9,7 @@ from typing import Final
 import pyarrow.compute as pc
 
 from cdc_platform.lake.catalog.lake import RAW
-from cdc_platform.lake.state.repeated import read_repeated
+from cdc_platform.lake.state.repeated_texts import read_repeated
 from cdc_platform.model.schema.evolution import SchemaHistory
 from cdc_platform.model.schema.observed_columns import (
     ObservedColumn,

@@ -16,7 +16,7 @@ from cdc_platform.lake.commits.commits import has_at_most
 from cdc_platform.lake.commits.writes import spark_conflicts_as
 from cdc_platform.pipeline.versions.branch import Attempt, marked_commits
 from cdc_platform.spark.session.session_settings import interpreting
-from cdc_platform.spark.tables.typed import unfit_values
+from cdc_platform.spark.tables.typed_columns import unfit_values
 
 PARALLEL_TABLES: Final = 4
 """Number of tables built at a time; planning a small merge takes longer than running it."""

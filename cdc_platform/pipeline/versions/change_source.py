@@ -28,7 +28,7 @@ from cdc_platform.spark.tables.deletion_markers import with_deletion_markers, wi
 from cdc_platform.spark.tables.log_columns import LogColumns
 from cdc_platform.spark.tables.row_versions import called_as_in_history
 from cdc_platform.spark.tables.truncates import after_truncates, with_truncated_rows
-from cdc_platform.spark.tables.typed import (
+from cdc_platform.spark.tables.typed_columns import (
     COMMITTED,
     IS_READ,
     KIND,

@@ -30,7 +30,7 @@ from cdc_platform.spark.log.order import (
     to_stats,
 )
 from cdc_platform.spark.log.repeats import IDENTITY, distinct_rows
-from cdc_platform.spark.log.unresolved import incomplete_changes
+from cdc_platform.spark.log.unknown_values import incomplete_changes
 
 EVENT_PARTS: Final = (
     "event.previous_keys as previous_keys",

@@ -7,7 +7,7 @@ from cdc_platform.model.base.schemas import DELETION_MARKER_ROWS
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.records import ChangeKind
 from cdc_platform.spark.log.order import UNSOUND
-from cdc_platform.spark.tables.typed import ROW, with_row
+from cdc_platform.spark.tables.typed_columns import ROW, with_row
 
 
 def deletion_markers(ordered: DataFrame, cycle: int) -> DataFrame:

@@ -11,7 +11,7 @@ from cdc_platform.model.base.names import quote_spark
 from cdc_platform.model.schema.table_options import ORDERING_KEY, keeps_order
 from cdc_platform.model.schema.table_schema import PRIMARY_KEY, TableSchema, spark_type
 from cdc_platform.spark.tables.net_changes import ACTION, APPEND, NOTHING, REMOVE, UPDATE, NetChanges
-from cdc_platform.spark.tables.typed import flag_of
+from cdc_platform.spark.tables.typed_columns import flag_of
 
 
 def create_table_sql(target: str, table: TableSchema, format_version: int) -> str:

@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from cdc_platform.errors import RecordUnreadable
-from cdc_platform.model.base.malformed import MALFORMED
+from cdc_platform.model.base.decoding_errors import MALFORMED
 from cdc_platform.model.base.timestamps import is_moment
 from cdc_platform.model.stream.events import ADDRESS, ADDRESS_ONLY, ORDERING_KEY, FaultyEvent, SourceEvent
 from cdc_platform.model.stream.records import ModType

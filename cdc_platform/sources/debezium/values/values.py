@@ -5,7 +5,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from decimal import Context, Decimal
 from typing import Any, Final
 
-from cdc_platform.model.base.malformed import MALFORMED
+from cdc_platform.model.base.decoding_errors import MALFORMED
 from cdc_platform.model.base.number_texts import decimal_number, hex_bytes, plain_digits, whole_number
 from cdc_platform.model.schema.table_schema import ARRAY, DECIMAL, spark_type
 from cdc_platform.sources.debezium.values.encodings import Encoding, EncodingKind, scale_fault
