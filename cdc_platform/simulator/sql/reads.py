@@ -217,8 +217,8 @@ class TableReads:
     def _compute(self, sql: str, parameters: Mapping[str, Any], micros: int) -> Result:
         """Answer queries with more than columns of one table: sums, counts, joins."""
         schema = self._history.schemas.at(micros)
-        mentioned = [name for name in schema.tables if re.search(rf"\b{name}\b", sql, re.IGNORECASE)]
-        versions = [self.version(name, micros) for name in mentioned]
+        names_in_sql = [name for name in schema.tables if re.search(rf"\b{name}\b", sql, re.IGNORECASE)]
+        versions = [self.version(name, micros) for name in names_in_sql]
         tables = [(version.table, version.table.columns, version.in_order()) for version in versions]
         names, result_rows = RowDatabase(tables).run(sql, parameters, self._dialect)
         columns = [(name, type_of(row[number] for row in result_rows)) for number, name in enumerate(names)]

@@ -57,8 +57,8 @@ class Deliveries:
 
     def _rows_by_partition(self, number: int) -> dict[int, list[Delivered]]:
         by_partition: dict[int, list[Delivered]] = {}
-        sent = block_messages(self._history, number) if self._has_messages else self._partition_rows(number)
-        for partition, micros, row in sent:
+        rows = block_messages(self._history, number) if self._has_messages else self._partition_rows(number)
+        for partition, micros, row in rows:
             by_partition.setdefault(partition, []).append((micros, row))
         return by_partition
 

@@ -127,10 +127,10 @@ def changes_of(mods: DataFrame, fault: Column, parts: Sequence[str], condition: 
         parts: SQL of the columns that differ between change streams and events.
         condition: condition of the records whose values are parsed for the fault.
     """
-    judged = mods.withColumns(parsed_mods(condition)).withColumn(FAULT, fault)
+    changes = mods.withColumns(parsed_mods(condition)).withColumn(FAULT, fault)
     own = ", ".join(name for name in mods.columns if name not in (FITS, *MOD))
     # SQL texts: an expression built here would cost a few calls of Spark's JVM.
-    return judged.selectExpr(
+    return changes.selectExpr(
         "table_name",
         "lower(mod_type) as change_kind",
         "record_timestamp as commit_timestamp",

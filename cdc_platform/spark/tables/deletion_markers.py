@@ -25,16 +25,16 @@ def deletion_markers(ordered: DataFrame, cycle: int) -> DataFrame:
     )
 
 
-def with_deletion_markers(log: DataFrame, buried: DataFrame, table: TableSchema) -> DataFrame:
+def with_deletion_markers(log: DataFrame, markers: DataFrame, table: TableSchema) -> DataFrame:
     """Return a table's changes with the earlier deletions of the rows that they change.
 
     Args:
         log: rows of the change log, of one table.
-        buried: deletion markers of the same table, of other cycles.
+        markers: deletion markers of the same table, of other cycles.
         table: the table's columns.
     """
     touched = with_row(log, table).select(ROW).distinct()
-    graves = with_row(buried, table).join(touched, ROW, "left_semi")
+    graves = with_row(markers, table).join(touched, ROW, "left_semi")
     deletions = graves.select("keys", "ordering_key", "commit_timestamp").withColumn(
         "change_kind", F.lit(ChangeKind.DELETE.value)
     )

@@ -35,8 +35,8 @@ def create_table_sql(target: str, table: TableSchema, format_version: int) -> st
         "write.parquet.compression-codec": "zstd",
         **KEPT_BY_TIME,
     }
-    listed = ", ".join(f"'{key}'='{value}'" for key, value in properties.items())
-    return f"CREATE TABLE IF NOT EXISTS {target} ({columns}) USING iceberg TBLPROPERTIES ({listed})"
+    pairs = ", ".join(f"'{key}'='{value}'" for key, value in properties.items())
+    return f"CREATE TABLE IF NOT EXISTS {target} ({columns}) USING iceberg TBLPROPERTIES ({pairs})"
 
 
 def append_rows(rows: DataFrame, target: str, properties: Mapping[str, str]) -> None:

@@ -154,8 +154,8 @@ def make_versions(
         F.when(F.col(_EPOCH) == number, F.timestamp_micros(F.lit(micros)))
         for number, micros in enumerate(recreated_micros)
     ]
-    ended = final.withColumn(VALID_TO, F.coalesce(F.lead(_SINCE).over(of_key), *recreations))
-    return ended.where(~F.col(_IS_DELETED)).select(
+    versions = final.withColumn(VALID_TO, F.coalesce(F.lead(_SINCE).over(of_key), *recreations))
+    return versions.where(~F.col(_IS_DELETED)).select(
         *(_col(column.name) for column in table.columns),
         F.col(_SINCE).alias(VALID_FROM),
         VALID_TO,

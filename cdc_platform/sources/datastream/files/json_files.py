@@ -144,9 +144,9 @@ class BlockDecoder:
             return row_reader(schema_fields, declared, json_reader)
         if self._inferred is None:
             self._inferred = _inferences(self._blocks, self._decoding)
-        guessed, self._variants[name] = self._inferred[name].fields, self._inferred[name].variants
+        fields, self._variants[name] = self._inferred[name].fields, self._inferred[name].variants
         return row_reader(
-            tuple((column, declared.get(column, field)) for column, field in guessed), {}, json_reader
+            tuple((column, declared.get(column, field)) for column, field in fields), {}, json_reader
         )
 
 

@@ -86,8 +86,8 @@ class Spool:
             for path in self.folder.glob(f"*{SUFFIX}")
             if path.stem.isdigit() and len(path.stem) == DIGITS
         )
-        ended = sum(1 for after in files[1:] if after.first_offset <= from_offset)
-        return files[ended:]
+        count = sum(1 for after in files[1:] if after.first_offset <= from_offset)
+        return files[count:]
 
     def delete_before(self, offset_exclusive: int) -> int:
         """Delete the files whose events are all before an offset; return the number of files.

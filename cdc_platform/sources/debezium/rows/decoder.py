@@ -126,12 +126,12 @@ class Decoder:
         table, label = self._table(event)
         savepoint = self.state.savepoint(event.source.server, table)
         try:
-            decoded = self._decode_row(event, table, label)
+            row = self._decode_row(event, table, label)
         except MALFORMED:
             self.state.roll_back(savepoint)
             raise
         self.plain.learn(event, table)
-        return decoded
+        return row
 
     def _decode_row(self, event: DataEvent, table: str, label: str) -> list[Decoded]:
         if is_snapshot(event.source) and event.source.lsn is not None:

@@ -263,9 +263,9 @@ def column_types(columns: Any, keys: Sequence[str]) -> str:
 
 
 def _keyless_types(columns: Any) -> str:
-    listed = json.loads(column_types(columns, ()))
+    entries = json.loads(column_types(columns, ()))
     first = keyless_columns()
-    moved = [{**column, "ordinal_position": column["ordinal_position"] + len(first)} for column in listed]
+    moved = [{**column, "ordinal_position": column["ordinal_position"] + len(first)} for column in entries]
     return json.dumps([*first, *moved], ensure_ascii=False)
 
 

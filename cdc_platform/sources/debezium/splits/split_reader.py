@@ -120,10 +120,10 @@ class SplitReader:
         """Yield the rows of all messages, as `SPLIT_BLOCKS`; the last block has the outcome."""
         self._take_plain_changes()
         batches, marks = EventBatches(self._context.cycle), list[tuple[str, str | None]]()
-        for placed in self._final_events():
-            batches.add_whole(placed, self._context.window, self._files[placed.origin])
-            marks.append((escape(placed.name), placed.order))
-            self._count(placed)
+        for item in self._final_events():
+            batches.add_whole(item, self._context.window, self._files[item.origin])
+            marks.append((escape(item.name), item.order))
+            self._count(item)
             if batches.is_full:
                 yield from self._blocks(split, batches, marks)
         yield from self._blocks(split, batches, marks)
@@ -143,14 +143,12 @@ class SplitReader:
         """Yield the events that become rows, with changes completed by later messages of the split."""
         if self._needs_events():
             self._expand_runs()
-        placed = list(
-            self._by_transaction() if self.settings.has_transaction_metadata else self._one_by_one()
-        )
-        altered = altered_events([item.event for item in placed], self.decoder.rows)
+        items = list(self._by_transaction() if self.settings.has_transaction_metadata else self._one_by_one())
+        altered = altered_events([item.event for item in items], self.decoder.rows)
         if not altered:
-            yield from placed
+            yield from items
             return
-        for item in placed:
+        for item in items:
             event = item.event
             change = altered.get(event.event_id) if isinstance(event, SourceEvent) else None
             yield item if change is None else replace(item, event=change)
@@ -225,9 +223,9 @@ class SplitReader:
             return 1
         return collector.plain_counts[transaction] + len(collector.members.get(transaction, ()))
 
-    def _count(self, placed: _RowEvent) -> None:
-        is_fault = isinstance(placed.event, FaultyEvent)
-        self._counts[placed.name][placed.origin].add(is_fault=is_fault)
+    def _count(self, event: _RowEvent) -> None:
+        is_fault = isinstance(event.event, FaultyEvent)
+        self._counts[event.name][event.origin].add(is_fault=is_fault)
 
     def _truncates(self) -> Iterator[tuple[str, str, str]]:
         """Yield the truncates that may precede rows of other partitions."""
