@@ -34,8 +34,8 @@ def with_deletion_markers(log: DataFrame, markers: DataFrame, table: TableSchema
         table: the table's columns.
     """
     touched = with_row(log, table).select(ROW).distinct()
-    graves = with_row(markers, table).join(touched, ROW, "left_semi")
-    deletions = graves.select("keys", "ordering_key", "commit_timestamp").withColumn(
+    own_markers = with_row(markers, table).join(touched, ROW, "left_semi")
+    deletions = own_markers.select("keys", "ordering_key", "commit_timestamp").withColumn(
         "change_kind", F.lit(ChangeKind.DELETE.value)
     )
     return log.unionByName(deletions, allowMissingColumns=True)
