@@ -115,7 +115,7 @@ class _AssertUnmoved(AssertRefSnapshotId):
 
     _sequence_number: int = PrivateAttr(default=0)
 
-    def numbered(self, sequence_number: int) -> "_AssertUnmoved":
+    def with_number(self, sequence_number: int) -> "_AssertUnmoved":
         """Return it for a commit with this number."""
         self._sequence_number = sequence_number
         return self
@@ -267,7 +267,7 @@ class _Update(UpdateTableMetadata["_Update"]):
         moved = {**reference, "snapshot-id": commit.snapshot_id, "ref-name": commit.branch}
         unmoved = _AssertUnmoved.model_validate({"snapshot-id": parent, "ref": commit.branch})
         updates = AddSnapshotUpdate(snapshot=snapshot), SetSnapshotRefUpdate.model_validate(moved)
-        return updates, (unmoved.numbered(numbering.sequence_number),)
+        return updates, (unmoved.with_number(numbering.sequence_number),)
 
 
 def _added_entry(file: DataFile, snapshot_id: int) -> ManifestEntry:

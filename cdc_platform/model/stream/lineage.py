@@ -153,7 +153,7 @@ def advance(
         if child.token not in partitions:
             partitions[child.token] = _new_partition(child)
         _check_announcement(partitions[child.token], child)
-    unfinished = {advanced.token: advanced for advanced in _unended(partitions)}
+    unfinished = {advanced.token: advanced for advanced in _unfinished(partitions)}
     unread = sorted(windows, key=lambda report: (report.token, report.start_exclusive_micros))
     # A partition that announces itself has no parent.
     _schedule(partitions, unfinished)
@@ -184,7 +184,7 @@ def watermark_micros(lineage: Lineage) -> int | None:
 
     It never goes back: a child begins where its parents ended.
     """
-    return min((partition.position_micros for partition in _unended(lineage.partitions)), default=None)
+    return min((partition.position_micros for partition in _unfinished(lineage.partitions)), default=None)
 
 
 def prune(lineage: Lineage, keep_after_micros: int) -> Lineage:
@@ -296,5 +296,5 @@ def _may_start(partition: Partition, partitions: Mapping[str, Partition], lowest
     return None not in parents or lowest == partition.position_micros
 
 
-def _unended(partitions: Mapping[str, Partition]) -> list[Partition]:
+def _unfinished(partitions: Mapping[str, Partition]) -> list[Partition]:
     return [partition for partition in partitions.values() if not partition.is_finished]

@@ -88,8 +88,8 @@ def type_changes(
     unparsed = log.selectExpr(*(f"{sql} AS {quote_spark(name)}" for name, sql in (of_change | texts).items()))
     parsed = unparsed.selectExpr(
         *map(quote_spark, of_change),
-        f"{_parsed('k', KEY_TEXT, table)} AS k",
-        f"{_parsed('v', 'new_values', table)} AS v",
+        f"{_check_parsed('k', KEY_TEXT, table)} AS k",
+        f"{_check_parsed('v', 'new_values', table)} AS v",
     )
     values = {column.name: _value(table, column) for column in (*table.key_columns, *table.value_columns)}
     if has_partial_updates:
@@ -128,14 +128,14 @@ def with_key_parts(changes: DataFrame, table: TableSchema) -> DataFrame:
         name: F.expr(_value(table, column))
         for name, column in zip(key_parts(table), table.key_columns, strict=True)
     }
-    with_texts = changes.withColumns(parts).withColumn("k", F.expr(_parsed("k", KEY_TEXT, table)))
+    with_texts = changes.withColumns(parts).withColumn("k", F.expr(_check_parsed("k", KEY_TEXT, table)))
     return with_texts.withColumns(values).drop(*parts)
 
 
 def _texts(mod: str, table: TableSchema) -> str:
     """Return the SQL of the texts of a table's columns in the keys or the new values of a change.
 
-    All are NULL if Spark cannot parse the mod: see `_parsed`, which every caller uses.
+    All are NULL if Spark cannot parse the mod: see `_check_parsed`, which every caller uses.
     """
     names = _names_in(table, is_keys=mod == "keys")
     flag_of = ", ".join(f"{quote_spark(name)}: string" for name in names)
@@ -144,7 +144,7 @@ def _texts(mod: str, table: TableSchema) -> str:
     return f"cast(from_json({mod}, {schema}) AS struct<{fields or '_: string'}>)"
 
 
-def _parsed(texts: str, mod: str, table: TableSchema) -> str:
+def _check_parsed(texts: str, mod: str, table: TableSchema) -> str:
     """Return the SQL of the result of `_texts`, a column, which fails the query if parsing failed.
 
     Spark's parser returns a struct of NULLs for an object that it rejects, such as one with a name that is

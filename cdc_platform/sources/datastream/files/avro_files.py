@@ -27,7 +27,7 @@ from cdc_platform.sources.datastream.files.avro_values import avro_reader
 from cdc_platform.sources.datastream.files.container import (
     DAMAGE,
     AvroDamaged,
-    Stored,
+    RecordStorage,
     describe_damage,
     read_blocks,
     read_header,
@@ -157,7 +157,7 @@ class EventDecoder:
 
 # A worker's process outlives its tasks; the files of a table mostly share their schema.
 @lru_cache(maxsize=256)
-def _compile(text: str, bounds: Bounds) -> tuple[Schema, Fields | None, Stored]:
+def _compile(text: str, bounds: Bounds) -> tuple[Schema, Fields | None, RecordStorage]:
     """Return the schema of a file, the columns of its payload, and what reads its records."""
     schema = _schema(text, bounds)
     try:
@@ -166,7 +166,7 @@ def _compile(text: str, bounds: Bounds) -> tuple[Schema, Fields | None, Stored]:
         fields, max_values = payload_fields(schema), max_values_of(plain_schema, bounds)
         if (reason := unfit_columns_reason([name for name, _ in fields or ()])) is not None:
             raise ValueError(reason)
-        return schema, fields, Stored(plain_schema, max_values, extent.empty_in_items)
+        return schema, fields, RecordStorage(plain_schema, max_values, extent.empty_in_items)
     except DAMAGE as error:
         raise AvroDamaged(f"Its schema cannot be used ({describe_damage(error)})") from error
 

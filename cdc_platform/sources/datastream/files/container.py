@@ -152,7 +152,7 @@ def _read_long(stream: BinaryIO) -> int | None:
 
 
 @dataclass(frozen=True)
-class Stored:
+class RecordStorage:
     """Storage of records.
 
     Args:
@@ -197,7 +197,7 @@ class _CountedReads(BytesIO):
         return data
 
 
-def records(block: AvroBlock, stored: Stored) -> Iterator[tuple[Any, str | None]]:
+def records(block: AvroBlock, stored: RecordStorage) -> Iterator[tuple[Any, str | None]]:
     """Yield the records of a block, each with its problem; texts that are not Unicode are escaped.
 
     Raises:

@@ -106,7 +106,7 @@ class FilesReading:
         self, decode: Callable[[Sequence[FileSplit], str | None], DecodedSplits[Rows]], max_tasks: int
     ) -> CycleRows[Rows]:
         """Read as much as a cycle does, and on until some of it may pass."""
-        rounds = SplitRounds(decode, FileSplit.merged, self._state)
+        rounds = SplitRounds(decode, FileSplit.merge, self._state)
         splitter = self._splitter(max_tasks)
         splits, enough = splitter.splits(), 1.0
         while batch := list(_up_to(splits, enough)):

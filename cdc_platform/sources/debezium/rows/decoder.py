@@ -175,7 +175,7 @@ class Decoder:
         if names is None:
             target = self._target(source.name)
             schema, table = target.split(".", 1) if target != source.name else (source.schema, source.table)
-            names = self._full_name(source.database, schema, table), _quoted(schema, table)
+            names = self._full_name(source.database, schema, table), _quote(schema, table)
             self._tables[parts] = names
         return names
 
@@ -259,6 +259,6 @@ class Decoder:
         )
 
 
-def _quoted(schema: str, table: str) -> str:
+def _quote(schema: str, table: str) -> str:
     """Return a name that is unique even if the parts of names contain dots."""
     return f'"{schema}".{table}' if "." in schema else f"{schema}.{table}"

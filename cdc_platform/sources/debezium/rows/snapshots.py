@@ -88,7 +88,7 @@ class ServerSnapshots:
         self.tables[table] = max(self.tables.get(table, 0), lsn)
         return is_first
 
-    def doubted(self, change: SourceEvent, source: SourceInfo) -> SourceEvent:
+    def mark_doubtful(self, change: SourceEvent, source: SourceInfo) -> SourceEvent:
         """Return a change, with a note where a snapshot may have had it already, and its row has no key.
 
         A blocking snapshot counts at the position of its signal, and reads what is there later; the changes
@@ -158,7 +158,7 @@ class SnapshotWatch:
         if lsn is None:
             for change in changes:
                 server_snapshots.change(change.table, (source.micros,))
-            changes = [server_snapshots.doubted(change, source) for change in changes]
+            changes = [server_snapshots.mark_doubtful(change, source) for change in changes]
             if server_snapshots.is_at_rest(source.lsn):
                 return [*changes]
         is_replaced = replaces and lsn not in (None, server_snapshots.first)
