@@ -127,7 +127,7 @@ def _setting(option: str, name: str, kind: "click.ParamType[Any]", text: str) ->
 @click.option("--state", type=_FILE, help="Resume the history of this file; it is created if missing.")
 @click.option("--names", type=_FILE, help="Write the names to connect with here, as JSON.")
 def simulate(**options: Any) -> None:
-    """Serve the change stream of a generated history, which is known in full.
+    """Serve the change stream of a simulated Spanner.
 
     It serves Spanner's gRPC API on loopback: set SPANNER_EMULATOR_HOST to the address, and read it like
     Spanner. Its bank books transfers, and the sum of all balances never changes; partitions split, merge and
