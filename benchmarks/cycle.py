@@ -60,7 +60,7 @@ def main() -> None:
     options = parser.parse_args()
     report = Report("cycle", options)
     with (
-        open_bench(options.work / "cycle", token_life_s=NO_CHURN_S) as bench,
+        open_bench(options.work / "cycle", partition_life_s=NO_CHURN_S) as bench,
         open_database(bench.bank) as database,
         open_session(bench.pipeline.spark, bench.pipeline.lake) as spark,
     ):

@@ -43,7 +43,7 @@ def sync_running(home: DemoHome, options: Any) -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(open_home(home.folder))
         children = stack.enter_context(Children(home.folder, home.logs))
-        bank = open_bank(home, children, options.rate, options.token_life_s)
+        bank = open_bank(home, children, options.rate, options.partition_life_s)
         prepare_home(home, bank)
         children.start("sync", [*CLI, "sync", str(home.defs), "--continuous"])
         yield
@@ -52,7 +52,7 @@ def sync_running(home: DemoHome, options: Any) -> Iterator[None]:
 @contextmanager
 def demo_running(home: DemoHome, options: Any) -> Iterator[None]:
     """Let Dagster's sensor follow a busy bank."""
-    shape = ["--rate", str(options.rate), "--token-life", str(options.token_life_s)]
+    shape = ["--rate", str(options.rate), "--partition-life", str(options.partition_life_s)]
     command = [*CLI, "demo", "--home", str(home.folder), *shape]
     demo = Popen(command, start_new_session=True)
     try:
@@ -115,7 +115,7 @@ def main() -> None:
     parser = arguments(__doc__ or "")
     parser.add_argument("--ui", action="store_true", help="of Dagster's sensor, instead of `sync`")
     parser.add_argument("--rate", type=float, default=200, help="transfers a second, of about three changes")
-    parser.add_argument("--token-life-s", type=int, default=20, help="minimum life of a partition")
+    parser.add_argument("--partition-life-s", type=int, default=20, help="minimum life of a partition")
     parser.add_argument("--warm-up-s", type=float, default=120, help="seconds after the first cut, left out")
     parser.add_argument("--seconds", type=float, default=120, help="seconds that are measured")
     options = parser.parse_args()

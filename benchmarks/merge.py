@@ -46,7 +46,7 @@ from cdc_platform.spark.tables.net_changes import (
     compute_net_changes,
     measure_net_changes,
 )
-from cdc_platform.spark.tables.typed import KIND, ORDINAL, flag_of
+from cdc_platform.spark.tables.typed_columns import KIND, ORDINAL, flag_of
 
 PLATFORM = "platform, v3"
 COLUMNS = [column.name for column in TABLE.columns]

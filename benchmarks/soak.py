@@ -6,7 +6,7 @@ and these take turns. All tables but one stay small, so that growing tables do n
 longer cycles. After each cycle it counts the entries of Spark's cache manager, threads and file handles;
 every `--every` cycles also memory after a full garbage collection, files and snapshots. At the end the
 tables must equal what was sent, every check must pass, and nothing may have grown: see `judge` in
-`benchmarks/measure/soaked.py`. Ends with exit code 1 if a criterion fails.
+`benchmarks/measure/soak_results.py`. Ends with exit code 1 if a criterion fails.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
 from benchmarks.measure.harness import Report, arguments
-from benchmarks.measure.soaked import Sample, Soaked, judge, markdown
+from benchmarks.measure.soak_results import Sample, SoakResult, judge, markdown
 from benchmarks.measure.tables import open_session
 from cdc_platform.lake.catalog.lake import SYSTEM_TABLES, Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
@@ -47,7 +47,7 @@ SOURCES: Final[Mapping[str, Sequence[str]]] = {
 """Workloads that take turns in one process, by the name of the run."""
 RUNS: Final[Mapping[str, Sequence[str]]] = {**{name: (name,) for name in WORKLOADS}, **SOURCES}
 """All that can be run; a workload alone helps to find what grows."""
-RESULT: Final = "soaked.json"
+RESULT: Final = "soak.json"
 GROWN_CLASSES: Final = 12
 
 
@@ -70,7 +70,7 @@ def open_soaks(
         yield soaks
 
 
-def run_locally(name: str, options: argparse.Namespace) -> Soaked:
+def run_locally(name: str, options: argparse.Namespace) -> SoakResult:
     """Run the cycles of a source in this process."""
     folder: Path = options.work / "soak" / name
     shutil.rmtree(folder, ignore_errors=True)
@@ -92,7 +92,7 @@ def run_locally(name: str, options: argparse.Namespace) -> Soaked:
         except Exception as error:  # noqa: BLE001  a run that breaks off has found something
             faults = [f"cycle {len(run.cycles) + 1}: {type(error).__name__}: {error}"]
             traceback.print_exc()
-    return Soaked(name, run.cycles, run.samples, faults)
+    return SoakResult(name, run.cycles, run.samples, faults)
 
 
 @dataclass
@@ -169,7 +169,7 @@ def print_grown(before: dict[str, int], after: dict[str, int]) -> None:
         print(f"    grown by {grown[name]:>12,} bytes to {after[name]:>12,}: {name}", flush=True)
 
 
-def run_in_child(name: str, options: argparse.Namespace) -> Soaked:
+def run_in_child(name: str, options: argparse.Namespace) -> SoakResult:
     """Run the cycles of a source in a separate process."""
     command = [sys.executable, "-m", "benchmarks.soak", "--in-process", "--only", name]
     arguments = {"cycles": options.cycles, "every": options.every, "changes": options.changes}
@@ -185,8 +185,8 @@ def run_in_child(name: str, options: argparse.Namespace) -> Soaked:
             process.terminate()
             raise
     if process.returncode or not result.exists():
-        return Soaked(name, [], [], [f"the process ended with exit code {process.returncode}"])
-    return Soaked.from_json(json.loads(result.read_text(encoding="utf-8")))
+        return SoakResult(name, [], [], [f"the process ended with exit code {process.returncode}"])
+    return SoakResult.from_json(json.loads(result.read_text(encoding="utf-8")))
 
 
 def main() -> None:
@@ -203,22 +203,22 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     if options.in_process:
         (name,) = options.only
-        soaked_text = json.dumps(asdict(run_locally(name, options)))
-        (options.work / "soak" / name / RESULT).write_text(soaked_text, encoding="utf-8")
+        result_text = json.dumps(asdict(run_locally(name, options)))
+        (options.work / "soak" / name / RESULT).write_text(result_text, encoding="utf-8")
         return
     report = Report("soak", options)
-    soaked = [run_in_child(name, options) for name in options.only]
-    failed = sum(report_soak(report, item) for item in soaked)
-    print(markdown(soaked))
+    results = [run_in_child(name, options) for name in options.only]
+    failed = sum(report_soak(report, item) for item in results)
+    print(markdown(results))
     sys.exit(1 if failed else 0)
 
 
-def report_soak(report: Report, soaked: Soaked) -> int:
+def report_soak(report: Report, result: SoakResult) -> int:
     """Report the criteria of a run, and return how many of them are not met."""
-    criteria = judge(soaked)
+    criteria = judge(result)
     for criterion in criteria:
         outcome = "pass" if criterion.is_met else "FAIL"
-        report.note(f"{soaked.name}: {criterion.name}", criterion.value, outcome, found=criterion.summary)
+        report.note(f"{result.name}: {criterion.name}", criterion.value, outcome, found=criterion.summary)
     return sum(not criterion.is_met for criterion in criteria)
 
 

@@ -56,14 +56,14 @@ class Worker:
     @classmethod
     def current(cls) -> "Worker":
         """Return the current process."""
-        return cls(socket.gethostname(), os.getpid(), _started(os.getpid()) or "")
+        return cls(socket.gethostname(), os.getpid(), _start_time(os.getpid()) or "")
 
     def is_lost(self) -> bool:
         """Return whether the process is certainly gone; False for processes of other machines."""
-        return self.host == socket.gethostname() and _started(self.pid) != self.started
+        return self.host == socket.gethostname() and _start_time(self.pid) != self.started
 
 
-def _started(pid: int) -> str | None:
+def _start_time(pid: int) -> str | None:
     """Return the start time of a process in the system's own format, None if there is no such process."""
     boot, stat = Path("/proc/sys/kernel/random/boot_id"), Path(f"/proc/{pid}/stat")
     if boot.exists():
@@ -137,7 +137,7 @@ def has_waiting_run(instance: dg.DagsterInstance, run_id: str, pipeline: str) ->
 
 def _report_if_lost(instance: dg.DagsterInstance, record: dg.RunRecord) -> bool:
     run = record.dagster_run
-    reason = _why_lost(record)
+    reason = _loss_reason(record)
     if reason is None:
         return False
     instance.add_run_tags(run.run_id, {LOST_TAG: "true"})
@@ -148,7 +148,7 @@ def _report_if_lost(instance: dg.DagsterInstance, record: dg.RunRecord) -> bool:
     return True
 
 
-def _why_lost(record: dg.RunRecord) -> str | None:
+def _loss_reason(record: dg.RunRecord) -> str | None:
     run = record.dagster_run
     if run.status not in LAUNCHED:
         return None

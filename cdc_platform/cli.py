@@ -75,11 +75,11 @@ class Commands(click.Group):
         try:
             return super().invoke(ctx)
         except Exception as error:
-            described = expected_error(error)
-            if described is None:
+            expected = expected_error(error)
+            if expected is None:
                 raise
-            name = type(described).__name__
-            print_text(f"{name}: {described}", "red", err=True)
+            name = type(expected).__name__
+            print_text(f"{name}: {expected}", "red", err=True)
             page = next((page for folder in ERROR_PAGES if (page := folder / f"{name}.md").exists()), None)
             if page is not None:
                 print_line(f"See {page}", err=True)

@@ -37,7 +37,7 @@ def defs() -> dg.Definitions:
 
 
 def _load_place(place: Path) -> dict[str, DeclaredPipeline]:
-    """Return the pipelines of a place; the demo's or the examples' may be empty, or not be there."""
+    """Return the pipelines of a place; those of the demo and of the examples may be empty or missing."""
     if find_pipelines(place):
         return load_declared([place])
     if PLACE_VARIABLE in os.environ:
@@ -46,8 +46,8 @@ def _load_place(place: Path) -> dict[str, DeclaredPipeline]:
     return {}
 
 
-def _build(declared: DeclaredPipeline) -> dg.Definitions:
-    if declared.document.is_post_processed:
+def _build(pipeline: DeclaredPipeline) -> dg.Definitions:
+    if pipeline.document.is_post_processed:
         problem = "would be ignored: only Dagster's own loading of a project applies it; remove it"
-        raise SettingError(f"{declared.document.place}: post_processing", problem)
-    return declared.definitions()
+        raise SettingError(f"{pipeline.document.place}: post_processing", problem)
+    return pipeline.definitions()

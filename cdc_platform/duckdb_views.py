@@ -68,7 +68,7 @@ def log_in(connection: "duckdb.DuckDBPyConnection", folder: str, properties: Map
     try:
         # Errors and logs of DuckDB repeat a statement, but not its parameters.
         connection.execute(
-            f"CREATE OR REPLACE SECRET {_quoted(scope)} (TYPE s3, {parts})", list(options.values())
+            f"CREATE OR REPLACE SECRET {_quote(scope)} (TYPE s3, {parts})", list(options.values())
         )
     except optional_library("duckdb", EXTRA).Error as error:
         return f"DuckDB cannot log in: {' '.join(str(error).split())}"
@@ -153,11 +153,11 @@ def create_view(
     """
     place = _literal(metadata_file.removeprefix(_LOCAL))
     rows = f"SELECT * FROM iceberg_scan({place}, snapshot_from_id = {snapshot_id}::UBIGINT)"
-    connection.execute(f"CREATE OR REPLACE VIEW {_quoted(name)} AS {rows}")
+    connection.execute(f"CREATE OR REPLACE VIEW {_quote(name)} AS {rows}")
     schema, _, bare = name.partition(".")
     if bare and "." not in bare:
-        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {_quoted(schema)}")
-        connection.execute(f"CREATE OR REPLACE VIEW {_quoted(schema)}.{_quoted(bare)} AS {rows}")
+        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {_quote(schema)}")
+        connection.execute(f"CREATE OR REPLACE VIEW {_quote(schema)}.{_quote(bare)} AS {rows}")
 
 
 def connect() -> "duckdb.DuckDBPyConnection":
@@ -170,7 +170,7 @@ def connect() -> "duckdb.DuckDBPyConnection":
     return connection
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     escaped = name.replace('"', '""')
     return f'"{escaped}"'
 

@@ -50,7 +50,7 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
-from cdc_platform.redaction import redacted
+from cdc_platform.redaction import redact
 from cdc_platform.visible import visible_text
 
 
@@ -65,7 +65,7 @@ class CdcError(Exception):
     def __init__(self, message: str = "") -> None:
         # Errors end up in logs and pages, and their texts contain addresses from libraries, and names and
         # values of the source.
-        super().__init__(visible_text(redacted(message)))
+        super().__init__(visible_text(redact(message)))
 
 
 class SettingError(CdcError, ValueError):

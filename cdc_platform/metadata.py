@@ -118,7 +118,7 @@ def describe_lineage(lineage: Lineage) -> Metadata:
     counts = Counter(partition.state for partition in partitions)
     watermark = watermark_micros(lineage)
     return {
-        **_numbered(lineage.cycle),
+        **_cycle_text(lineage.cycle),
         "Partitions being read": counts[PartitionState.RUNNING],
         "Partitions to be read": counts[PartitionState.SCHEDULED],
         "Partitions waiting for parents": counts[PartitionState.CREATED],
@@ -148,7 +148,7 @@ def _partition_table(partitions: Sequence[Partition]) -> dg.TableMetadataValue:
     )
 
 
-def _numbered(cycle: int) -> Metadata:
+def _cycle_text(cycle: int) -> Metadata:
     """Return the number of a cycle as text: the UI plots numbers, and this one only grows."""
     return {"Cycle": str(cycle)}
 
@@ -157,7 +157,7 @@ def describe_order(order: "OrderOutcome", rows: int | None) -> Metadata:
     """Report the changes that a step added to the log, and the end of the log."""
     reach = {"Watermark": moment(order.watermark_micros)} if order.watermark_micros is not None else {}
     return {
-        **_numbered(order.cycle),
+        **_cycle_text(order.cycle),
         "Changes": order.changes,
         "Transactions": order.transactions,
         "Records quarantined": order.quarantined,
@@ -218,7 +218,7 @@ def describe_merge(merge: "MergeOutcome", table: StoredTable, log: dg.AssetKey) 
     names = HISTORY_COUNTS if table.is_history else TABLE_COUNTS
     return {
         **dict(zip(names, (merge.appended, merge.updated, merge.deleted), strict=False)),
-        **_numbered(merge.cycle),
+        **_cycle_text(merge.cycle),
         "Merged in full": bool(merge.fell_back),
         **({"Comment of the source": visible_text(text)} if (text := table.comments.get("")) else {}),
         COLUMN_SCHEMA: table_schema(table.schema, table.comments),
@@ -234,7 +234,7 @@ def describe_cut(cut: Cut | None, capabilities: SourceCapabilities) -> Metadata:
         return {"Cut": "0"}
     return {
         "Cut": str(cut.cut),
-        **_numbered(cut.cycle),
+        **_cycle_text(cut.cycle),
         "Position": moment(cut.position_micros),
         (READING_TO_PUBLICATION if capabilities.delivers_events else LAG): cut.lag_s(),
         "Tables": rows_table(

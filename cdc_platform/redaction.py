@@ -28,7 +28,7 @@ _ASSIGNED: Final = re.compile(
 _HIDDEN: Final = "(hidden)"
 
 
-def redacted(text: str) -> str:
+def redact(text: str) -> str:
     """Return a text with passwords, tokens and secret parameters in it hidden."""
     for pattern, hidden in (
         (_PASSWORD, rf"\1{_HIDDEN}@"),

@@ -16,7 +16,7 @@ from dagster_pyspark import LazyPySparkResource
 from cdc_platform.claims import claim_run
 from cdc_platform.errors import CdcError, JarsUnavailable, SettingError, SetupError, SparkUnreachable
 from cdc_platform.lake.catalog.access import reaching
-from cdc_platform.lake.state.lost_commits import take_back_lost
+from cdc_platform.lake.state.lost_commits import revert_lost_commits
 from cdc_platform.model.base.cached_values import cached_value
 from cdc_platform.model.base.progress import Progress
 from cdc_platform.model.base.progress_lines import report_lines
@@ -218,7 +218,7 @@ class PipelineRun:
         self.claim()
         pipeline = replace(open_pipeline(self.settings), progress=self.progress)
         with reaching(self.settings.lake):
-            take_back_lost(pipeline.lake)
+            revert_lost_commits(pipeline.lake)
         return pipeline
 
     @cached_value

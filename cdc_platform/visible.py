@@ -23,7 +23,7 @@ def visible_line(text: str) -> str:
     return _IN_LINE.sub(_escape, text)
 
 
-def shortened(text: str, max_characters: int) -> str:
+def shorten(text: str, max_characters: int) -> str:
     """Return a text that is cut off, with dots, beyond a number of characters."""
     return text if len(text) <= max_characters else f"{text[:max_characters]}..."
 

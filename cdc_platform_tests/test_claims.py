@@ -63,7 +63,7 @@ def status_of(instance: dg.DagsterInstance, run_id: str) -> dg.DagsterRunStatus:
 def dead_worker() -> Worker:
     """Return a process of this machine that has ended."""
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        started = claims._started(process.pid)  # noqa: SLF001  the time is fixed by the system
+        started = claims._start_time(process.pid)  # noqa: SLF001  the time is fixed by the system
     return Worker(Worker.current().host, process.pid, started or "")
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from cdc_platform.errors import CdcError, SettingError
 from cdc_platform.lake.catalog.lake_settings import LakeSettings, holds_secret, is_secret
-from cdc_platform.redaction import HIDING_ADDRESSES, redacted
+from cdc_platform.redaction import HIDING_ADDRESSES, redact
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ from cdc_platform.redaction import HIDING_ADDRESSES, redacted
 )
 def test_secrets_of_addresses_are_hidden(text: str, shown: str | None) -> None:
     """A password may have any sign that people write in it; what is not a secret stays."""
-    assert redacted(text) == (shown or text)
+    assert redact(text) == (shown or text)
     assert str(CdcError(text)) == (shown or text)
     assert shown is None or re.search(HIDING_ADDRESSES, text, re.IGNORECASE) is not None
 
@@ -48,7 +48,7 @@ def test_secrets_of_addresses_are_hidden(text: str, shown: str | None) -> None:
 )
 def test_secrets_outside_addresses_are_hidden(text: str, shown: str | None) -> None:
     """An assignment to a name of a secret, and a header with a login, show no value."""
-    assert redacted(text) == (shown or text)
+    assert redact(text) == (shown or text)
 
 
 @pytest.mark.parametrize(

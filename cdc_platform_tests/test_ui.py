@@ -16,7 +16,7 @@ from cdc_platform_tests.support.browser import open_browser
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
-DEMO_OPTIONS: Final = ("--rate", "10", "--token-life", "60")
+DEMO_OPTIONS: Final = ("--rate", "10", "--partition-life", "60")
 """Little to do: what arrives, and that partitions churn, is shown by the demo without a UI."""
 WITHIN_S: Final = 600.0
 """A busy machine is slow, not wrong."""

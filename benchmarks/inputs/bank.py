@@ -29,10 +29,10 @@ class Bench:
 
 
 @contextmanager
-def open_bench(folder: Path, token_life_s: int | None = None, accounts: int = 1000) -> Iterator[Bench]:
+def open_bench(folder: Path, partition_life_s: int | None = None, accounts: int = 1000) -> Iterator[Bench]:
     """Provide an emulator with a new bank, and the settings of a pipeline on an empty lake."""
     shutil.rmtree(folder, ignore_errors=True)
-    with open_emulator(token_life_s) as host:
+    with open_emulator(partition_life_s) as host:
         bank = BankSettings(host)
         begin_micros = from_datetime(create_bank(bank, accounts))
         source = SpannerSettings(

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cdc_platform.model.schema.table_schema import Column, ColumnType, TableSchema
-from cdc_platform.spark.tables.typed import KIND, ORDINAL
+from cdc_platform.spark.tables.typed_columns import KIND, ORDINAL
 
 Ints = npt.NDArray[np.int64]
 

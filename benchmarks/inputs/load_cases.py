@@ -15,7 +15,7 @@ from benchmarks.measure.load_bench import Bench, Loaded
 from benchmarks.partitions import LIVING, SECOND, long_lineage
 from cdc_platform.dashboard.facts import PipelineFacts, WatchedPipeline
 from cdc_platform.lake.state.control import load_lineage, save_lineage
-from cdc_platform.lake.state.lost_commits import take_back_lost
+from cdc_platform.lake.state.lost_commits import revert_lost_commits
 from cdc_platform.lake.state.quarantine import load_quarantined
 from cdc_platform.metadata import describe_lineage
 from cdc_platform.partitions import add_live_partitions, level_partitions
@@ -63,7 +63,7 @@ def _names(count: int) -> list[str]:
 def _restart(bench: Bench, what: str, loaded: Loaded) -> None:
     """Report what a new process does before its first cycle, this cycle, and the status."""
     again = replace(loaded.feed.pipeline, lake=replace(loaded.feed.pipeline.lake))
-    bench.report.note(f"{what}: look for lost commits", timed(partial(take_back_lost, again.lake)), "s")
+    bench.report.note(f"{what}: look for lost commits", timed(partial(revert_lost_commits, again.lake)), "s")
     bench.report.note(f"{what}: status", timed(partial(read_status, again)), "s")
     bench.report.note(f"{what}: first cycle of a process", timed(partial(run_cycle, again, bench.spark)), "s")
 

@@ -72,8 +72,8 @@ def build_cut(assets: PipelineAssets, running: Running) -> dg.AssetsDefinition:
         yield from check_log(context, assets, run)
         yield from _merge_newcomers(context, assets, run)
         published = publish_cut(run.pipeline)
-        described = metadata.describe_cut(published, assets.capabilities)
-        yield dg.MaterializeResult(metadata=described, data_version=cut_version(published))
+        facts = metadata.describe_cut(published, assets.capabilities)
+        yield dg.MaterializeResult(metadata=facts, data_version=cut_version(published))
         freshness = Freshness.after_cycle(published, assets.capabilities)
         evaluations = list(freshness_results(assets, running, freshness))
         save_all_fresh(run.pipeline.lake, evaluations)
@@ -136,7 +136,7 @@ def _follow(
         error_listener=lambda error: context.log.warning(visible_text(str(error))),
         check_listener=lambda *result: evaluations.extend(evaluate(assets, run.pipeline, *result)),
     )
-    versions, logged = DataVersions(assets, context.instance), LoggedStates()
+    versions, states = DataVersions(assets, context.instance), LoggedStates()
     reports = _FreshnessReports()
     try:
         for outcome in outcomes:
@@ -144,7 +144,7 @@ def _follow(
             evaluations.clear()
             lineage = trace_lineage(run.pipeline)
             level_partitions(context.instance, assets.pipeline, lineage)
-            yield from cycle_events(versions, run.pipeline, outcome, lineage, logged)
+            yield from cycle_events(versions, run.pipeline, outcome, lineage, states)
             freshness = Freshness.after_cycle(outcome.cut, assets.capabilities)
             yield from reports.choose(list(freshness_results(assets, running, freshness)))
     except CheckFailed:

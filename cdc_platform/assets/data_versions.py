@@ -38,9 +38,9 @@ def cut_version(cut: Cut | None) -> dg.DataVersion:
 
 def table_version(pipeline: Pipeline, merge: MergeOutcome) -> dg.DataVersion:
     """Return the version of a table: the newest cycle that changed a row of it."""
-    stored = pipeline.lake.table(merge.table)
-    is_changed = merge.snapshot_id is not None or stored is None
-    return dg.DataVersion(f"cycle {merge.cycle if is_changed or stored is None else read_mark(stored).cycle}")
+    table = pipeline.lake.table(merge.table)
+    is_changed = merge.snapshot_id is not None or table is None
+    return dg.DataVersion(f"cycle {merge.cycle if is_changed or table is None else read_mark(table).cycle}")
 
 
 @dataclass(frozen=True)

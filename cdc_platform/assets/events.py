@@ -67,15 +67,15 @@ class LoggedStates:
 
 
 def cycle_events(
-    versions: DataVersions, pipeline: Pipeline, outcome: CycleOutcome, lineage: Lineage, logged: LoggedStates
+    versions: DataVersions, pipeline: Pipeline, outcome: CycleOutcome, lineage: Lineage, states: LoggedStates
 ) -> Iterator[dg.AssetMaterialization]:
     """Yield one materialisation for each asset that a cycle advanced, and for each state to be logged."""
     if not outcome.read.committed:
         return
-    logged.begin_cycle()
+    states.begin_cycle()
     assets = versions.assets
-    yield from _raw_events(versions, outcome, lineage, logged)
-    if logged.is_lineage_wanted(lineage):
+    yield from _raw_events(versions, outcome, lineage, states)
+    if states.is_lineage_wanted(lineage):
         yield versions.materialise(assets.lineage, metadata.describe_lineage(lineage))
     rows = count_rows(head(pipeline.lake.system_table(LOG)))
     yield versions.materialise(assets.log, metadata.describe_order(outcome.order, rows))
@@ -84,24 +84,24 @@ def cycle_events(
     for merge in outcome.merges:
         if merge.snapshot_id is not None:
             yield merge_event(versions, pipeline, merge)
-    described = metadata.describe_cut(outcome.cut, assets.capabilities)
+    facts = metadata.describe_cut(outcome.cut, assets.capabilities)
     seconds = metadata.describe_seconds(outcome.seconds)
-    yield versions.materialise(assets.cut, {**described, **seconds}, cut_version(outcome.cut))
+    yield versions.materialise(assets.cut, {**facts, **seconds}, cut_version(outcome.cut))
     # It is downstream of the cut, so without it the graph would show it as Unsynced.
     yield versions.materialise(assets.maintenance, metadata.describe_maintenance(outcome.maintenance))
 
 
 def merge_event(versions: DataVersions, pipeline: Pipeline, merge: MergeOutcome) -> dg.AssetMaterialization:
     """Return the materialisation of a table or history that caught up with the log."""
-    described = metadata.describe_merge(merge, find_stored(pipeline, merge.table), versions.assets.log)
+    facts = metadata.describe_merge(merge, find_stored(pipeline, merge.table), versions.assets.log)
     key = versions.assets.table(merge.table)
-    return versions.materialise(key, described, table_version(pipeline, merge))
+    return versions.materialise(key, facts, table_version(pipeline, merge))
 
 
 def _raw_events(
-    versions: DataVersions, outcome: CycleOutcome, lineage: Lineage, logged: LoggedStates
+    versions: DataVersions, outcome: CycleOutcome, lineage: Lineage, states: LoggedStates
 ) -> Iterator[dg.AssetMaterialization]:
     keys = {partition.token: partition.key for partition in lineage.partitions.values()}
-    for report in logged.choose_windows(outcome.read.windows, lineage):
+    for report in states.choose_windows(outcome.read.windows, lineage):
         own = metadata.describe_window(report, outcome.read.clock_micros)
         yield versions.materialise(versions.assets.raw, own, partition=keys.get(report.token))

@@ -32,18 +32,18 @@ LEGEND: Final = (
 )
 
 
-def draw_picture(drawn: PartitionLanes) -> str:
+def draw_picture(lanes: PartitionLanes) -> str:
     """Return partitions in lanes as Markdown with an embedded image; empty if there are none."""
-    if not drawn.bars:
+    if not lanes.bars:
         return ""
-    image = base64.b64encode(_svg(drawn).encode()).decode()
+    image = base64.b64encode(_svg(lanes).encode()).decode()
     return f"![Partitions over time, with splits and merges](data:image/svg+xml;base64,{image})"
 
 
-def _svg(drawn: PartitionLanes) -> str:
-    height = drawn.lanes * LANE_HEIGHT + FOOT_HEIGHT + MARGIN
-    shapes = "".join(_shapes(drawn.bars))
-    texts = "".join(_texts(height, drawn.span.start_micros, drawn.span.end_micros))
+def _svg(lanes: PartitionLanes) -> str:
+    height = lanes.lanes * LANE_HEIGHT + FOOT_HEIGHT + MARGIN
+    shapes = "".join(_shapes(lanes.bars))
+    texts = "".join(_texts(height, lanes.span.start_micros, lanes.span.end_micros))
     style = 'font-family="sans-serif" font-size="11"'
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" '

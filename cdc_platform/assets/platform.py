@@ -171,5 +171,5 @@ def _add_window_metadata(
     for report in read.windows:
         key = keys.get(report.token)
         if key in chosen_keys:
-            described = metadata.describe_window(report, read.clock_micros)
-            context.add_asset_metadata(described, partition_key=key)
+            facts = metadata.describe_window(report, read.clock_micros)
+            context.add_asset_metadata(facts, partition_key=key)

@@ -51,8 +51,8 @@ def build_table(assets: PipelineAssets, source_table: str) -> dg.AssetsDefinitio
             merge = rebuild_table(run.pipeline, run.spark, source_table, config.at_cut)
         else:
             merge = merge_table(run.pipeline, run.spark, source_table)
-        described = metadata.describe_merge(merge, find_stored(run.pipeline, source_table), assets.log)
-        yield dg.MaterializeResult(metadata=described, data_version=table_version(run.pipeline, merge))
+        facts = metadata.describe_merge(merge, find_stored(run.pipeline, source_table), assets.log)
+        yield dg.MaterializeResult(metadata=facts, data_version=table_version(run.pipeline, merge))
 
     return table
 
@@ -63,7 +63,7 @@ def find_stored(pipeline: Pipeline, name: str) -> metadata.StoredTable:
     rows = count_rows(head(stored_table, BRANCH) or head(stored_table)) if stored_table is not None else None
     source_table = pipeline.lake_tables.get(name, name)
     comments = source_comments(pipeline, source_table)
-    return metadata.StoredTable(pipeline.stored(name), rows, comments, is_history=source_table != name)
+    return metadata.StoredTable(pipeline.stored_schema(name), rows, comments, is_history=source_table != name)
 
 
 def build_history(assets: PipelineAssets, source_table: str) -> dg.AssetsDefinition:
@@ -84,7 +84,7 @@ def build_history(assets: PipelineAssets, source_table: str) -> dg.AssetsDefinit
             merge = rebuild_table(run.pipeline, run.spark, name, config.at_cut)
         else:
             merge = extend_history(run.pipeline, run.spark, source_table)
-        described = metadata.describe_merge(merge, find_stored(run.pipeline, name), assets.log)
-        return dg.MaterializeResult(metadata=described, data_version=table_version(run.pipeline, merge))
+        facts = metadata.describe_merge(merge, find_stored(run.pipeline, name), assets.log)
+        return dg.MaterializeResult(metadata=facts, data_version=table_version(run.pipeline, merge))
 
     return history

@@ -1,4 +1,4 @@
-"""The check of a stream's own state: a stream that stands still is not mistaken for a quiet one."""
+"""The check of a stream's own state, which distinguishes a stopped stream from an idle one."""
 
 from collections.abc import Callable
 from typing import Final
@@ -54,7 +54,7 @@ def build_stream_check(
 
 
 def judge_stream(outcome: StreamStatus | SourceError) -> dg.AssetCheckResult:
-    """Return the result of the check: a status that is not a concern passes, and nothing else does.
+    """Return the result of the check, which passes only for a status that needs no attention.
 
     A status that may be read by itself later is a warning; one that somebody has to make readable an error.
     """

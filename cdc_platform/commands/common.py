@@ -93,7 +93,7 @@ def start_spark(settings: "PipelineSettings") -> "SparkSession":
     """Start the session, and report slow steps: the first start downloads Spark's packages."""
     from cdc_platform.resources import spark_session
 
-    begun = time.monotonic()
+    start = time.monotonic()
     print_line(f"Starting Spark ({settings.spark.address}) ...", err=True)
 
     def report(line: str) -> None:
@@ -102,11 +102,11 @@ def start_spark(settings: "PipelineSettings") -> "SparkSession":
 
     with shown_step("start of Spark"):
         session = spark_session(settings, report)
-    print_line(f"Spark is ready after {time.monotonic() - begun:.1f} s.", err=True)
+    print_line(f"Spark is ready after {time.monotonic() - start:.1f} s.", err=True)
     return session
 
 
-def share_spark(defs: Path, chosen: "Sequence[PipelineSettings]") -> "list[PipelineSettings]":
+def share_spark(defs: Path, all_settings: "Sequence[PipelineSettings]") -> "list[PipelineSettings]":
     """Return the settings of pipelines that share the Spark session and the lake of one process.
 
     The session gets the packages of all pipelines, because a source may add its own.
@@ -114,8 +114,8 @@ def share_spark(defs: Path, chosen: "Sequence[PipelineSettings]") -> "list[Pipel
     Raises:
         SettingError: two of them have different settings for `lake` or `spark`.
     """
-    packages = tuple(dict.fromkeys(name for settings in chosen for name in settings.spark.packages))
-    shared = [replace(settings, spark=replace(settings.spark, packages=packages)) for settings in chosen]
+    packages = tuple(dict.fromkeys(name for settings in all_settings for name in settings.spark.packages))
+    shared = [replace(each, spark=replace(each.spark, packages=packages)) for each in all_settings]
     first = shared[0]
     for other in shared[1:]:
         if differing := _differing(first, other):
@@ -137,14 +137,14 @@ def _differing(first: "PipelineSettings", other: "PipelineSettings") -> list[str
     ]
 
 
-def print_name(name: str, chosen: "Sequence[PipelineSettings]") -> None:
+def print_name(name: str, all_settings: "Sequence[PipelineSettings]") -> None:
     """Print the name of a pipeline as a heading if several are covered."""
-    if len(chosen) > 1:
+    if len(all_settings) > 1:
         print_line(f"pipeline {name}")
 
 
 @shown_step("look at the lakes")
-def open_existing_of(chosen: "Sequence[PipelineSettings]") -> "list[Pipeline]":
+def open_existing_of(all_settings: "Sequence[PipelineSettings]") -> "list[Pipeline]":
     """Open the pipelines that have run, and report the others; the caller exits with 1 if there are any.
 
     Raises:
@@ -153,7 +153,7 @@ def open_existing_of(chosen: "Sequence[PipelineSettings]") -> "list[Pipeline]":
     from cdc_platform.pipeline.opened.pipeline import open_existing
 
     pipelines, missing = [], []
-    for settings in chosen:
+    for settings in all_settings:
         try:
             pipelines.append(open_existing(settings))
         except CdcError as error:
@@ -185,6 +185,6 @@ def expected_error(error: Exception) -> CdcError | None:
 
 def error_text(error: Exception) -> str:
     """Return the kind of an error and its message; of a foreign one the first line: it may have a stack."""
-    described = expected_error(error)
-    text = str(described) if described is not None else next(iter(str(error).splitlines()), "")
-    return f"{type(described or error).__name__}: {text}"
+    expected = expected_error(error)
+    text = str(expected) if expected is not None else next(iter(str(error).splitlines()), "")
+    return f"{type(expected or error).__name__}: {text}"

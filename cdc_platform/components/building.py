@@ -111,7 +111,7 @@ def find_tables(settings: PipelineSettings) -> tuple[str, ...]:
     try:
         # The lake knows tables that the source dropped; the source knows tables that no cycle has read yet.
         watched = {table.name for table in pipeline.source.list_tables()}
-        return tuple(pipeline.materialised(watched.union(table.name for table in pipeline.tables)))
+        return tuple(pipeline.select_tables(watched.union(table.name for table in pipeline.tables)))
     except CdcError as error:
         table_names = _known_tables(pipeline)
         LOGGER.warning(

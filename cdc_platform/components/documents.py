@@ -12,7 +12,7 @@ import dagster as dg
 from cdc_platform.components.places import FILE_NAMES
 from cdc_platform.components.strict_yaml import MAX_INTEGER, Names, parse
 from cdc_platform.errors import SettingError
-from cdc_platform.visible import shortened
+from cdc_platform.visible import shorten
 
 KEYS: Final = frozenset({"type", "attributes", "requirements", "post_processing"})
 """Allowed members of a component's document: not `template_vars_module`, which names code to run."""
@@ -56,10 +56,10 @@ def judge_documents(path: Path, type_names: Collection[str]) -> Iterator[Documen
     """
     contents = [content for content in parse(path) if content is not None]
     if not contents:
-        raise SettingError(f"{path}: type", f"must be {_listed(type_names)}, but the file is empty")
+        raise SettingError(f"{path}: type", f"must be {_alternatives(type_names)}, but the file is empty")
     for number, content in enumerate(contents):
         try:
-            yield _as_document(_placed(path, number, contents), content, type_names)
+            yield _as_document(_place_of(path, number, contents), content, type_names)
         except SettingError as error:
             yield error
 
@@ -79,11 +79,11 @@ def has_safe_document(context: dg.ComponentLoadContext) -> bool:
     file = next(file for name in (*FILE_NAMES, _FORMER_NAME) if (file := folder / name).exists())
     contents = parse(file)
     assert isinstance(number, int)  # Dagster counts the documents of a file, a single one too
-    _check_parts(_placed(file, number, contents), contents[number])
+    _check_parts(_place_of(file, number, contents), contents[number])
     return True
 
 
-def _placed(path: Path, number: int, contents: Sequence[object]) -> str:
+def _place_of(path: Path, number: int, contents: Sequence[object]) -> str:
     return f"{path} (document {number + 1})" if len(contents) > 1 else str(path)
 
 
@@ -92,8 +92,8 @@ def _as_document(place: str, content: object, type_names: Collection[str]) -> Do
     if not isinstance(content, dict) or not isinstance(type_name, str) or type_name not in type_names:
         close = get_close_matches(str(type_name), type_names, n=1)
         guess = f" Did you mean `{close[0]}`?" if close else ""
-        found = "it is missing" if type_name is None else f"not {shortened(str(type_name), 100)}"
-        raise SettingError(f"{place}: type", f"must be {_listed(type_names)}, and {found}.{guess}")
+        found = "it is missing" if type_name is None else f"not {shorten(str(type_name), 100)}"
+        raise SettingError(f"{place}: type", f"must be {_alternatives(type_names)}, and {found}.{guess}")
     _check_parts(place, content)
     attributes = content.get("attributes")
     if not isinstance(attributes, dict):
@@ -114,7 +114,7 @@ def _check_parts(place: str, content: Mapping[str, Any]) -> None:
             raise SettingError(f"{place}: {error.setting}", error.problem) from error
 
 
-def _listed(type_names: Collection[str]) -> str:
+def _alternatives(type_names: Collection[str]) -> str:
     return " or ".join(type_names)
 
 

@@ -42,7 +42,7 @@ class DeclaredPipeline:
     component: PipelineComponent
 
     def settings(self) -> PipelineSettings:
-        """Return its settings.
+        """Return the settings of the pipeline.
 
         Raises:
             SettingError: a value cannot be used; the error names it and the document.
@@ -77,9 +77,9 @@ def load_each(place: Path, name: str | None = None) -> tuple[PipelineSettings, .
         SettingError: a file or one of its values cannot be used; the error names both. Or no pipeline has
             the name.
     """
-    declared = load_declared([place])
-    chosen = declared.values() if name is None else (_choose(place, declared, name),)
-    return tuple(pipeline.settings() for pipeline in chosen)
+    pipelines = load_declared([place])
+    choice = pipelines.values() if name is None else (_choose(place, pipelines, name),)
+    return tuple(pipeline.settings() for pipeline in choice)
 
 
 def load_declared(places: Iterable[Path]) -> dict[str, DeclaredPipeline]:
@@ -93,23 +93,23 @@ def load_declared(places: Iterable[Path]) -> dict[str, DeclaredPipeline]:
     for place in places:
         for file in require_pipelines(place):
             files.setdefault(file.resolve(), file)
-    declared: dict[str, DeclaredPipeline] = {}
+    pipelines: dict[str, DeclaredPipeline] = {}
     for file in files.values():
         for document in read_documents(file, COMPONENTS):
             component = _load_document(document)
-            check_name(component.name, document.place, {name: by.document for name, by in declared.items()})
-            declared[component.name] = DeclaredPipeline(file, document, component)
-    return declared
+            check_name(component.name, document.place, {name: by.document for name, by in pipelines.items()})
+            pipelines[component.name] = DeclaredPipeline(file, document, component)
+    return pipelines
 
 
-def check_name(name: str, place: str, declared: Mapping[str, Document]) -> None:
+def check_name(name: str, place: str, documents: Mapping[str, Document]) -> None:
     """Check that no other pipeline has a name.
 
     Raises:
         SettingError: another document declares a pipeline of this name.
     """
-    if name in declared:
-        problem = f"is already used by {declared[name].place}; choose another: {name}"
+    if name in documents:
+        problem = f"is already used by {documents[name].place}; choose another: {name}"
         raise SettingError(f"{place}: name", problem)
 
 
@@ -151,13 +151,13 @@ def require_pipelines(place: Path) -> tuple[Path, ...]:
     return files
 
 
-def _choose(place: Path, declared: dict[str, DeclaredPipeline], name: str | None) -> DeclaredPipeline:
-    names = ", ".join(f"`{declared_name}`" for declared_name in declared)
-    if name is None and len(declared) > 1:
+def _choose(place: Path, pipelines: dict[str, DeclaredPipeline], name: str | None) -> DeclaredPipeline:
+    names = ", ".join(f"`{declared_name}`" for declared_name in pipelines)
+    if name is None and len(pipelines) > 1:
         raise SettingError(str(place), f"declares several pipelines; choose one with `--name`: {names}")
-    if name is not None and name not in declared:
+    if name is not None and name not in pipelines:
         raise SettingError(str(place), f"declares no pipeline `{name}`, but {names}")
-    return declared[name] if name is not None else next(iter(declared.values()))
+    return pipelines[name] if name is not None else next(iter(pipelines.values()))
 
 
 def _load_document(document: Document) -> PipelineComponent:

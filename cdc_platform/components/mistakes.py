@@ -15,7 +15,7 @@ from cdc_platform.components.documents import Document, texts_of
 from cdc_platform.components.strict_yaml import Names
 from cdc_platform.errors import SettingError
 from cdc_platform.lake.catalog.lake_settings import holds_secret
-from cdc_platform.visible import shortened
+from cdc_platform.visible import shorten
 
 VARIABLE: Final = re.compile(r"\{\{\s*env\.(\w+)\s*\}\}")
 UNKNOWN: Final = "extra_forbidden"
@@ -167,10 +167,10 @@ def _problem(document: Document, mistake: Mistake, component: type[BaseModel]) -
     else:
         # A value from the environment may be a secret, too.
         actual = f"the value of `{variables[0]}`" if variables else _excerpt(mistake.value)
-    return f"must be {_expected(mistake, component)}, and not {actual}"
+    return f"must be {_expectation(mistake, component)}, and not {actual}"
 
 
-def _expected(mistake: Mistake, component: type[BaseModel]) -> str:
+def _expectation(mistake: Mistake, component: type[BaseModel]) -> str:
     if mistake.kind == _CHOICE:
         return f"one of {mistake.facts['expected']}"
     kind, example = _EXPECTED.get(mistake.kind, ("of another type", ""))
@@ -193,7 +193,7 @@ def _default(component: type[BaseModel], names: Names) -> object:
 def _excerpt(value: object) -> str:
     if isinstance(value, Mapping | list):
         return "a list" if isinstance(value, list) else "a group of settings"
-    return shortened(_value_text(value), MAX_CHARACTERS)
+    return shorten(_value_text(value), MAX_CHARACTERS)
 
 
 def _value_text(value: object) -> str:

@@ -24,7 +24,7 @@ class Group(dg.Model, dg.Resolvable):
 
     @classmethod
     def resolve_from_model(cls, context: dg.ResolutionContext, model: Any) -> Any:
-        """Return the group; a text in its place stays, so that it is refused by its name."""
+        """Return the group; a text in its place stays, so that validation rejects it by its name."""
         return model if isinstance(model, str) else super().resolve_from_model(context, model)
 
 
@@ -57,13 +57,13 @@ def fields_of(kind: type, kinds: Mapping[str, type] | None = None) -> dict[str, 
         if setting.description is not None:
             declared = (kinds or {}).get(name, setting.kind)
             fields[name] = (
-                _annotated(setting, declared, setting.description.text),
+                _annotate(setting, declared, setting.description.text),
                 _default(setting, declared),
             )
     return fields
 
 
-def _annotated(setting: Setting, kind: Any, text: str) -> Any:
+def _annotate(setting: Setting, kind: Any, text: str) -> Any:
     title = _title(setting)
     if setting.choices:
         members = {

@@ -64,12 +64,12 @@ def validate_pipelines(place: Path) -> Validation:
         SettingError: a folder declares no pipeline.
     """
     files = require_pipelines(place)
-    declared: dict[str, Document] = {}
-    findings = [finding for file in files for finding in _judge_file(file, declared)]
-    return Validation(files, tuple(declared), tuple(findings))
+    by_name: dict[str, Document] = {}
+    findings = [finding for file in files for finding in _judge_file(file, by_name)]
+    return Validation(files, tuple(by_name), tuple(findings))
 
 
-def _judge_file(file: Path, declared: dict[str, Document]) -> Iterator[Finding]:
+def _judge_file(file: Path, by_name: dict[str, Document]) -> Iterator[Finding]:
     try:
         lines, documents = lines_of(file), list(judge_documents(file, COMPONENTS))
     except SettingError as error:
@@ -77,18 +77,18 @@ def _judge_file(file: Path, declared: dict[str, Document]) -> Iterator[Finding]:
         return
     for lines_of_document, document in zip(lines, documents, strict=True):
         errors = (
-            [document] if isinstance(document, SettingError) else _judge_document(file, document, declared)
+            [document] if isinstance(document, SettingError) else _judge_document(file, document, by_name)
         )
         yield from (_as_finding(file, error, lines_of_document) for error in errors)
 
 
-def _judge_document(file: Path, document: Document, declared: dict[str, Document]) -> list[SettingError]:
+def _judge_document(file: Path, document: Document, by_name: dict[str, Document]) -> list[SettingError]:
     """Return the mistakes of a document, and add its pipeline to the declared ones.
 
     Some mistakes hide others. So each mistake is repaired, and the document is validated again until
     no new mistake appears.
     """
-    errors, repaired = _judge_once(file, document, declared), document
+    errors, repaired = _judge_once(file, document, by_name), document
     by_setting = {_setting_of(error): error for error in errors}
     tried: Counter[str] = Counter()
     while repairable := [error for error in errors if tried[_setting_of(error)] < MAX_TRIES]:
@@ -97,26 +97,26 @@ def _judge_document(file: Path, document: Document, declared: dict[str, Document
         unfit = [setting for setting in wrong if tried[setting] == MAX_TRIES and setting in by_setting]
         partners = {partner for setting in unfit for partner in _NAMED.findall(by_setting[setting].problem)}
         repaired = _repair(repaired, wrong, partners, has_no_lake=any(map(_LAKE.match, unfit)))
-        errors = _judge_once(file, repaired, declared)
+        errors = _judge_once(file, repaired, by_name)
         by_setting |= {_setting_of(error): error for error in errors if not _follows(error, by_setting)}
     return list(by_setting.values())
 
 
-def _judge_once(file: Path, document: Document, declared: dict[str, Document]) -> list[SettingError]:
+def _judge_once(file: Path, document: Document, by_name: dict[str, Document]) -> list[SettingError]:
     """Return the mistakes of one pass; a document without mistakes is declared, even if it was repaired."""
     group = COMPONENTS[document.type_name].group()
     if slips := find_uncaught_mistakes(document, group):
         return slips
     try:
         component = resolve_document(document)
-        check_name(component.name, document.place, declared)
+        check_name(component.name, document.place, by_name)
         DeclaredPipeline(file, document, component).settings()
     except ValidationError as error:
         return as_setting_errors(document, error, group)
     except SettingError as error:
         return [error]
     if component.name != STAND_IN:
-        declared[component.name] = document
+        by_name[component.name] = document
     return []
 
 

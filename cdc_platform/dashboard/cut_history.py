@@ -81,7 +81,7 @@ def lag_by_column(history: CutHistory, span: TimeSpan) -> Values:
 def publication_by_column(history: CutHistory, span: TimeSpan) -> Values:
     """Return the longest time from reading events to publishing them in each column, in seconds."""
     seconds = np.full(COLUMNS, np.nan)
-    taken = (history.published - history.position) / 1e6
+    durations = (history.published - history.position) / 1e6
     inside = history.published >= span.start_micros
-    np.fmax.at(seconds, span.column_of(history.published[inside]), taken[inside])
+    np.fmax.at(seconds, span.column_of(history.published[inside]), durations[inside])
     return seconds

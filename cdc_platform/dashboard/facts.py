@@ -138,8 +138,8 @@ class WatchedPipeline:
             reads = load_read_lanes(lake, cuts, span) if "unread files" not in unreadable else None
             return PipelineHistory(span, lag, rates, reads=reads)
         lineage = load_lineage(lake) if "partitions" not in unreadable else None
-        drawn = draw_partitions(lineage) if lineage is not None else None
-        return PipelineHistory(span, lag, rates, partitions=drawn)
+        lanes = draw_partitions(lineage) if lineage is not None else None
+        return PipelineHistory(span, lag, rates, partitions=lanes)
 
 
 def unreadable(error: Exception) -> UnreadablePipeline:

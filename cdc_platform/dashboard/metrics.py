@@ -39,10 +39,10 @@ class PipelineCollector(Collector):
         for kind, numbers in ((GaugeMetricFamily, _GAUGES), (CounterMetricFamily, _COUNTERS)):
             for name, described, read in numbers:
                 family = kind(PREFIX + name, described, labels=["pipeline"])
-                yield _filled(family, _knowing(readable, name), _once(read))
+                yield _fill(family, _knowing(readable, name), _once(read))
         for name, described, labels, samples in _LABELLED:
             family = GaugeMetricFamily(PREFIX + name, described, labels=["pipeline", *labels])
-            yield _filled(family, _knowing(readable, name), samples)
+            yield _fill(family, _knowing(readable, name), samples)
 
 
 _PARTS: Final = {"cuts": "cut", "unread_files": "unread files", "stuck_partitions": "stuck partitions"}
@@ -59,7 +59,7 @@ def _once(read: _Read) -> _Samples:
     return lambda facts: [((), read(facts))]
 
 
-def _filled(
+def _fill(
     family: GaugeMetricFamily | CounterMetricFamily, readable: Mapping[str, PipelineFacts], samples: _Samples
 ) -> Metric:
     for pipeline, facts in readable.items():

@@ -95,14 +95,14 @@ def _visible(value: Any) -> Any:
 
 def _describe(view: PipelineView) -> dict[str, Any]:
     """Return the values for the template of a pipeline."""
-    described = {"name": view.name, "facts": view.facts, "health": view.facts.health, "problem": None}
+    values = {"name": view.name, "facts": view.facts, "health": view.facts.health, "problem": None}
     if isinstance(view.facts, UnreadablePipeline):
-        return {**described, "problem": view.facts.problem}
+        return {**values, "problem": view.facts.problem}
     if isinstance(view.history, UnreadablePipeline):
-        described["problem"] = view.history.problem
+        values["problem"] = view.history.problem
     history = view.history if isinstance(view.history, PipelineHistory) else None
     return {
-        **described,
+        **values,
         "status": view.facts.status,
         "charts": _draw(history, is_silence=view.facts.status.is_silence) if history is not None else None,
         "tables": _tables(view.facts),
@@ -135,7 +135,7 @@ def _tables(facts: PipelineFacts) -> list[dict[str, Any]]:
     """Return the rows of the table of tables."""
     changes = {lake_table_name(table): count for table, count in facts.recent.by_table.items()}
     cut = facts.status.cut
-    named = {lake_table_name(name) for name in cut.tables} if cut is not None else set()
+    lake_names = {lake_table_name(name) for name in cut.tables} if cut is not None else set()
     fresh = {check.asset: check for check in facts.checks if check.name == FRESH}
     return [
         {
@@ -143,7 +143,7 @@ def _tables(facts: PipelineFacts) -> list[dict[str, Any]]:
             "rows": table.rows,
             "changes": changes.get(name, 0),
             "changed_micros": table.changed_micros,
-            "is_published": name in named,
+            "is_published": name in lake_names,
             "fresh": fresh.get(f"{facts.status.pipeline}/{name}"),
         }
         for name, table in facts.status.tables.items()

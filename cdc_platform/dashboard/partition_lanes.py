@@ -58,12 +58,12 @@ def draw_partitions(lineage: Lineage, max_partitions: int = SHOWN) -> PartitionL
     # Until the root has children, it is all that is read.
     everything = [part for part in partitions if part.token != ROOT_TOKEN] or partitions
     blocking = holding_watermark(everything)
-    shown = _newest(everything, blocking, max_partitions)
+    shown_bars = _newest(everything, blocking, max_partitions)
     # Time without reads would push all bars to the left.
-    last_micros = max((part.position_micros for part in shown), default=0)
-    first_micros = min((part.start_micros for part in shown), default=0)
+    last_micros = max((part.position_micros for part in shown_bars), default=0)
+    first_micros = min((part.start_micros for part in shown_bars), default=0)
     span = TimeSpan(first_micros, max(last_micros, first_micros + 1))
-    lanes = assign_lanes(shown)
+    lanes = assign_lanes(shown_bars)
     bars = {
         part.token: Bar(
             part,
@@ -72,7 +72,7 @@ def draw_partitions(lineage: Lineage, max_partitions: int = SHOWN) -> PartitionL
             _share(span, part.position_micros),
             part.token in blocking,
         )
-        for part in shown
+        for part in shown_bars
     }
     lane_count = max(lanes.values(), default=-1) + 1
     is_level = 0 < len(blocking) == sum(not part.is_finished for part in everything)

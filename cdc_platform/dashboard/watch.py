@@ -75,19 +75,19 @@ class Readings(Generic[Answer]):
         """Return the answer of each read; a read must not raise."""
         until_s = time.monotonic() + self._patience_s
         answers = dict[str, Answer]()
-        waited = dict[str, float]()
+        waits = dict[str, float]()
         for name, read in reads.items():
             former = self._unanswered.get(name)
             if former is not None and former.is_running:
-                waited[name] = 0.0
+                waits[name] = 0.0
                 continue
             self._unanswered[name] = _Reading(read)
             late = former.late_answers if former is not None else []
             if late:
                 answers[name] = late[0]
             else:
-                waited[name] = until_s
-        answers |= {name: self._answer(name, moment_s) for name, moment_s in waited.items()}
+                waits[name] = until_s
+        answers |= {name: self._answer(name, moment_s) for name, moment_s in waits.items()}
         return {name: answers[name] for name in reads}
 
     def _answer(self, name: str, until_s: float) -> Answer:

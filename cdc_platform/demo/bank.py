@@ -22,7 +22,7 @@ ANSWERS_WITHIN_S: Final = 600.0
 """A resumed simulator regenerates its whole history, at about ten thousand transactions a second."""
 
 
-def open_bank(home: DemoHome, children: Children, rate: float, token_life_s: int) -> dict[str, str]:
+def open_bank(home: DemoHome, children: Children, rate: float, partition_life_s: int) -> dict[str, str]:
     """Start the simulator with the history in the home, and return the names to connect with.
 
     A history that its change stream no longer keeps is removed, so that another bank begins.
@@ -34,7 +34,7 @@ def open_bank(home: DemoHome, children: Children, rate: float, token_life_s: int
     if home.bank.exists() and time.time() - home.bank.stat().st_mtime > RETENTION_S:
         home.bank.unlink()
     home.names.unlink(missing_ok=True)
-    options = {"state": home.bank, "names": home.names, "rate": rate, "partition-life": token_life_s}
+    options = {"state": home.bank, "names": home.names, "rate": rate, "partition-life": partition_life_s}
     command = [sys.executable, "-m", "cdc_platform.cli", "simulate", "--partitions", str(PARTITIONS)]
     for name, value in options.items():
         command += [f"--{name}", str(value)]
@@ -43,7 +43,7 @@ def open_bank(home: DemoHome, children: Children, rate: float, token_life_s: int
     while not home.names.exists():
         children.check()
         if time.monotonic() > deadline:
-            raise SetupError(f"The simulator did not answer in time: {children.log_of(SIMULATOR)}")
+            raise SetupError(f"The simulator did not answer in time; its log: {children.log_of(SIMULATOR)}")
         time.sleep(0.05)
     names: dict[str, str] = json.loads(home.names.read_text(encoding="utf-8"))
     return names

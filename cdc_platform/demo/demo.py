@@ -49,7 +49,7 @@ def run_demo(options: DemoOptions, tools: DemoTools, wants_more: Callable[[], bo
         children = stack.enter_context(Children(home.folder, home.logs))
         print_line("Starting the simulator and its bank ...")
         with shown_step("start of the bank"):
-            bank = open_bank(home, children, options.rate, options.token_life_s)
+            bank = open_bank(home, children, options.rate, options.partition_life_s)
             goes_on = prepare_home(home, bank)
         # Shown while the stack closes.
         stack.callback(lambda: end.enter_context(shown_step("end of the demo's processes")))

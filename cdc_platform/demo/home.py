@@ -66,18 +66,18 @@ def open_home(folder: Path) -> Iterator[DemoHome]:
     home = DemoHome(folder)
     before = os.umask(0o077)
     try:
-        yield from _locked(home)
+        yield from _lock(home)
     finally:
         os.umask(before)
 
 
-def _locked(home: DemoHome) -> Iterator[DemoHome]:
+def _lock(home: DemoHome) -> Iterator[DemoHome]:
     folder = home.folder
     try:
         make_private_folder(folder)
         home.logs.mkdir(exist_ok=True)
     except OSError as error:
-        raise SettingError("--home", f"names a place where no folder can be made: {error}") from error
+        raise SettingError("--home", f"names a folder that cannot be created: {error}") from error
     with (folder / "demo.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

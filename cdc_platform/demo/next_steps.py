@@ -37,7 +37,7 @@ def print_next_steps(pipeline: Pipeline, cut: Cut, defs: Path, pages: Pages | No
 
 def next_steps(pipeline: Pipeline, cut: Cut, defs: Path, pages: Pages | None) -> Iterator[tuple[str, str]]:
     """Yield each suggestion, with the address or the command that shows it."""
-    place = shlex.quote(_shortened(defs))
+    place = shlex.quote(_shorten(defs))
     yield "how far it is", pages.status_page if pages is not None else f"cdc-platform dashboard {place}"
     if pages is not None:
         yield "the graph", graph_address(pages.dagster, pipeline.settings.name)
@@ -55,7 +55,7 @@ def graph_address(dagster: str, name: str) -> str:
 
 
 def _newest_account(pipeline: Pipeline, cut: Cut) -> int:
-    """Return the account of a cut that has most likely the fewest changes."""
+    """Return the account of a cut that probably has the fewest changes."""
     table = pipeline.lake.table(ACCOUNTS)
     if table is None or ACCOUNTS not in cut.tables:
         return 0
@@ -63,6 +63,6 @@ def _newest_account(pipeline: Pipeline, cut: Cut) -> int:
     return int(pc.max(scan.to_arrow()["account_id"]).as_py() or 0)
 
 
-def _shortened(path: Path) -> str:
+def _shorten(path: Path) -> str:
     here = Path.cwd()
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)

@@ -33,7 +33,7 @@ class DemoOptions:
     seconds: float | None
     ui: bool
     rate: float
-    token_life_s: int
+    partition_life_s: int
     port: int
 
 

@@ -60,9 +60,9 @@ class Children:
     def __exit__(self, *_error: object) -> None:
         mark = f"{HOME_VARIABLE}={self._home}"
         # A killed Java process would leave no archive of its classes for the next start.
-        storing = {pid for pid in _marked(mark) if _stores_classes(pid)}
-        _send(signal.SIGTERM, _marked(mark), spared=storing)
-        _send(signal.SIGKILL, set(_marked(mark)) - storing)
+        storing = {pid for pid in _find_marked(mark) if _stores_classes(pid)}
+        _send(signal.SIGTERM, _find_marked(mark), except_pids=storing)
+        _send(signal.SIGKILL, set(_find_marked(mark)) - storing)
         for process in self._processes.values():
             # Without /proc, this is the first signal.
             if process.pid not in storing:
@@ -96,7 +96,7 @@ class Children:
             process.wait(within_s)
         marks = f"{CHILD_VARIABLE}={name}", f"{HOME_VARIABLE}={self._home}"
         # Once its descendants have ended, it can still clean up.
-        _send(signal.SIGKILL, set(_marked(*marks)) - {process.pid})
+        _send(signal.SIGKILL, set(_find_marked(*marks)) - {process.pid})
         end_process(process, CLEANS_UP_WITHIN_S, NO_SIGNAL)
 
     def check(self) -> None:
@@ -128,17 +128,17 @@ def end_process(process: "subprocess.Popen[bytes]", within_s: float, number: int
 
 def end_leftovers(home: Path) -> None:
     """Kill the leftovers of an earlier demo of the same home, such as a run that outlived its server."""
-    _send(signal.SIGKILL, _marked(f"{HOME_VARIABLE}={home}"))
+    _send(signal.SIGKILL, _find_marked(f"{HOME_VARIABLE}={home}"))
 
 
-def _send(number: int, pids: Iterable[int], spared: Collection[int] = ()) -> None:
+def _send(number: int, pids: Iterable[int], except_pids: Collection[int] = ()) -> None:
     """Send a signal to processes, and wait until those that are not spared end, or the time is up."""
     running = set(pids)
     for pid in running:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
     deadline = time.monotonic() + STOP_WITHIN_S
-    while any(_environment(pid) for pid in running.difference(spared)) and time.monotonic() < deadline:
+    while any(_environment(pid) for pid in running.difference(except_pids)) and time.monotonic() < deadline:
         time.sleep(0.05)
 
 
@@ -155,7 +155,7 @@ def _environment(pid: int) -> set[bytes]:
     return set()
 
 
-def _marked(*marks: str) -> Iterator[int]:
+def _find_marked(*marks: str) -> Iterator[int]:
     """Yield the processes that carry all marks in their environment; none without /proc."""
     encoded = {mark.encode() for mark in marks}
     for environ in Path("/proc").glob("[0-9]*/environ"):

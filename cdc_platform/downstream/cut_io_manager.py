@@ -59,7 +59,7 @@ class CutIOManager(dg.ConfigurableIOManager):
         return _convert(tables, context)
 
     def handle_output(self, context: dg.OutputContext, obj: object) -> None:  # noqa: ARG002  an interface
-        """Refuse: tables of a pipeline are written by the pipeline.
+        """Raise SettingError: only the pipeline writes its tables.
 
         Raises:
             SettingError: always.

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from cdc_platform.errors import CdcError
 from cdc_platform.lake.catalog.access import reaching
-from cdc_platform.lake.state.lost_commits import take_back_lost
+from cdc_platform.lake.state.lost_commits import revert_lost_commits
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.pipeline.checks.running_checks import CheckListener, CheckRunner
 from cdc_platform.pipeline.cycle import CycleOutcome, finish_cycle, run_cycle
@@ -99,7 +99,7 @@ def follow_source(
         try:
             with reaching(pipeline.settings.lake):
                 if has_failed:
-                    take_back_lost(pipeline.lake)
+                    revert_lost_commits(pipeline.lake)
                 if checks is None:
                     checks = CheckRunner(pipeline, spark, check_listener)
                     # Before anything is added to what may have stopped the run before.

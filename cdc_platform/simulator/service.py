@@ -14,7 +14,7 @@ from cdc_platform.simulator.sql.sql import StreamCall
 from cdc_platform.simulator.stream.faults import KINT64MAX_1, QueryFault, befall
 from cdc_platform.simulator.stream.messages import message_type
 from cdc_platform.simulator.wire.chunks import Cursor, Row, messages
-from cdc_platform.simulator.wire.moments import Moments, ReadTime, framed, transaction
+from cdc_platform.simulator.wire.moments import Moments, ReadTime, frame_transaction, transaction
 from cdc_platform.simulator.wire.problems import STREAMS_ALONE, Refusal, read_only
 from cdc_platform.simulator.wire.simulator_settings import Dialect, Fault, PartitionMode
 from cdc_platform.simulator.wire.values import (
@@ -132,7 +132,7 @@ class SpannerService:
             )
         result = self._result(statement, request)
         rows = [row.values for batch in result.rows(0) for row in batch]
-        return result_set(rows, row_type(result.columns) + framed(reading.transaction))
+        return result_set(rows, row_type(result.columns) + frame_transaction(reading.transaction))
 
     def execute_streaming_sql(self, request: Any, is_over: threading.Event) -> Iterator[bytes]:
         """Answer ExecuteStreamingSql."""
@@ -184,7 +184,7 @@ class SpannerService:
     def _rows(self, result: Result, request: Any, reading: ReadTime) -> Iterator[bytes]:
         token = bytes(request.resume_token)
         skip = Cursor.from_token(token).rows if token else 0
-        metadata = row_type(result.columns) + framed(reading.transaction)
+        metadata = row_type(result.columns) + frame_transaction(reading.transaction)
         return messages(metadata, result.rows(skip), self._settings.chunk_bytes)
 
     def _stream(self, call: StreamCall, request: Any, is_over: threading.Event) -> Iterator[bytes]:
@@ -213,7 +213,7 @@ class SpannerService:
         wants = request.transaction.single_use.read_only.return_read_timestamp
         if fate.fault is not Fault.READ_TIMESTAMP or not wants:
             return b""
-        return framed(transaction(b"", KINT64MAX_1))
+        return frame_transaction(transaction(b"", KINT64MAX_1))
 
     def _statement(self, request: Any) -> tuple[Statement, ReadTime]:
         from google.cloud.spanner_v1.types import ExecuteSqlRequest
@@ -252,7 +252,7 @@ def _part(result: Result, partition_token: bytes) -> Result:
         remaining = end - first - skip
         for batch in result.rows(first + skip):
             if remaining > 0:
-                yield [Row(row.values, _moved(row, first)) for row in batch[:remaining]]
+                yield [Row(row.values, _rewind(row, first)) for row in batch[:remaining]]
             remaining -= len(batch)
             if remaining <= 0:
                 return
@@ -260,7 +260,7 @@ def _part(result: Result, partition_token: bytes) -> Result:
     return Result(result.columns, rows)
 
 
-def _moved(row: Row, by_rows: int) -> Cursor:
+def _rewind(row: Row, by_rows: int) -> Cursor:
     return Cursor(0, (row.position.rows if row.position else 0) - by_rows)
 
 

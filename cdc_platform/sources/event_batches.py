@@ -16,7 +16,7 @@ from cdc_platform.model.stream.files import SourceFile, identity_in_file
 from cdc_platform.model.stream.read_windows import ReadWindow, WindowReport
 from cdc_platform.model.stream.records import ModType, RecordKind, ValueCaptureType
 from cdc_platform.sources.event_columns import ChangeRow, to_batches
-from cdc_platform.sources.sound_rows import MAX_TEXT_CHARACTERS, escaped, safe_text
+from cdc_platform.sources.sound_rows import MAX_TEXT_CHARACTERS, escape, safe_text
 
 BATCH_ROWS: Final = 8_192
 BATCH_CHARACTERS: Final = 16_000_000
@@ -95,7 +95,7 @@ class EventBatches:
         """Add a message of a file."""
         fields = {"prefix": message.prefix, "content": message.content, "lsn": message.lsn}
         fields |= {"transaction": message.transaction_id or None}
-        event_id, transaction_id = escaped(message.event_id), escaped(message.transaction_id)
+        event_id, transaction_id = escape(message.event_id), escape(message.transaction_id)
         row = self._row(RecordKind.MESSAGE, window)
         row |= {"record_sequence": event_id, "record_order": message.ordering_key}
         row["server_transaction_id"] = transaction_id or event_id
@@ -104,7 +104,7 @@ class EventBatches:
             event_id=event_id,
             origin=file.path,
             position=message.position,
-            metadata=escaped(json.dumps(fields, ensure_ascii=False)),
+            metadata=escape(json.dumps(fields, ensure_ascii=False)),
         )
         self._rows.append(row)
 

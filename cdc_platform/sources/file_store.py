@@ -75,7 +75,7 @@ class FileStore:
             elif info.path.endswith(self._suffixes):
                 yield SourceFile(
                     path=f"{self._scheme}{info.path}",
-                    folder=_undated(self._relative(info.path)),
+                    folder=_without_dates(self._relative(info.path)),
                     size_bytes=info.size,
                     modified_micros=(info.mtime_ns or 0) // 1000,
                 )
@@ -137,7 +137,7 @@ class FileStore:
         )
 
     @contextmanager
-    def opened(self, path: str, begin: int = 0) -> Iterator[BinaryIO]:
+    def open_stream(self, path: str, begin: int = 0) -> Iterator[BinaryIO]:
         """Yield a file as a stream, from a byte on.
 
         Raises:
@@ -159,7 +159,7 @@ class FileStore:
             AccessDenied: the file must not be read.
             SourceUnreachable: the store does not answer.
         """
-        with self.opened(path) as stream:
+        with self.open_stream(path) as stream:
             return stream.read()
 
     def _stream(self, path: str, begin: int) -> AbstractContextManager[Any]:
@@ -222,7 +222,7 @@ def _answer(ask: Callable[[], Opened], location: str, deadline_s: float) -> Open
         ) from error
 
 
-def _undated(relative: str) -> str:
+def _without_dates(relative: str) -> str:
     """Return the folder of a file, without the date and time folders at its end."""
     folder = relative.rpartition("/")[0]
     return TIME_PATH.sub("", folder) or ROOT_FOLDER

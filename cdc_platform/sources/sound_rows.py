@@ -64,12 +64,12 @@ def half_at(value: Any, path: str) -> str | None:
     while parts:
         place, part = parts.pop()
         if isinstance(part, str) and not is_unicode(part):
-            return escaped(place)
+            return escape(place)
         if isinstance(part, Mapping):
             members = [(f"{place}.{name}" if place else name, item) for name, item in part.items()]
             half = next((inner for inner, _ in members if not is_unicode(inner)), None)
             if half is not None:
-                return escaped(half)
+                return escape(half)
             parts += reversed(members)
         elif isinstance(part, list | tuple):
             parts += [(place, item) for item in reversed(part)]
@@ -99,14 +99,14 @@ def is_unicode(text: str) -> bool:
 
 def safe_text(text: str, max_characters: int = MAX_CHARACTERS) -> str:
     """Return an escaped text; a longer one is truncated and gets its digest."""
-    safe = escaped(text)
+    safe = escape(text)
     if len(safe) <= max_characters:
         return safe
     digest = sha256(safe.encode()).hexdigest()
     return f"{safe[:max_characters]}... ({len(text)} characters, sha256 {digest})"
 
 
-def escaped(text: str) -> str:
+def escape(text: str) -> str:
     """Return a text with everything escaped that is not Unicode, as in JSON."""
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 

@@ -93,11 +93,11 @@ class Retries:
     failures: int = field(default=0, init=False)
     silences: int = field(default=0, init=False)
 
-    def progressed(self) -> None:
+    def reset(self) -> None:
         """Reset the counts: the source answered."""
         self.failures = 0
 
-    def failed(self, error: SourceError) -> None:
+    def wait_after(self, error: SourceError) -> None:
         """Wait before the next attempt.
 
         Raises:

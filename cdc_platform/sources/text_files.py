@@ -21,19 +21,19 @@ def read_chunks(stream: BinaryIO) -> Iterator[bytes]:
         FileDamaged: a gzip ends too early, or is invalid from some place on.
     """
     first = stream.read(CHUNK_BYTES)
-    chunks = decompressed(stream, first) if first.startswith(GZIP_MAGIC) else uncompressed(stream, first)
+    chunks = decompress(stream, first) if first.startswith(GZIP_MAGIC) else read_plain(stream, first)
     yield next(chunks, b"").removeprefix(BYTE_ORDER_MARK)
     yield from chunks
 
 
-def uncompressed(stream: BinaryIO, chunk: bytes) -> Iterator[bytes]:
+def read_plain(stream: BinaryIO, chunk: bytes) -> Iterator[bytes]:
     """Yield the first chunk of a stream, and all following ones."""
     while chunk:
         yield chunk
         chunk = stream.read(CHUNK_BYTES)
 
 
-def decompressed(stream: BinaryIO, chunk: bytes) -> Iterator[bytes]:
+def decompress(stream: BinaryIO, chunk: bytes) -> Iterator[bytes]:
     """Yield the text of a gzip whose first chunk was read; it may have several members with zeros after them.
 
     Raises:

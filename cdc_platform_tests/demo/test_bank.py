@@ -29,7 +29,7 @@ def running(folder: Path) -> Iterator[tuple[Mapping[str, str], DemoHome]]:
     with ExitStack() as stack:
         home = stack.enter_context(open_home(folder))
         children = stack.enter_context(Children(home.folder, home.logs))
-        yield open_bank(home, children, rate=50, token_life_s=3), home
+        yield open_bank(home, children, rate=50, partition_life_s=3), home
 
 
 def transfers(home: DemoHome) -> int:

@@ -17,7 +17,7 @@ from cdc_platform.lake.catalog.lake import RAW, Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.commits.writes import CycleStep, append_cycle
-from cdc_platform.lake.state.lost_commits import take_back_lost
+from cdc_platform.lake.state.lost_commits import revert_lost_commits
 from cdc_platform.model.base.schemas import RAW_CHANGE_RECORDS
 from cdc_platform_tests.support.proxies.http_proxy import (
     Choice,
@@ -123,7 +123,7 @@ def test_a_lost_list_of_manifests_is_made_again(lake: Lake, proxy: HttpProxy) ->
     """It is the first file that Iceberg reads of a commit, so its commit is taken back as a whole."""
     proxy.choose = losing("/snap-")
     commit_next(lake)
-    assert take_back_lost(lake) == (f"p__cdc.{RAW}",)
+    assert revert_lost_commits(lake) == (f"p__cdc.{RAW}",)
     commit_next(lake)
     assert lake.system_table(RAW).scan().to_arrow()["cycle"].to_pylist() == [1]
 

@@ -17,7 +17,7 @@ from cdc_platform.lake.commits import branches
 from cdc_platform.lake.commits.commits import BRANCH, head, read_mark
 from cdc_platform.lake.state import lost_commits
 from cdc_platform.lake.state.cuts import list_cuts
-from cdc_platform.lake.state.lost_commits import take_back_lost
+from cdc_platform.lake.state.lost_commits import revert_lost_commits
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.pipeline.histories import history_plan
@@ -350,13 +350,13 @@ def test_a_lost_cut_that_tables_have_moved_to_is_published_again(
     Path(urlsplit(newest.manifest_list).path).unlink()
 
     def publish_again() -> None:
-        assert take_back_lost(bank.lake) == (f"{bank.lake.system_namespace}.{CUT}",)
+        assert revert_lost_commits(bank.lake) == (f"{bank.lake.system_namespace}.{CUT}",)
         publish_cut(bank)
 
     if is_second:
         interrupt_once(monkeypatch, lost_commits, "_move_back", publish_again)
         with pytest.raises(CommitConflict, match="Another run changed"):
-            take_back_lost(bank.lake)
+            revert_lost_commits(bank.lake)
         newest_version = head(found_table(bank, "accounts"))
         assert newest_version is not None
         assert newest_version.snapshot_id == list_cuts(bank.lake)[-1].tables["accounts"]

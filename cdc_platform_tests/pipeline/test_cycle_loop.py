@@ -39,7 +39,7 @@ def run(
     monkeypatch.setattr(cycle_loop, "finish_cycle", lambda *_: None)
     monkeypatch.setattr(cycle_loop, "pause", lambda seconds, _wants_more: lengths.append(seconds))
     monkeypatch.setattr(cycle_loop, "CheckRunner", lambda *_: SimpleNamespace(run_due=lambda: None))
-    monkeypatch.setattr(cycle_loop, "take_back_lost", lambda *_: None)
+    monkeypatch.setattr(cycle_loop, "revert_lost_commits", lambda *_: None)
     opened = SimpleNamespace(settings=SimpleNamespace(lake=LakeSettings("lake")), lake=None)
     pipeline, spark = cast("Pipeline", opened), cast("SparkSession", None)
     assert list(follow_source(pipeline, spark, lambda: len(errors) < 10, errors.append, max_failures)) == []

@@ -210,7 +210,7 @@ def test_the_lake_is_the_database(
                 "a": "",
                 "b": "New: \u00e9\U0001f514",
             }
-            assert not pipeline.refused
+            assert not pipeline.refusals
             checkpoints.append(next(run))
             kill_engine(pipeline)
             checkpoints += run

@@ -85,7 +85,7 @@ class InProcessClient(SpannerClient):
         self.service = SpannerService(database.database)
         self.requests: Counter[str | None] = Counter()
 
-    def _connected(self) -> str:
+    def _connect(self) -> str:
         from google.cloud.spanner_v1.types import CreateSessionRequest
 
         if self._session is None:
@@ -96,7 +96,7 @@ class InProcessClient(SpannerClient):
     def _execute(self, make_request: Callable[[str], Any], deadline_s: float) -> Any:  # noqa: ARG002 - theirs
         from google.cloud.spanner_v1.types import ExecuteSqlRequest
 
-        request, is_over = ExecuteSqlRequest.pb(make_request(self._connected())), Event()
+        request, is_over = ExecuteSqlRequest.pb(make_request(self._connect())), Event()
         self.requests[_token(request)] += 1
         try:
             messages = self.service.execute_streaming_sql(request, is_over)

@@ -47,20 +47,20 @@ def maintain(defs: Path, name: str | None) -> None:
     from cdc_platform.resources import SPARK_IS_QUIET
     from cdc_platform.spark.session.running_tasks import watch_tasks
 
-    chosen = share_spark(defs, load_each(defs, name))
-    pipelines = open_existing_of(chosen)
+    all_settings = share_spark(defs, load_each(defs, name))
+    pipelines = open_existing_of(all_settings)
     with stop_signals(SPARK_IS_QUIET.set) as stop:
-        session = start_spark(chosen[0])
+        session = start_spark(all_settings[0])
         count_tasks = watch_tasks(session)
         for pipeline in takewhile(lambda _: stop.is_not_asked(), pipelines):
             pipeline.progress.count_tasks = count_tasks
-            print_name(pipeline.name, chosen)
+            print_name(pipeline.name, all_settings)
             with reaching(pipeline.settings.lake), show_progress(pipeline.progress):
                 outcome = maintain_lake(pipeline, session, thorough=True)
             print_text(describe_outcome(outcome))
     if not stop.is_not_asked():
         sys.exit(stop.exit_code)
-    sys.exit(0 if len(pipelines) == len(chosen) else 1)
+    sys.exit(0 if len(pipelines) == len(all_settings) else 1)
 
 
 def describe_outcome(outcome: "MaintenanceOutcome") -> str:

@@ -117,7 +117,7 @@ def show(defs: Path, record: str, name: str | None, as_json: bool) -> None:
     chosen = [quarantined for quarantined in records if record_filter.matches(quarantined)]
     if not chosen:
         raise QuarantinedRecordNotFound(
-            f"No record {record!r} lies in quarantine; `cdc-platform quarantine list {defs}` names them."
+            f"No record {record!r} is in quarantine; `cdc-platform quarantine list {defs}` lists them."
         )
     objects = [{**as_dict(quarantined), "record": _parsed(quarantined.record)} for quarantined in chosen]
     if as_json:

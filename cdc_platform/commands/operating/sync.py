@@ -80,13 +80,13 @@ def sync(defs: Path, name: str | None, until_caught_up: bool, cycles: int | None
 
     if until_caught_up + continuous + (cycles is not None) > 1:
         raise click.UsageError("Choose one of --until-caught-up, --cycles and --continuous.")
-    chosen = load_each(defs, name)
-    if continuous and len(chosen) > 1:
-        names = ", ".join(settings.name for settings in chosen)
+    all_settings = load_each(defs, name)
+    if continuous and len(all_settings) > 1:
+        names = ", ".join(settings.name for settings in all_settings)
         raise click.UsageError(f"--continuous runs one pipeline; choose it with --name: {names}.")
     with stop_signals(SPARK_IS_QUIET.set) as stop:
-        for settings in share_spark(defs, chosen):
-            print_name(settings.name, chosen)
+        for settings in share_spark(defs, all_settings):
+            print_name(settings.name, all_settings)
             with reaching(settings.lake):
                 has_ended = run_cycles(settings, stop.is_not_asked, CycleLimit(cycles, continuous))
             if not has_ended:

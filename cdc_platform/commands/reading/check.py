@@ -60,18 +60,18 @@ def check(defs: Path, name: str | None, junit: Path | None) -> None:
     from cdc_platform.resources import SPARK_IS_QUIET
     from cdc_platform.spark.session.running_tasks import watch_tasks
 
-    chosen = share_spark(defs, load_each(defs, name))
-    pipelines = open_existing_of(chosen)
+    all_settings = share_spark(defs, load_each(defs, name))
+    pipelines = open_existing_of(all_settings)
     if junit is not None:
         # An unwritable place fails before the slow checks. An interrupted run leaves an empty file, which is
         # no valid JUnit.
         write_file("--junit", junit, "")
     results: dict[str, Results] = {}
     with stop_signals(SPARK_IS_QUIET.set) as stop:
-        session = start_spark(chosen[0])
+        session = start_spark(all_settings[0])
         count_tasks = watch_tasks(session)
         for pipeline in takewhile(lambda _: stop.is_not_asked(), pipelines):
-            print_name(pipeline.name, chosen)
+            print_name(pipeline.name, all_settings)
             fails = pipeline.settings.fail_on_quarantine
             checks = checks_of(pipeline.capabilities, fail_on_quarantine=fails)
             pipeline.progress.count_tasks = count_tasks
@@ -80,7 +80,7 @@ def check(defs: Path, name: str | None, junit: Path | None) -> None:
         sys.exit(stop.exit_code)
     if junit is not None:
         write_file("--junit", junit, as_junit(results))
-    sys.exit(0 if len(results) == len(chosen) and all(map(all_passed, results.values())) else 1)
+    sys.exit(0 if len(results) == len(all_settings) and all(map(all_passed, results.values())) else 1)
 
 
 def all_passed(results: "Results") -> bool:
@@ -101,7 +101,7 @@ def run_checks(
     results = []
     with show_progress(pipeline.progress), pipeline.progress.step("checks", "checks", len(checks)) as step:
         for invariant in takewhile(lambda _: wants_more(), checks):
-            begun = time.monotonic()
+            start_s = time.monotonic()
             try:
                 with checking(pipeline, spark, invariant.name):
                     result = invariant.examine(pipeline, spark, EVERYTHING)
@@ -110,7 +110,7 @@ def run_checks(
                     # The signal that ends the checks has ended Spark, too.
                     raise
                 result = CheckResult(passed=False, summary=error_text(error), facts={})
-            seconds = time.monotonic() - begun
+            seconds = time.monotonic() - start_s
             step.advance()
             _print_result(invariant, result, seconds)
             results.append((invariant, result, seconds))

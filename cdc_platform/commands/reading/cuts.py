@@ -84,18 +84,18 @@ def cuts(
         _pin(load_settings(defs, name), pin)
     if unpin is not None:
         _unpin(load_settings(defs, name), unpin)
-    chosen, listed = load_each(defs, name), []
-    pipelines = open_existing_of(chosen)
+    all_settings, rows = load_each(defs, name), []
+    pipelines = open_existing_of(all_settings)
     for pipeline in pipelines:
         states, markers = _list(pipeline, shows_all=shows_all)
-        listed += [{"pipeline": pipeline.name, **as_dict(state, markers)} for state in states]
+        rows += [{"pipeline": pipeline.name, **as_dict(state, markers)} for state in states]
         if not as_json:
-            print_name(pipeline.name, chosen)
+            print_name(pipeline.name, all_settings)
             nothing = make_line(f"no cut yet; {describe_next_step(pipeline.lake)}")
             print_rendered(describe_cuts(states, markers=markers) if states else nothing)
     if as_json:
-        print_text(json.dumps(listed, indent=2))
-    if len(pipelines) < len(chosen):
+        print_text(json.dumps(rows, indent=2))
+    if len(pipelines) < len(all_settings):
         sys.exit(1)
 
 
@@ -174,8 +174,8 @@ def describe_cuts(
     rows: list[Sequence[Cell]] = []
     for state in states:
         rows.append(_describe_cut(state, now_s))
-        described = (f"{marker.prefix}: {marker.content}" for marker in markers.get(state.cut.cut, ()))
-        rows += [("", text, *[""] * (len(HEADINGS) - 2)) for text in described]
+        notes = (f"{marker.prefix}: {marker.content}" for marker in markers.get(state.cut.cut, ()))
+        rows += [("", text, *[""] * (len(HEADINGS) - 2)) for text in notes]
     return make_table(HEADINGS, rows)
 
 

@@ -59,12 +59,12 @@ def list_pipelines(defs: Path, *, as_json: bool) -> None:
     from cdc_platform.components.loading import load_each
 
     with shown_step("look at the lakes"):
-        listed = [list_pipeline(settings) for settings in load_each(defs)]
+        pipelines = [list_pipeline(settings) for settings in load_each(defs)]
     if as_json:
-        print_text(json.dumps([asdict(pipeline) for pipeline in listed], indent=2))
+        print_text(json.dumps([asdict(pipeline) for pipeline in pipelines], indent=2))
     else:
-        print_rendered(describe_pipelines(listed))
-    if any(pipeline.error is not None for pipeline in listed):
+        print_rendered(describe_pipelines(pipelines))
+    if any(pipeline.error is not None for pipeline in pipelines):
         sys.exit(1)
 
 
@@ -95,7 +95,7 @@ def list_pipeline(settings: "PipelineSettings") -> ListedPipeline:
     )
 
 
-def describe_pipelines(listed: "Sequence[ListedPipeline]") -> Table:
+def describe_pipelines(pipelines: "Sequence[ListedPipeline]") -> Table:
     """Return a table of pipelines for people."""
     return make_table(
         HEADINGS,
@@ -108,7 +108,7 @@ def describe_pipelines(listed: "Sequence[ListedPipeline]") -> Table:
                 f"{as_duration(pipeline.published_s)} ago" if pipeline.published_s is not None else "-",
                 pipeline.lake,
             )
-            for pipeline in listed
+            for pipeline in pipelines
         ],
     )
 

@@ -93,11 +93,11 @@ def status(defs: Path, name: str | None, *, as_json: bool, watch: bool, every_s:
     """
     from cdc_platform.components.loading import load_each
 
-    chosen = load_each(defs, name)
+    all_settings = load_each(defs, name)
     if watch:
-        _watch(chosen, every_s, as_json=as_json)
+        _watch(all_settings, every_s, as_json=as_json)
         return
-    pipelines = [pipeline.as_reader() for pipeline in open_existing_of(chosen)]
+    pipelines = [pipeline.as_reader() for pipeline in open_existing_of(all_settings)]
     with shown_step("look at the lakes"):
         statuses = [_read(pipeline) for pipeline in pipelines]
     if as_json:
@@ -105,33 +105,33 @@ def status(defs: Path, name: str | None, *, as_json: bool, watch: bool, every_s:
     else:
         print_rendered(describe_statuses(statuses))
     is_damaged = any(isinstance(read, UnreadableStatus) or read.unreadable for read in statuses)
-    if is_damaged or len(pipelines) < len(chosen):
+    if is_damaged or len(pipelines) < len(all_settings):
         sys.exit(1)
 
 
-def _watch(chosen: "Sequence[PipelineSettings]", every_s: float, *, as_json: bool) -> None:
+def _watch(all_settings: "Sequence[PipelineSettings]", every_s: float, *, as_json: bool) -> None:
     """Show the pipelines until a signal: in place on a terminal, else one block or array after another."""
     is_over = interruption()
-    opened: dict[str, Pipeline] = {}
-    statuses = [_read_again(settings, opened) for settings in chosen]
+    readers: dict[str, Pipeline] = {}
+    statuses = [_read_again(settings, readers) for settings in all_settings]
     live = None if as_json else open_live()
     # Nothing else is drawn below a live display, from its start to its end.
     with at_rest() if live is not None else nullcontext(), live or nullcontext():
         while not is_over.is_set():
-            shown = Group(
+            view = Group(
                 make_line(to_rfc3339(time.time_ns() // 1000), "dim"),
                 describe_statuses(statuses, max_partitions=WATCHED_PARTITIONS),
             )
             if as_json:
                 print_text(_to_json(statuses))
             elif live is not None:
-                live.update(shown, refresh=True)
+                live.update(view, refresh=True)
             else:
-                print_rendered(shown, make_line())
+                print_rendered(view, make_line())
             with at_rest():
                 if is_over.wait(every_s):
                     return
-            statuses = [_read_again(settings, opened) for settings in chosen]
+            statuses = [_read_again(settings, readers) for settings in all_settings]
 
 
 def _read(pipeline: "Pipeline") -> "Status | UnreadableStatus":
@@ -146,7 +146,7 @@ def _read(pipeline: "Pipeline") -> "Status | UnreadableStatus":
         return UnreadableStatus(pipeline.name, error_text(error))
 
 
-def _read_again(settings: "PipelineSettings", opened: "dict[str, Pipeline]") -> "Status | UnreadableStatus":
+def _read_again(settings: "PipelineSettings", readers: "dict[str, Pipeline]") -> "Status | UnreadableStatus":
     """Return the state of a watched pipeline, which is opened once it has run.
 
     Unexpected errors do not hide other pipelines, either: they may be over at the next refresh.
@@ -155,9 +155,9 @@ def _read_again(settings: "PipelineSettings", opened: "dict[str, Pipeline]") -> 
     from cdc_platform.pipeline.opened.pipeline import open_existing
 
     try:
-        if settings.name not in opened:
-            opened[settings.name] = open_existing(settings).as_reader()
-        pipeline = opened[settings.name]
+        if settings.name not in readers:
+            readers[settings.name] = open_existing(settings).as_reader()
+        pipeline = readers[settings.name]
         pipeline.forget_tables()
         return read_status(pipeline)
     except Exception as error:  # noqa: BLE001  shown in place of the pipeline
@@ -180,17 +180,17 @@ def describe_statuses(
     parts: list[RenderableType] = []
     for status in statuses:
         if isinstance(status, UnreadableStatus):
-            shown: RenderableType = make_grid(status.rows())
+            body: RenderableType = make_grid(status.rows())
         elif max_partitions is None:
-            shown = describe_status(status)
+            body = describe_status(status)
         else:
-            shown = describe_watched(status, max_partitions)
-        parts += [make_line(), shown]
+            body = describe_watched(status, max_partitions)
+        parts += [make_line(), body]
     return Group(*parts[1:])
 
 
 def describe_status(status: "Status") -> Group:
-    """Return a status for people."""
+    """Return a status as a table."""
     position, partitions, cut, notes = _rows(status)
     return Group(make_grid([*position, *partitions, *cut, *notes]), *_describe_tables(status))
 

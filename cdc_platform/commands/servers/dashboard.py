@@ -99,5 +99,5 @@ def open_watch(defs: "Sequence[Path]", late_after_s: float) -> "Watch":
     from cdc_platform.dashboard.facts import WatchedPipeline
     from cdc_platform.dashboard.watch import Watch
 
-    declared = load_declared(defs)
-    return Watch([WatchedPipeline.of(pipeline.settings(), late_after_s) for pipeline in declared.values()])
+    pipelines = load_declared(defs)
+    return Watch([WatchedPipeline.of(pipeline.settings(), late_after_s) for pipeline in pipelines.values()])

@@ -31,7 +31,7 @@ DEMO_HOME: Final = Path(".cdc_platform")
 @click.option("--no-ui", is_flag=True, help="Run the cycles in this process, without Dagster.")
 @click.option("--rate", type=FiniteRange(min=1), default=250, show_default=True, help="Transfers a second.")
 @click.option(
-    "--token-life",
+    "--partition-life",
     type=click.IntRange(min=1),
     default=20,
     show_default=True,
@@ -69,7 +69,7 @@ def demo(home: Path, **options: Any) -> None:
         seconds=options["seconds"],
         ui=not options["no_ui"],
         rate=options["rate"],
-        token_life_s=options["token_life"],
+        partition_life_s=options["partition_life"],
         port=options["port"],
     )
     tools = DemoTools(

@@ -46,7 +46,7 @@ class _Words(click.Choice[str]):
         return self._kind(super().convert(value, param, ctx))
 
 
-def _setting(option: str, name: str, kind: "click.ParamType[Any]", text: str | None) -> _Decorator:
+def _setting(option: str, name: str, kind: "click.ParamType[Any]", text: str) -> _Decorator:
     """Return an option for a setting of the simulator, with the setting's default."""
     default = getattr(SimulatorSettings, name)
     default = default.value if isinstance(default, StrEnum) else default
@@ -65,8 +65,8 @@ def _setting(option: str, name: str, kind: "click.ParamType[Any]", text: str | N
     "--port", type=click.IntRange(0, 65535), default=0, help="Port on loopback; by default any free port."
 )
 @_setting("--seed", "seed", click.INT, "Seed of the history and the faults.")
-@_setting("--dialect", "dialect", _Words(*Dialect), None)
-@_setting("--partitions", "partitions", click.IntRange(min=1), None)
+@_setting("--dialect", "dialect", _Words(*Dialect), "SQL dialect of the database.")
+@_setting("--partitions", "partitions", click.IntRange(min=1), "Approximate number of live partitions.")
 @_setting(
     "--partition-life",
     "partition_life_s",
@@ -97,7 +97,7 @@ def _setting(option: str, name: str, kind: "click.ParamType[Any]", text: str | N
     help=f"Faults of queries, separated by commas: {', '.join(Fault)}; "
     f"`{ALL_FAULTS}` are those from which a reader can recover.",
 )
-@_setting("--fault-probability", "fault_probability", FiniteRange(0, 1), "Of each query.")
+@_setting("--fault-probability", "fault_probability", FiniteRange(0, 1), "Probability of a fault in a query.")
 @_setting("--stall", "stall_s", FiniteRange(min=0), "Seconds of silence of a stalled query.")
 @_setting(
     "--partition-mode",
@@ -127,7 +127,7 @@ def _setting(option: str, name: str, kind: "click.ParamType[Any]", text: str | N
 @click.option("--state", type=_FILE, help="Resume the history of this file; it is created if missing.")
 @click.option("--names", type=_FILE, help="Write the names to connect with here, as JSON.")
 def simulate(**options: Any) -> None:
-    """Serve the change stream of a generated and known history.
+    """Serve the change stream of a simulated Spanner.
 
     It serves Spanner's gRPC API on loopback: set SPANNER_EMULATOR_HOST to the address, and read it like
     Spanner. Its bank books transfers, and the sum of all balances never changes; partitions split, merge and

@@ -72,12 +72,12 @@ def find_port(remote: str | None) -> int:
     """
     if remote is None:
         raise SettingError("spark.remote", f"is missing: set the address of the server, as in {EXAMPLE}")
-    shown, address = remote.partition(";")[0], urlsplit(remote.partition(";")[0])
+    url, address = remote.partition(";")[0], urlsplit(remote.partition(";")[0])
     if address.scheme != "sc" or address.hostname not in LOOPBACK or address.port is None:
         raise SettingError(
-            "spark.remote", f"must be on this machine for a server to start, as in {EXAMPLE}, but is: {shown}"
+            "spark.remote", f"must be on this machine for a server to start, as in {EXAMPLE}, but is: {url}"
         )
     with socket.socket() as probe:
         if probe.connect_ex((LOOPBACK[0], address.port)) == 0:
-            raise SettingError("spark.remote", f"is the address of a running program: {shown}")
+            raise SettingError("spark.remote", f"is the address of a running program: {url}")
     return address.port

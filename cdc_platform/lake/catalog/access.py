@@ -152,7 +152,7 @@ def _explain_spark(settings: LakeSettings, error: Exception) -> CdcError | None:
     explanations: Mapping[re.Pattern[str], Callable[[str], CdcError]] = {
         _BEHIND: ClockBehind,
         _LOCKED: _silent_catalog,
-        _BROKEN: partial(_broken, settings),
+        _BROKEN: partial(_disk_failure, settings),
         _READ_ONLY: partial(_read_only, settings),
         _WRONG_LOGIN: _refused_login,
         CONFLICT: _outrun,
@@ -197,7 +197,7 @@ def _explain_file(settings: LakeSettings, file: Path, error: "DBAPIError", text:
     if _READ_ONLY.search(text):
         return _read_only(settings, f"{file}: {text}")
     if _BROKEN.search(text):
-        return _broken(settings, f"{file}: {text}")
+        return _disk_failure(settings, f"{file}: {text}")
     return _silent_catalog(text) if _LOCKED.search(text) else None
 
 
@@ -219,7 +219,7 @@ def _explain_folder(settings: LakeSettings, text: str) -> CdcError | None:
     """Explain an error of the file system for a file in the lake's folder."""
     # pyarrow does not name the file that it was writing.
     if _BROKEN.search(text):
-        return _broken(settings, _cause(text, _BROKEN))
+        return _disk_failure(settings, _cause(text, _BROKEN))
     folder = local_folder(settings.path)
     # Java removes parent references, as in `defs/../lake`.
     forms = {str(folder), normpath(str(folder))}
@@ -277,7 +277,7 @@ def _read_only(settings: LakeSettings, text: str) -> LakeAccessDenied:
     )
 
 
-def _broken(settings: LakeSettings, text: str) -> LakeUnreachable:
+def _disk_failure(settings: LakeSettings, text: str) -> LakeUnreachable:
     return LakeUnreachable(
         f"A disk does not answer, that of the lake at {settings.shown_path} or the one named below: "
         "check the disk, or the mounted folder. Commits are kept, and the next cycle resumes from them: "

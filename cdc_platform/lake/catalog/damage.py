@@ -77,19 +77,11 @@ def _path(location: str) -> str:
     return _SCHEME.sub("/", location)
 
 
-def drop_results(catalog: "Catalog", identifier: str, error: Exception, *, are_results: bool) -> None:
-    """Drop a damaged table if it holds only check results, which the next checks store again.
-
-    Raises:
-        LakeDamaged: it holds something else.
-    """
+def drop_results(catalog: "Catalog", identifier: str, damage: LakeDamaged) -> None:
+    """Drop the damaged table of the check results, which the next checks store again."""
     from pyiceberg.exceptions import NoSuchTableError
 
-    if not isinstance(error, LakeDamaged):
-        return
-    if not are_results:
-        raise error
-    LOGGER.warning("%s", error.but(RESULTS_REMEDY))
+    LOGGER.warning("%s", damage.but(RESULTS_REMEDY))
     # Another process that opens the lake may have dropped it first.
     with suppress(NoSuchTableError):
         catalog.drop_table(identifier)

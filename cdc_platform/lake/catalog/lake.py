@@ -118,10 +118,9 @@ UNBOUNDED: Final[Mapping[str, tuple[str, ...]]] = {
 UNMAINTAINED: Final = (SCHEMA, COPIED, CHECKED)
 """Own tables that few cycles write, or whose writers expire snapshots."""
 
-# A commit that finds another one before it must fail, since it is based on outdated data.
 TRIES: Final = 10
 """Attempts of a commit that is derived again after another run has committed."""
-COMPARE_AND_SET: Final = {"commit.retry.num-retries": "0"}
+COMPARE_AND_SET: Final = {"commit.retry.num-retries": "0"}  # a commit based on outdated data must fail
 
 
 @dataclass(frozen=True)
@@ -193,14 +192,13 @@ class Lake:
             )
         with reaching(self.settings):
             catalog = open_catalog(self.settings)
-            try:
+            names = set[str]()
+            with suppress(NoSuchNamespaceError):
                 names = {identifier[-1] for identifier in catalog.list_tables(self.system_namespace)}
-            except NoSuchNamespaceError:
-                names = set()
         if RAW not in names:
             raise PipelineNotFound(
                 f"The lake at {self.settings.shown_path} holds no pipeline `{self.pipeline}`; it holds "
-                f"{_listed(catalog)}. Check the settings `name` and `lake`; if they are right, it "
+                f"{_pipeline_names(catalog)}. Check the settings `name` and `lake`; if they are right, it "
                 "has not run yet: start it with `cdc-platform sync`."
             )
 
@@ -210,10 +208,9 @@ class Lake:
 
     def table(self, source_table: str) -> Table | None:
         """Return the current version of the table of a source table, or None."""
-        try:
+        with suppress(NoSuchTableError):
             return _load(self.catalog, f"{self.pipeline}.{lake_table_name(source_table)}")
-        except NoSuchTableError:
-            return None
+        return None
 
     def table_names(self) -> tuple[str, ...]:
         """Return the names of the pipeline's tables in the lake, sorted."""
@@ -245,7 +242,7 @@ def _load(catalog: Catalog, identifier: str) -> Table:
         raise LakeDamaged(f"table `{identifier}`", " ".join(str(error).split())) from error
 
 
-def _listed(catalog: Catalog) -> str:
+def _pipeline_names(catalog: Catalog) -> str:
     names = sorted(namespace[0] for namespace in catalog.list_namespaces())
     return ", ".join(f"`{name}`" for name in names if f"{name}__cdc" in names) or "none at all"
 
@@ -255,8 +252,12 @@ def _ensure(catalog: Catalog, identifier: str, schema: pa.Schema) -> None:
     table_properties = COMPARE_AND_SET | {name: retention[name] for name in KEPT_BY_TIME}
     try:
         table = _load(catalog, identifier)
-    except (NoSuchTableError, LakeDamaged) as error:
-        drop_results(catalog, identifier, error, are_results=identifier.endswith(CHECKED))
+    except LakeDamaged as damage:
+        if not identifier.endswith(CHECKED):
+            raise
+        drop_results(catalog, identifier, damage)
+        _ensure(catalog, identifier, schema)
+    except NoSuchTableError:
         fixed = {"format-version": "2", FORMAT_PROPERTY: str(FORMAT_VERSION)}
         properties = fixed | SMALL_COMMITS | _plain_columns(identifier, schema) | table_properties
         with suppress(TableAlreadyExistsError):
@@ -274,11 +275,10 @@ def _ensure(catalog: Catalog, identifier: str, schema: pa.Schema) -> None:
 def _plain_columns(identifier: str, schema: pa.Schema) -> dict[str, str]:
     """Return the properties that switch off dictionaries and bounds of columns."""
     name = identifier.rpartition(".")[2]
-    listed = {DICTIONARY: UNREPEATED.get(name, ()), BOUNDS: UNBOUNDED.get(name, ())}
     return {
         f"{prefix}{column}": "false"
-        for prefix, columns in listed.items()
-        for column in columns
+        for prefix, columns in ((DICTIONARY, UNREPEATED), (BOUNDS, UNBOUNDED))
+        for column in columns.get(name, ())
         if column.partition(".")[0] in schema.names
     }
 

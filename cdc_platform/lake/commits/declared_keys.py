@@ -49,7 +49,7 @@ def declare_key(table: Table, columns: Collection[str]) -> Table:
     """
     names = {case_key(name) for name in columns}
     fields = [field for field in table.schema().fields if case_key(field.name) in names]
-    now, key = _declared(table), _declarable(fields)
+    now, key = _key_of(table), _declarable(fields)
     reason = table.properties.get(DECLARED)
     if now == key:
         return table
@@ -73,7 +73,7 @@ def allow_null_keys(table: Table) -> None:
         _commit(table, NO_KEY, HAS_NULLS)
 
 
-def _declared(table: Table) -> _Key:
+def _key_of(table: Table) -> _Key:
     schema = table.schema()
     required = frozenset(field.name for field in schema.fields if field.required)
     return _Key(required, frozenset(schema.identifier_field_names()))
@@ -105,8 +105,8 @@ def _has_all_values(table: Table, fields: Collection[NestedField]) -> bool:
 
 def _files(table: Table) -> Iterator[DataFile]:
     """Yield the data files of all branches, including those without live rows, which readers open, too."""
-    listed = (snapshot.manifests(table.io) for snapshot in _branch_heads(table))
-    manifests = {manifest.manifest_path: manifest for files in listed for manifest in files}
+    lists = (snapshot.manifests(table.io) for snapshot in _branch_heads(table))
+    manifests = {manifest.manifest_path: manifest for files in lists for manifest in files}
     for manifest in manifests.values():
         if manifest.content == ManifestContent.DATA:
             yield from (entry.data_file for entry in manifest.fetch_manifest_entry(table.io))

@@ -68,9 +68,9 @@ def compact_all_files(spark: SparkSession, table: str, target_bytes: int = MAX_F
 
 def _rewrite(spark: SparkSession, table: str, options: dict[str, str], where: str = "") -> int:
     pairs = ", ".join(f"'{key}', '{value}'" for key, value in options.items())
-    chosen = f"'{table}', where => '{where}'" if where else f"'{table}'"
+    arguments = f"'{table}', where => '{where}'" if where else f"'{table}'"
     row = spark.sql(
-        f"CALL {CATALOG}.system.rewrite_data_files(table => {chosen}, options => map({pairs}))"
+        f"CALL {CATALOG}.system.rewrite_data_files(table => {arguments}, options => map({pairs}))"
     ).collect()[0]
     return int(row["rewritten_data_files_count"])
 
@@ -85,11 +85,11 @@ def expire_snapshots(spark: SparkSession, table: str, snapshot_ids: Sequence[int
     """
     if not snapshot_ids:
         return 0
-    listed = ", ".join(f"{number}L" for number in snapshot_ids)
+    ids = ", ".join(f"{number}L" for number in snapshot_ids)
     statement = (
         f"CALL {CATALOG}.system.expire_snapshots(table => '{table}', "
         # Otherwise, other snapshots would expire by their age, too.
-        f"older_than => TIMESTAMP '1970-01-01 00:00:00', snapshot_ids => ARRAY({listed}))"
+        f"older_than => TIMESTAMP '1970-01-01 00:00:00', snapshot_ids => ARRAY({ids}))"
     )
     try:
         row = spark.sql(statement).collect()[0]

@@ -70,7 +70,7 @@ def delete_old_metadata(table: Table, before_micros: int) -> int:
         table: the table as it is now.
         before_micros: files that were replaced at this time or later stay.
     """
-    old = (path for path, replaced_ms in _unlogged(table) if replaced_ms * 1000 < before_micros)
+    old = (path for path, replaced_ms in _find_unlogged(table) if replaced_ms * 1000 < before_micros)
     return delete_files(table.io, [*_existing(table.io, old)][::-1])
 
 
@@ -87,7 +87,7 @@ def delete_files(io: FileIO, paths: Sequence[str]) -> int:
 
 def list_unlogged(table: Table) -> Iterator[str]:
     """Yield the existing metadata files before those in the table's log, newest first."""
-    return _existing(table.io, (path for path, _ in _unlogged(table)))
+    return _existing(table.io, (path for path, _ in _find_unlogged(table)))
 
 
 def _existing(io: FileIO, paths: Iterable[str]) -> Iterator[str]:
@@ -101,7 +101,7 @@ def _existing(io: FileIO, paths: Iterable[str]) -> Iterator[str]:
             return
 
 
-def _unlogged(table: Table) -> Iterator[tuple[str, int]]:
+def _find_unlogged(table: Table) -> Iterator[tuple[str, int]]:
     """Yield the files before those in the log, newest first, each with the time of its replacement in ms."""
     log = tuple(_LogEntry(entry.metadata_file, entry.timestamp_ms) for entry in table.metadata.metadata_log)
     files = {entry.metadata_file for entry in log}

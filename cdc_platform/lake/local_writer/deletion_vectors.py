@@ -34,7 +34,7 @@ class _Blob:
     payload: bytes
     offset: int
 
-    def described(self) -> dict[str, object]:
+    def description(self) -> dict[str, object]:
         return {
             "type": BLOB_TYPE,
             "fields": [ROW_POSITION_ID],
@@ -97,7 +97,7 @@ def write_vectors(output: OutputFile, positions: Mapping[str, BitMap64]) -> list
         payload = encode_vector(deleted)
         blobs.append(_Blob(data_file, deleted, payload, offset))
         offset += len(payload)
-    footer = json.dumps({"blobs": [blob.described() for blob in blobs], "properties": {}}).encode()
+    footer = json.dumps({"blobs": [blob.description() for blob in blobs], "properties": {}}).encode()
     tail = len(footer).to_bytes(4, "little") + NO_FLAGS + PUFFIN_MAGIC
     content = b"".join([PUFFIN_MAGIC, *(blob.payload for blob in blobs), PUFFIN_MAGIC, footer, tail])
     with output.create() as stream:

@@ -51,7 +51,7 @@ class VectorPlace:
 
 
 @dataclass(frozen=True)
-class _Stored:
+class _StoredManifest:
     path: str
     manifest: ManifestFile = field(compare=False)
     io: FileIO = field(compare=False)
@@ -82,18 +82,18 @@ def read_manifests(io: FileIO, snapshot: Snapshot) -> tuple[ManifestFile, ...]:
 
 def read_entries(io: FileIO, manifest: ManifestFile) -> tuple[ManifestEntry, ...]:
     """Return the live entries of a manifest; callers must not change them."""
-    return _read_entries(_Stored(manifest.manifest_path, manifest, io))
+    return _read_entries(_StoredManifest(manifest.manifest_path, manifest, io))
 
 
 @lru_cache(maxsize=KEPT_MANIFESTS)
-def _read_entries(stored: _Stored) -> tuple[ManifestEntry, ...]:
+def _read_entries(manifest: _StoredManifest) -> tuple[ManifestEntry, ...]:
     with AvroFile[ManifestEntry](
-        stored.io.new_input(stored.path),
+        manifest.io.new_input(manifest.path),
         MANIFEST_ENTRY_SCHEMAS[V3],
         read_types={-1: ManifestEntry, 2: DataFile},
         read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
     ) as entries:
-        return tuple(_inherit(entries, stored.manifest))
+        return tuple(_inherit(entries, manifest.manifest))
 
 
 def _inherit(entries: Iterable[ManifestEntry], manifest: ManifestFile) -> Iterator[ManifestEntry]:

@@ -67,7 +67,7 @@ class RowDelta:
 
     @property
     def base_id(self) -> int | None:
-        """The id of the base."""
+        """Snapshot id of the base."""
         return self.base.snapshot_id if self.base is not None else None
 
 
@@ -115,7 +115,7 @@ class _AssertUnmoved(AssertRefSnapshotId):
 
     _sequence_number: int = PrivateAttr(default=0)
 
-    def numbered(self, sequence_number: int) -> "_AssertUnmoved":
+    def with_number(self, sequence_number: int) -> "_AssertUnmoved":
         """Return it for a commit with this number."""
         self._sequence_number = sequence_number
         return self
@@ -173,14 +173,14 @@ class _Commit:
             return []
         with self._writer(ManifestContent.DATA) as writer:
             for file in self.added:
-                writer.add(_as_added(file, self.snapshot_id))
+                writer.add(_added_entry(file, self.snapshot_id))
         return [writer.to_manifest_file()]
 
     def _is_rewritten(self, manifest: ManifestFile) -> bool:
         if manifest.content != ManifestContent.DELETES or not self.outdated:
             return False
-        listed = read_entries(self.table.io, manifest)
-        return any(vector_place(entry.data_file) in self.outdated for entry in listed)
+        entries = read_entries(self.table.io, manifest)
+        return any(vector_place(entry.data_file) in self.outdated for entry in entries)
 
     def _new_deletes(self, rewritten: Sequence[ManifestFile]) -> list[ManifestFile]:
         """Write one manifest of the new vectors, and of the others listed with vectors that they replace."""
@@ -192,7 +192,7 @@ class _Commit:
                     is_outdated = vector_place(entry.data_file) in self.outdated
                     (writer.delete if is_outdated else writer.existing)(entry)
             for file in self.vectors:
-                writer.add(_as_added(file, self.snapshot_id))
+                writer.add(_added_entry(file, self.snapshot_id))
         return [writer.to_manifest_file()]
 
     def summary(self) -> Summary:
@@ -240,37 +240,37 @@ class _Update(UpdateTableMetadata["_Update"]):
         self._made = commit
 
     def _commit(self) -> UpdatesAndRequirements:
-        made, metadata = self._made, self._transaction.table_metadata
-        parent = made.delta.base_id
+        commit, metadata = self._made, self._transaction.table_metadata
+        parent = commit.delta.base_id
         next_row_id = getattr(metadata, "next_row_id", None) or 0
-        numbering = Numbering(made.snapshot_id, metadata.next_sequence_number(), next_row_id)
-        manifests, given_rows = number_manifests(made.manifests, numbering)
+        numbering = Numbering(commit.snapshot_id, metadata.next_sequence_number(), next_row_id)
+        manifests, given_rows = number_manifests(commit.manifests, numbering)
         # By attempt, not by sequence number: commits in between may not use one, such as a tag.
-        path = made.metadata_path(f"snap-{made.snapshot_id}-{len(made.lists) + 1}-{made.uuid}.avro")
-        made.lists.append(path)
-        write_manifest_list(made.table.io.new_output(path), manifests, numbering, parent)
+        path = commit.metadata_path(f"snap-{commit.snapshot_id}-{len(commit.lists) + 1}-{commit.uuid}.avro")
+        commit.lists.append(path)
+        write_manifest_list(commit.table.io.new_output(path), manifests, numbering, parent)
         snapshot = Snapshot.model_validate(
             {
-                "snapshot-id": made.snapshot_id,
+                "snapshot-id": commit.snapshot_id,
                 "parent-snapshot-id": parent,
                 "sequence-number": numbering.sequence_number,
                 "manifest-list": path,
-                "summary": made.summary(),
-                "schema-id": made.schema_id,
+                "summary": commit.summary(),
+                "schema-id": commit.schema_id,
                 "first-row-id": numbering.next_row_id,
                 "added-rows": given_rows,
             }
         )
         # Otherwise the branch would lose its retention settings.
-        former = metadata.refs.get(made.branch)
+        former = metadata.refs.get(commit.branch)
         reference = former.model_dump(by_alias=True, exclude_none=True) if former else {"type": "branch"}
-        moved = {**reference, "snapshot-id": made.snapshot_id, "ref-name": made.branch}
-        unmoved = _AssertUnmoved.model_validate({"snapshot-id": parent, "ref": made.branch})
+        moved = {**reference, "snapshot-id": commit.snapshot_id, "ref-name": commit.branch}
+        unmoved = _AssertUnmoved.model_validate({"snapshot-id": parent, "ref": commit.branch})
         updates = AddSnapshotUpdate(snapshot=snapshot), SetSnapshotRefUpdate.model_validate(moved)
-        return updates, (unmoved.numbered(numbering.sequence_number),)
+        return updates, (unmoved.with_number(numbering.sequence_number),)
 
 
-def _as_added(file: DataFile, snapshot_id: int) -> ManifestEntry:
+def _added_entry(file: DataFile, snapshot_id: int) -> ManifestEntry:
     return ManifestEntry.from_args(
         status=ManifestEntryStatus.ADDED, snapshot_id=snapshot_id, sequence_number=None, data_file=file
     )

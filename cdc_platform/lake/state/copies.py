@@ -119,12 +119,12 @@ class ChunkBatch:
         Raises:
             ValueError, RecursionError: the text is not a chunk batch.
         """
-        stored = parse_stored(text, _StoredBatch)
-        ends = [end for first, last in stored.done for end in (first, last + 1)]
+        batch = parse_stored(text, _StoredBatch)
+        ends = [end for first, last in batch.done for end in (first, last + 1)]
         if ends != sorted(ends) or not all(0 <= end <= MAX_CHUNKS for end in ends):
-            raise ValueError(f"{stored.done} are not ranges of chunks")
-        chunks = frozenset(chunk for first, last in stored.done for chunk in range(first, last + 1))
-        return cls(stored.number, stored.base, chunks, stored.own, stored.begun_micros)
+            raise ValueError(f"{batch.done} are not ranges of chunks")
+        chunks = frozenset(chunk for first, last in batch.done for chunk in range(first, last + 1))
+        return cls(batch.number, batch.base, chunks, batch.own, batch.begun_micros)
 
 
 @dataclass(frozen=True)

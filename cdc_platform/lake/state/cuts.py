@@ -86,8 +86,8 @@ def find_cuts(lake: Lake, numbers: Collection[int]) -> tuple[Cut, ...]:
     if not numbers:
         return ()
     # Pyiceberg skips no files by a list of more than 200 numbers; the bound skips older files.
-    listed = ", ".join(map(str, numbers))
-    return _scan(lake.system_table(CUT), f"cut >= {min(numbers)} and cut in ({listed})")
+    cuts = ", ".join(map(str, numbers))
+    return _scan(lake.system_table(CUT), f"cut >= {min(numbers)} and cut in ({cuts})")
 
 
 def cuts_since(lake: Lake, cycle: int) -> tuple[Cut, ...]:

@@ -146,8 +146,8 @@ def load_results(lake: Lake) -> tuple[LastResult, ...]:
         return ()
     except LakeDamaged as damage:
         raise damage.but(RESULTS_REMEDY) from damage
-    shown = {result.place: result for result in results}
-    return tuple(shown[place] for place in sorted(shown))
+    newest = {result.place: result for result in results}
+    return tuple(newest[place] for place in sorted(newest))
 
 
 def _weight(result: LastResult) -> tuple[bool, bool, bool, float]:
@@ -174,6 +174,6 @@ def _as_row(result: LastResult) -> dict[str, Any]:
 
 def _from_row(row: dict[str, Any]) -> LastResult:
     # Rows of earlier versions do not say how much was examined: only a whole examination replaces them.
-    named = {name: row[name] for name in ("name", "asset", "passed", "is_warning", "summary")}
+    values = {name: row[name] for name in ("name", "asset", "passed", "is_warning", "summary")}
     at_s, is_partial = from_datetime(row["ran_at"]) / 1e6, bool(row.get("is_partial"))
-    return LastResult(**named, at_s=at_s, is_partial=is_partial)
+    return LastResult(**values, at_s=at_s, is_partial=is_partial)

@@ -48,7 +48,7 @@ _BEFORE_LOG: Final = (RAW, QUARANTINED, DELETION_MARKERS)
 """Tables to which a cycle commits before it commits to the log."""
 
 
-def take_back_lost(lake: Lake) -> tuple[str, ...]:
+def revert_lost_commits(lake: Lake) -> tuple[str, ...]:
     """Take back the newest commit of each branch if its files are gone and nothing builds on it.
 
     Its cycle makes the commit again from the same base. A missing file of any other commit is damage: that of
@@ -62,20 +62,20 @@ def take_back_lost(lake: Lake) -> tuple[str, ...]:
     """
     cuts = f"{lake.system_namespace}.{CUT}"
     # Cuts come first, because only they show whether a commit of another table is used.
-    taken = [*_take_back_of(lake, {cuts: lake.system_table(CUT)})]
+    losses = [*_revert_lost_of(lake, {cuts: lake.system_table(CUT)})]
     tables = {name: table for name, table in _tables(lake).items() if name != cuts}
-    return tuple(dict.fromkeys([*taken, *_take_back_of(lake, tables)]))
+    return tuple(dict.fromkeys([*losses, *_revert_lost_of(lake, tables)]))
 
 
-def _take_back_of(lake: Lake, tables: Mapping[str, Table]) -> Iterator[str]:
+def _revert_lost_of(lake: Lake, tables: Mapping[str, Table]) -> Iterator[str]:
     """Take back the lost commits of some tables, and yield the names of these tables."""
-    published = _published(lake)
+    snapshots = _cut_snapshots(lake)
     lost_commits = [
         (table, branch, snapshot)
         for name, table in tables.items()
         for branch, snapshot in _heads(table)
         # A cycle leaves few of a thousand tables with a commit that is in no cut.
-        if snapshot.snapshot_id not in published
+        if snapshot.snapshot_id not in snapshots
         and not table.io.new_input(snapshot.manifest_list).exists()
         and _has_parent(table, snapshot)
         and _is_unused(lake, name, table, snapshot)
@@ -94,7 +94,7 @@ def _take_back_of(lake: Lake, tables: Mapping[str, Table]) -> Iterator[str]:
         yield name
 
 
-def _published(lake: Lake) -> Collection[int]:
+def _cut_snapshots(lake: Lake) -> Collection[int]:
     """Return the snapshots of the newest cut; none if the cut's own files are missing."""
     try:
         cut = newest_cut(lake)
@@ -107,10 +107,10 @@ def _tables(lake: Lake) -> Mapping[str, Table]:
     """Return the tables of a pipeline by name; no other table can have the name of a system table."""
     names = own_tables(delivers_events=lake.delivers_events)
     own = {f"{lake.system_namespace}.{name}": lake.system_table(name) for name in names}
-    return own | dict(_merged(lake))
+    return own | dict(_merged_tables(lake))
 
 
-def _merged(lake: Lake) -> Iterator[tuple[str, Table]]:
+def _merged_tables(lake: Lake) -> Iterator[tuple[str, Table]]:
     """Yield the tables that cycles have written, without foreign tables of the namespace."""
     for name in lake.table_names():
         with suppress(LakeDamaged):
@@ -170,10 +170,10 @@ def _places_before(lake: Lake, cuts: Table, lost_commit: Snapshot) -> Mapping[st
     cycle = number_of(lost_commit, CYCLE)
     if cycle is None:
         return {}
-    moved = {name: table for name, table in _merged(lake) if read_mark(table).cycle >= cycle}
+    moved = {name: table for name, table in _merged_tables(lake) if read_mark(table).cycle >= cycle}
     former = cut_before(cuts, lost_commit) if moved else None
-    named = former.tables if former is not None else {}
-    places = {name: named.get(name) or _empty_beginning(table) for name, table in moved.items()}
+    snapshots = former.tables if former is not None else {}
+    places = {name: snapshots.get(name) or _empty_beginning(table) for name, table in moved.items()}
     is_kept = all(moved[name].metadata.snapshot_by_id(place) for name, place in places.items())
     return places if is_kept else None
 

@@ -71,8 +71,8 @@ def markers_of(cuts: tuple[Cut, ...], markers: tuple[Marker, ...]) -> Mapping[in
         markers: in the order of their cycles.
     """
     by_cut: dict[int, tuple[Marker, ...]] = {}
-    begun = -1
+    previous = -1
     for cut in cuts:
-        by_cut[cut.cut] = tuple(marker for marker in markers if begun < marker.cycle <= cut.cycle)
-        begun = cut.cycle
+        by_cut[cut.cut] = tuple(marker for marker in markers if previous < marker.cycle <= cut.cycle)
+        previous = cut.cycle
     return by_cut

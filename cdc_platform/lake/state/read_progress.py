@@ -46,14 +46,14 @@ def load_read_progress(lake: Lake) -> Mapping[str, str]:
 
     A file that must be read again has the version `READ_AGAIN`.
     """
-    stored = _store_read_progress(lake)
+    files = _store_read_progress(lake)
     replays = load_replays(lake).files
-    again = {path for path, cycle in replays.items() if stored.cycles.get(path, cycle + 1) <= cycle}
+    again = {path for path, cycle in replays.items() if files.cycles.get(path, cycle + 1) <= cycle}
     if not again:
-        return stored.versions
+        return files.versions
     # A request for a replay ends the pauses that began before it.
-    ended = {unread_path(path) for path in again if stored.failed_cycles.get(path, 0) <= replays[path]}
-    progress = {path: version for path, version in stored.versions.items() if path not in ended}
+    ended = {unread_path(path) for path in again if files.failed_cycles.get(path, 0) <= replays[path]}
+    progress = {path: version for path, version in files.versions.items() if path not in ended}
     return {**progress, **dict.fromkeys(again, READ_AGAIN)}
 
 
@@ -67,9 +67,9 @@ class ReadFile:
 
 def last_reads(lake: Lake, paths: Iterable[str]) -> Mapping[str, ReadFile]:
     """Return the newest read of each of these files that has been read; needs no Spark."""
-    stored = _store_read_progress(lake)
+    files = _store_read_progress(lake)
     return {
-        path: ReadFile(stored.cycles[path], stored.versions[path]) for path in paths if path in stored.cycles
+        path: ReadFile(files.cycles[path], files.versions[path]) for path in paths if path in files.cycles
     }
 
 
@@ -123,8 +123,8 @@ def load_replay_progress(lake: Lake) -> ReplayProgress | None:
         waiting, files = _unfinished(replays, _derive_read_progress(lake))
     if not (waiting or files):
         return None
-    begun = min(waiting, default=0) - PARTS_WITHIN_MICROS
-    sizes = {micros: len(records) for micros, records in replays.texts.items() if waiting and micros > begun}
+    start = min(waiting, default=0) - PARTS_WITHIN_MICROS
+    sizes = {micros: len(records) for micros, records in replays.texts.items() if waiting and micros > start}
     done = sum(size for micros, size in sizes.items() if micros not in waiting)
     elapsed_s = time.time() - min(sizes) / 1e6 if sizes else 0.0
     return ReplayProgress(done, sum(sizes.values()), files, elapsed_s)
@@ -178,9 +178,9 @@ def list_failed(lake: Lake) -> Mapping[str, FailedRead]:
 
 def _derive_read_progress(lake: Lake) -> "_ReadProgress":
     """Return the read progress without storing it."""
-    stored, committed = lake.system_table(READ), read_mark(lake.system_table(RAW)).cycle
-    rows = [stored.scan().to_arrow().cast(FILES)] if head(stored) is not None else []
-    new = _reported_after(lake, read_mark(stored).cycle, committed)
+    table, cycle = lake.system_table(READ), read_mark(lake.system_table(RAW)).cycle
+    rows = [table.scan().to_arrow().cast(FILES)] if head(table) is not None else []
+    new = _reported_after(lake, read_mark(table).cycle, cycle)
     return _derive(pa.concat_tables([*rows, new]))
 
 
@@ -197,16 +197,16 @@ class _ReadProgress:
 
 
 def _store_read_progress(lake: Lake) -> _ReadProgress:
-    committed = read_mark(lake.system_table(RAW)).cycle
+    cycle = read_mark(lake.system_table(RAW)).cycle
     for _ in range(TRIES):
-        stored = lake.system_table(READ)
-        mark = read_mark(stored)
-        if mark.cycle >= committed:
-            version = Version.newest(stored)
+        table = lake.system_table(READ)
+        mark = read_mark(table)
+        if mark.cycle >= cycle:
+            version = Version.newest(table)
             return _read(version) if version is not None else _ReadProgress({}, {})
-        new = _reported_after(lake, mark.cycle, committed)
+        new = _reported_after(lake, mark.cycle, cycle)
         try:
-            stored.append(new, snapshot_properties={CYCLE: str(committed)})
+            table.append(new, snapshot_properties={CYCLE: str(cycle)})
         except CommitFailedException:
             # Another process has derived the same meanwhile.
             continue

@@ -4,7 +4,7 @@ import re
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
-from cdc_platform.visible import shortened
+from cdc_platform.visible import shorten
 
 _WHOLE: Final = re.compile(r"[+-]?\d+", re.ASCII)
 _DECIMAL: Final = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
@@ -101,4 +101,4 @@ def hex_bytes(text: str) -> bytes:
 
 
 def _excerpt(value: Any) -> str:
-    return shortened(str(value) if isinstance(value, Decimal) else repr(value), _MAX_CHARACTERS)
+    return shorten(str(value) if isinstance(value, Decimal) else repr(value), _MAX_CHARACTERS)

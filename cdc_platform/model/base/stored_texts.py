@@ -13,8 +13,8 @@ from types import UnionType
 from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from cdc_platform.errors import CdcError, LakeDamaged
-from cdc_platform.model.base.malformed import MALFORMED
-from cdc_platform.visible import shortened
+from cdc_platform.model.base.decoding_errors import MALFORMED
+from cdc_platform.visible import shorten
 
 Stored = TypeVar("Stored")
 
@@ -57,7 +57,7 @@ def damage_of(error: Exception, table_name: str, row: str = "") -> LakeDamaged:
 
 
 def _line(text: str) -> str:
-    return shortened(" ".join(text.split()), _MAX_CHARACTERS)
+    return shorten(" ".join(text.split()), _MAX_CHARACTERS)
 
 
 def read_stored(parse: Callable[[str], Stored], text: str | None, table_name: str, row: str) -> Stored:
@@ -143,7 +143,7 @@ def _as_dataclass(value: Any, shape: Any) -> Any:
     types = _types_of(shape)
     if not isinstance(value, dict) or not value.keys() <= types.keys():
         raise ValueError(f"the fields {', '.join(types)} were expected, not {_excerpt(value)}")
-    missing = [name for name in _required(shape) if name not in value]
+    missing = [name for name in _required_fields(shape) if name not in value]
     if missing:
         raise ValueError(f"the field `{missing[0]}` is missing in {_excerpt(value)}")
     return shape(**{name: _as_shape(item, types[name]) for name, item in value.items()})
@@ -155,7 +155,7 @@ def _types_of(shape: Any) -> Mapping[str, Any]:
 
 
 @lru_cache
-def _required(shape: Any) -> tuple[str, ...]:
+def _required_fields(shape: Any) -> tuple[str, ...]:
     return tuple(
         member.name
         for member in fields(shape)
@@ -165,4 +165,4 @@ def _required(shape: Any) -> tuple[str, ...]:
 
 def _excerpt(value: Any) -> str:
     text = repr(value) if not isinstance(value, dict | list) else json.dumps(value)
-    return shortened(text, _MAX_CHARACTERS)
+    return shorten(text, _MAX_CHARACTERS)

@@ -56,7 +56,7 @@ def shifted_orders(events: Iterable[KeyEvent]) -> Mapping[str, str]:
     orders: dict[str, str] = {}
     for of_key in of_keys.values():
         if len({event.address for event in of_key}) > 1:
-            orders |= _Key(of_key).shifted()
+            orders |= _Key(of_key).new_orders()
     return orders
 
 
@@ -67,19 +67,19 @@ class _Key:
         self._events = sorted(events, key=lambda event: event.ordering_key)
         self._writes = [event for event in self._events if not event.is_removal]
         self._removals = [event for event in self._events if event.is_removal]
-        self._placed = {
+        self._places = {
             event.event_id: event.logged_order for event in self._events if event.logged_order is not None
         }
 
-    def shifted(self) -> Mapping[str, str]:
+    def new_orders(self) -> Mapping[str, str]:
         # If both events enter the log now, the write moves.
         for event in (*self._removals, *self._writes):
             if event.logged_order is None:
-                self._placed[event.event_id] = self._place(event)
+                self._places[event.event_id] = self._place(event)
         return {
-            event.event_id: self._placed[event.event_id]
+            event.event_id: self._places[event.event_id]
             for event in self._events
-            if event.logged_order is None and self._placed[event.event_id] != event.ordering_key
+            if event.logged_order is None and self._places[event.event_id] != event.ordering_key
         }
 
     def _place(self, event: KeyEvent) -> str:
@@ -98,7 +98,7 @@ class _Key:
         return min(before)[:-1] if before and order >= min(before) else order
 
     def _orders(self, events: Iterable[KeyEvent]) -> Sequence[str]:
-        return [self._placed[event.event_id] for event in events if event.event_id in self._placed]
+        return [self._places[event.event_id] for event in events if event.event_id in self._places]
 
     def _predecessors(self, event: KeyEvent) -> list[KeyEvent]:
         if event.is_removal:

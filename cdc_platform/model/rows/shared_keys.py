@@ -63,14 +63,14 @@ def parted_orders(uses: Iterable[KeyUse]) -> Mapping[str, str]:
     of_tables: defaultdict[tuple[str, str], list[KeyUse]] = defaultdict(list)
     for use in uses:
         of_tables[use.transaction_id, use.table].append(use)
-    return dict(moved for of_table in of_tables.values() for moved in _parted(of_table))
+    return dict(moved for of_table in of_tables.values() for moved in _new_orders(of_table))
 
 
-def _parted(uses: Iterable[KeyUse]) -> Iterator[tuple[str, str]]:
+def _new_orders(uses: Iterable[KeyUse]) -> Iterator[tuple[str, str]]:
     keys: defaultdict[str, _Key] = defaultdict(_Key)
     for use in sorted(uses, key=lambda use: use.ordering_key):
         if use.mod_type is ModType.TRUNCATE:
-            keys = defaultdict(_Key.emptied)
+            keys = defaultdict(_Key.without_rows)
             continue
         taker = keys[use.keys].take(use)
         if taker is not None:
@@ -101,7 +101,7 @@ class _Key:
     takers: list[KeyUse] = field(default_factory=list)
 
     @classmethod
-    def emptied(cls) -> "_Key":
+    def without_rows(cls) -> "_Key":
         """Return a key without rows."""
         return cls([])
 

@@ -108,13 +108,14 @@ class ColumnHistory:
         return self.versions[0].since.cycle if self.versions else 0
 
     @property
-    def begun(self) -> Bound | None:
+    def last_beginning(self) -> Bound | None:
         """When the table was last recreated, None if it never was."""
         return self.beginnings[-1] if self.beginnings else None
 
-    def begun_after(self, cycle: int) -> Bound | None:
+    def beginning_after(self, cycle: int) -> Bound | None:
         """Return when the table was last recreated, None if that was not after a cycle."""
-        return self.begun if self.begun is not None and self.begun.cycle > cycle else None
+        last = self.last_beginning
+        return last if last is not None and last.cycle > cycle else None
 
     @property
     def has_retyped_key(self) -> bool:
@@ -136,7 +137,7 @@ class ColumnHistory:
         """All columns of the lake's table, under their names in the lake."""
         return TableSchema(self.name, tuple(self._column(version) for version in self.versions))
 
-    def called(self, name_of: Callable[[str], str]) -> "ColumnHistory":
+    def with_names(self, name_of: Callable[[str], str]) -> "ColumnHistory":
         """Return the same columns with their names in the lake mapped by `name_of`."""
         versions = (
             replace(

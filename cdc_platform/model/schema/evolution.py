@@ -125,7 +125,7 @@ def _unwatch_columns(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
     return replace(table, unwatched=tuple(sorted(_names(event.value))))
 
 
-def _list_generated(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
+def _set_generated(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
     return replace(table, generated=tuple(sorted(_names(event.value))))
 
 
@@ -206,8 +206,8 @@ def _retype(
         table = _claim_name(table, new.name, new.since)
         return replace(table, versions=(*table.versions, new))
     # It still shares its name with another column.
-    ended = replace(old, until=new.since)
-    table = replace(table, versions=(*table.versions[:place], ended, *table.versions[place + 1 :]))
+    old_version = replace(old, until=new.since)
+    table = replace(table, versions=(*table.versions[:place], old_version, *table.versions[place + 1 :]))
     return _append_version(table, new)
 
 
@@ -270,5 +270,5 @@ _CHANGES: Final = {
     SchemaChange.COLUMNS_PLACED: _place_columns,
     SchemaChange.KEY_ORDERED: _ordering_key,
     SchemaChange.UNWATCHED_COLUMNS: _unwatch_columns,
-    SchemaChange.GENERATED_COLUMNS: _list_generated,
+    SchemaChange.GENERATED_COLUMNS: _set_generated,
 }

@@ -51,14 +51,14 @@ def claims_of(source_tables: Iterable[str], histories: Container[str]) -> Iterat
             yield LakeTable(name, is_history=True)
 
 
-def contested(tables: Iterable[LakeTable]) -> tuple[LakeTable, ...]:
+def collisions(tables: Iterable[LakeTable]) -> tuple[LakeTable, ...]:
     """Return the tables whose place several tables claim."""
     lake_tables = tuple(tables)
     counts = Counter(table.place for table in lake_tables)
     return tuple(table for table in lake_tables if counts[table.place] > 1)
 
 
-def find_refused(lake_tables: Iterable[LakeTable], holders: Mapping[str, LakeTable]) -> Refusals:
+def find_refusals(lake_tables: Iterable[LakeTable], holders: Mapping[str, LakeTable]) -> Refusals:
     """Return the tables that collide with others; a refused table has no history either.
 
     Args:

@@ -45,14 +45,14 @@ class ObservedColumns:
 def parse_column_types(text: str | None) -> Mapping[str, ObservedColumn] | None:
     """Parse `column_types` of a record; None if the text does not even name the key."""
     try:
-        listed = json.loads(text or "[]")
+        entries = json.loads(text or "[]")
         columns = {
             str(column["name"]): ObservedColumn(
                 ColumnType.from_json(column["type"]),
                 bool(column["is_primary_key"]),
                 int(column["ordinal_position"]),
             )
-            for column in listed
+            for column in entries
         }
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None

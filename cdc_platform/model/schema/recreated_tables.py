@@ -52,22 +52,22 @@ def find_renamed(
 
     A rename removes the other name at the same moment.
     """
-    if schema_read is None or not _lacks_known(history, schema_read):
+    if schema_read is None or not _lacks_tables(history, schema_read):
         return frozenset()
     fresh = frozenset(schema.name for schema in schema_read.tables if schema.name not in history.tables)
     if read_back is None or history.position_micros is None:
         return fresh
     return frozenset(
-        name for name in fresh if not _is_made(name, history.position_micros, schema_read, read_back)
+        name for name in fresh if not _is_created(name, history.position_micros, schema_read, read_back)
     )
 
 
-def _lacks_known(history: SchemaHistory, schema_read: SchemaRead) -> bool:
+def _lacks_tables(history: SchemaHistory, schema_read: SchemaRead) -> bool:
     exist = _names(schema_read)
     return any(columns.is_watched and name not in exist for name, columns in history.tables.items())
 
 
-def _is_made(
+def _is_created(
     name: str, since_micros: int, schema_read: SchemaRead, read_back: Callable[[int], SchemaRead]
 ) -> bool:
     """Return whether the table appeared at a moment at which no other table vanished; bisects the time."""

@@ -135,7 +135,7 @@ class _Finder(SchemaRecorder):
             # It is a later table; records that are still to come show when it was created.
             return
         table_columns = (
-            self._recreated(table, observation) if is_recreated else self._watched(table, observation.micros)
+            self._recreate(table, observation) if is_recreated else self._watch(table, observation.micros)
         )
         for name, column in observation.columns.items():
             version = table_columns.live(name)
@@ -159,13 +159,13 @@ class _Finder(SchemaRecorder):
             self.fixes_keys and columns is not None and has_other_key(columns, key_types(observation.columns))
         )
 
-    def _recreated(self, table: str, observation: ObservedColumns) -> ColumnHistory:
+    def _recreate(self, table: str, observation: ObservedColumns) -> ColumnHistory:
         """Record that a table was recreated, and drop the key columns that it no longer has."""
         was_dropped = self.history.tables[table].is_dropped
-        columns = self._watched(table, observation.micros)
+        columns = self._watch(table, observation.micros)
         if not was_dropped:
             self.record(SchemaChange.TABLE_DROPPED, table, since=observation.micros)
-            columns = self._watched(table, observation.micros)
+            columns = self._watch(table, observation.micros)
         for version in columns.live_versions:
             if version.is_primary_key and version.name not in observation.columns:
                 self.drop(table, version, observation.micros)
@@ -198,7 +198,7 @@ class _Finder(SchemaRecorder):
         schema_read = self.read_back(micros) if self.read_back is not None and not self.widens else None
         return schema_read if schema_read is not None and schema_read.is_exact else None
 
-    def _see_unwatched(self, table: str, name: str) -> None:
+    def _find_unwatched(self, table: str, name: str) -> None:
         """Ask the source whether a new column existed before and was just not watched."""
         micros = self.whole_at.get(table)
         schema_read = self._read_back(micros) if micros is not None else None
@@ -234,7 +234,7 @@ class _Finder(SchemaRecorder):
             self.name_tables(SchemaChange.KEYLESS_TABLES, self.history.keyless, schema_read.keyless, since)
         self.set_options(schema_read, is_first=is_first)
 
-    def _watched(self, table: str, micros: int) -> ColumnHistory:
+    def _watch(self, table: str, micros: int) -> ColumnHistory:
         columns = self.history.tables.get(table)
         if columns is None or not columns.is_watched:
             is_beginning = self.history.cycle == 0 and columns is None
@@ -253,7 +253,7 @@ class _Finder(SchemaRecorder):
         # Only whole rows that lack a column show that it did not exist before.
         since = None if self.fresh.get(table) is False else micros
         if since is not None:
-            self._see_unwatched(table, name)
+            self._find_unwatched(table, name)
         is_variant = self.widens and any(
             case_key(version.name) == case_key(name) for version in self.history.tables[table].live_versions
         )

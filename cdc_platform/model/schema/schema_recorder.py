@@ -91,7 +91,7 @@ class SchemaRecorder:
     ) -> None:
         """Record the names of columns of a kind, if they changed."""
         if now != before:
-            value, previous = (json.dumps(listed) if listed else None for listed in (now, before))
+            value, previous = (json.dumps(names) if names else None for names in (now, before))
             self.record(change, table, None, value, previous, since=since)
 
     def set_options(self, schema_read: SchemaRead, *, is_first: bool) -> None:

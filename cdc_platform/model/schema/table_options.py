@@ -67,9 +67,9 @@ def history_name(table: str) -> str:
 
 def without_histories(names: Iterable[str]) -> tuple[str, ...]:
     """Return the names of a lake's tables without the histories of other tables among them."""
-    listed = tuple(names)
-    histories = {history_name(name) for name in listed}
-    return tuple(name for name in listed if name not in histories)
+    tables = tuple(names)
+    histories = {history_name(name) for name in tables}
+    return tuple(name for name in tables if name not in histories)
 
 
 def name_in_history(column: str) -> str:
@@ -82,7 +82,7 @@ def name_in_history(column: str) -> str:
 
 def columns_in_history(table: ColumnHistory) -> ColumnHistory:
     """Return the columns of a table under their names in the table's history."""
-    return table.called(name_in_history)
+    return table.with_names(name_in_history)
 
 
 def history_schema(table: TableSchema) -> TableSchema:
@@ -92,7 +92,7 @@ def history_schema(table: TableSchema) -> TableSchema:
         table: the table's columns, under their names in the history.
     """
     columns = tuple(replace(column, is_primary_key=False) for column in table.columns)
-    return TableSchema(history_name(table.name), columns + _added(_HISTORY_TYPES, len(columns)))
+    return TableSchema(history_name(table.name), columns + _extra_columns(_HISTORY_TYPES, len(columns)))
 
 
 def stored_schema(table: TableSchema, options: TableOptions) -> TableSchema:
@@ -103,7 +103,7 @@ def stored_schema(table: TableSchema, options: TableOptions) -> TableSchema:
     }
     there = {column.name for column in table.columns}
     missing = {name: code for name, code in types.items() if name not in there}
-    return replace(table, columns=table.columns + _added(missing, len(table.columns)))
+    return replace(table, columns=table.columns + _extra_columns(missing, len(table.columns)))
 
 
 def source_schema(schema: TableSchema) -> TableSchema:
@@ -130,7 +130,7 @@ def taken_names(table: TableSchema, options: TableOptions) -> list[str]:
     return [column.name for column in table.columns if case_key(column.name) in own_names]
 
 
-def _added(types: dict[str, str], before: int) -> tuple[Column, ...]:
+def _extra_columns(types: dict[str, str], before: int) -> tuple[Column, ...]:
     return tuple(
         Column(name, ColumnType(code), is_primary_key=False, ordinal=before + number)
         for number, (name, code) in enumerate(types.items(), start=1)

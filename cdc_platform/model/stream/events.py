@@ -98,7 +98,7 @@ ORDERING_KEY: Final = "_ordering_key"
 
 
 @dataclass(frozen=True)
-class Addressed:
+class AddressedDelete:
     """A delete by address: its event, the table and address of its row, and its ordering key."""
 
     event_id: str

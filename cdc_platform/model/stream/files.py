@@ -82,7 +82,7 @@ class FileChoice:
 
 
 def choose_files(
-    listed: Iterable[SourceFile],
+    files: Iterable[SourceFile],
     read_progress: Mapping[str, str],
     max_files: int = MAX_FILES,
     max_bytes: int = MAX_BYTES,
@@ -94,13 +94,13 @@ def choose_files(
     do not delay other files. They do not count for ``is_all``.
 
     Args:
-        listed: all files of the source.
+        files: all files of the source.
         read_progress: versions of the files that were read, and failed reads, by path.
         max_files: maximum number of files to choose.
         max_bytes: maximum bytes to choose; the choice has at least one file.
         clock_micros: the time, which decides when a pause is over; None ends all pauses.
     """
-    unread = [file for file in listed if read_progress.get(file.path) != file.version]
+    unread = [file for file in files if read_progress.get(file.path) != file.version]
     failed = {file: failure for file in unread if (failure := _failure_of(file, read_progress)) is not None}
     fresh = sorted(
         (file for file in unread if file not in failed), key=lambda file: (file.modified_micros, file.path)
@@ -135,7 +135,7 @@ def _first(files: Iterable[SourceFile], max_files: int, max_bytes: int) -> list[
     return chosen
 
 
-def resolved_failures(listed: Iterable[SourceFile], read_progress: Mapping[str, str]) -> dict[str, str]:
+def resolved_failures(files: Iterable[SourceFile], read_progress: Mapping[str, str]) -> dict[str, str]:
     """Return the files whose failed reads no longer matter, each with its version in the read progress.
 
     Such a file is gone, or has the version again that was read before.
@@ -143,7 +143,7 @@ def resolved_failures(listed: Iterable[SourceFile], read_progress: Mapping[str, 
     failed = failed_reads(read_progress)
     if not failed:
         return {}
-    unread = {file.path for file in listed if read_progress.get(file.path) != file.version}
+    unread = {file.path for file in files if read_progress.get(file.path) != file.version}
     return {path: read_progress.get(path, GONE) for path in sorted(failed.keys() - unread)}
 
 

@@ -151,8 +151,8 @@ def advance(
         if child.cycle <= lineage.cycle:
             continue
         if child.token not in partitions:
-            partitions[child.token] = _created(child)
-        _check_known(partitions[child.token], child)
+            partitions[child.token] = _new_partition(child)
+        _check_announcement(partitions[child.token], child)
     unfinished = {advanced.token: advanced for advanced in _unfinished(partitions)}
     unread = sorted(windows, key=lambda report: (report.token, report.start_exclusive_micros))
     # A partition that announces itself has no parent.
@@ -208,7 +208,7 @@ def prune(lineage: Lineage, keep_after_micros: int) -> Lineage:
     return replace(lineage, partitions={t: p for t, p in lineage.partitions.items() if t not in tokens})
 
 
-def _created(child: ChildAnnouncement) -> Partition:
+def _new_partition(child: ChildAnnouncement) -> Partition:
     # A partition that names only itself as a parent has none.
     parents = () if child.parent_tokens == (child.token,) else child.parent_tokens or (ROOT_TOKEN,)
     return Partition(
@@ -222,7 +222,7 @@ def _created(child: ChildAnnouncement) -> Partition:
     )
 
 
-def _check_known(partition: Partition, child: ChildAnnouncement) -> None:
+def _check_announcement(partition: Partition, child: ChildAnnouncement) -> None:
     """Raise if a partition is announced again with an earlier start, or with a start after its end."""
     # A partition that names only itself states where to read it from.
     if child.start_micros < partition.start_micros and child.parent_tokens != (child.token,):

@@ -163,10 +163,10 @@ def with_company(
     identities = {record.identity for record in chosen}
     ties = {tie for record, its in of_each if record.identity in identities for tie in its}
     while True:
-        tied = [(record, its) for record, its in of_each if ties & its]
-        more = {tie for _, its in tied for tie in its}
+        members = [(record, its) for record, its in of_each if ties & its]
+        more = {tie for _, its in members for tie in its}
         if more <= ties:
-            return [record for record, _ in tied]
+            return [record for record, _ in members]
         ties |= more
 
 

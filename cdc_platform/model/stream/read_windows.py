@@ -23,7 +23,7 @@ class ReadWindow:
         """Seconds of source time that the window covers."""
         return (self.end_inclusive_micros - self.start_exclusive_micros) / 1e6
 
-    def shortened(self, max_s: float) -> "ReadWindow":
+    def shorten(self, max_s: float) -> "ReadWindow":
         """Return the window cut off at most `max_s` seconds after its start."""
         latest_micros = self.start_exclusive_micros + round(max_s * 1_000_000)
         return replace(self, end_inclusive_micros=min(self.end_inclusive_micros, latest_micros))

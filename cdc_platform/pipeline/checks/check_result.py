@@ -15,7 +15,7 @@ from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.model.base.progress import Step
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.spark.session.session_settings import interpreted
+from cdc_platform.spark.session.session_settings import interpreting
 
 SMALL_LAKE_ROWS: Final = 20_000
 """Maximum number of rows per table of a lake that is read without generated code."""
@@ -143,7 +143,7 @@ def checking(pipeline: Pipeline, spark: SparkSession, name: str = "checks", tota
     """Yield a step for checks, counted if given a total; in it Spark compiles no query of a small lake."""
     with (
         pipeline.progress.step(name, "checks" if total else "", total or None) as step,
-        interpreted(spark, when=_is_small(pipeline.lake), in_one_task=True),
+        interpreting(spark, when=_is_small(pipeline.lake), in_one_task=True),
     ):
         yield step
 

@@ -85,9 +85,9 @@ def find_faults(
     versions = make_versions(
         changes, source.schema, has_partial_updates=True, recreated_micros=source.recreated_micros
     ).select(*all_columns)
-    stored, overlapping = _count_versions(history, source.schema)
+    total, overlapping = _count_versions(history, source.schema)
     return HistoryFaults(
-        versions=stored,
+        versions=total,
         overlapping=overlapping,
         current_differing=count_differing(current, rows.select(*columns)),
         log_differing=count_differing(history.select(*all_columns), versions),
@@ -107,9 +107,9 @@ def _count_versions(history: DataFrame, table: TableSchema) -> tuple[int, int]:
         | (_col(IS_CURRENT) != _col(VALID_TO).isNull())
         | _col(VALID_FROM).isNull()
     )
-    judged = history.select((lasts_too_long | is_wrong).alias("is_wrong"))
-    ((stored, overlapping),) = judged.agg(F.count("*"), F.count_if("is_wrong")).collect()
-    return int(stored), int(overlapping)
+    versions = history.select((lasts_too_long | is_wrong).alias("is_wrong"))
+    ((total, overlapping),) = versions.agg(F.count("*"), F.count_if("is_wrong")).collect()
+    return int(total), int(overlapping)
 
 
 def _at(pipeline: Pipeline, spark: SparkSession, name: str, cut: Cut) -> DataFrame:

@@ -155,10 +155,10 @@ def _count_out_of_order(changes: DataFrame, is_replayed: Column) -> int:
     Cycles overlap by the ordinals or the commit timestamps of changes that were not replayed.
     """
     before = F.lag("ordering_key").over(Window.partitionBy("cycle").orderBy("ordinal"))
-    placed = changes.select("*", (F.col("ordering_key") <= before).alias("is_displaced"))
+    places = changes.select("*", (F.col("ordering_key") <= before).alias("is_displaced"))
     ordinal, committed = (F.when(~is_replayed, F.col(name)) for name in ("ordinal", "commit_timestamp"))
     ends = (F.min(ordinal), F.max(ordinal), F.min(committed), F.max(committed))
-    cycles = placed.groupBy("cycle").agg(F.count_if("is_displaced"), *ends).collect()
+    cycles = places.groupBy("cycle").agg(F.count_if("is_displaced"), *ends).collect()
     rows = sorted(tuple(row) for row in cycles if row[2] is not None)
     overlaps = sum(later[2] <= earlier[3] or later[4] <= earlier[5] for earlier, later in pairwise(rows))
     return sum(int(row[1]) for row in cycles) + int(overlaps)

@@ -99,13 +99,13 @@ def reconcile_tables(
     """
     history = load_history_at(pipeline.lake, cut.cycle)
     watched = {table.name: table for table in pipeline.read_schema(cut.position_micros).tables}
-    named = [table for table in pipeline.tables if table.name in cut.tables and covers(table.name)]
+    candidates = [table for table in pipeline.tables if table.name in cut.tables and covers(table.name)]
     reconciliations = [
         reconcile_table(pipeline, history, table, watched[table.name], cut)
-        for table in named
+        for table in candidates
         if table.name in watched
     ]
-    return reconciliations, tuple(table.name for table in named if table.name not in watched)
+    return reconciliations, tuple(table.name for table in candidates if table.name not in watched)
 
 
 def reconcile_table(
@@ -121,10 +121,10 @@ def reconcile_table(
         cut: the cut.
     """
     columns = history.tables.get(table.name, ColumnHistory(table.name))
-    stored = columns.schema if columns.versions else table
-    compared = _compared(stored, watched, late_columns(columns))
+    lake_schema = columns.schema if columns.versions else table
+    compared = _comparable_columns(lake_schema, watched, late_columns(columns))
     names = {column.name for column in compared.columns}
-    both_sides = (column.name for column in (*stored.columns, *watched.columns))
+    both_sides = (column.name for column in (*lake_schema.columns, *watched.columns))
     every = (*both_sides, *columns.unwatched, *columns.generated)
     source = checksum(_source_rows(pipeline, compared, cut), compared)
     lake = checksum(_lake_rows(pipeline, compared, cut), compared)
@@ -138,15 +138,15 @@ def reconcile_table(
     )
 
 
-def _compared(stored: TableSchema, watched: TableSchema, late: tuple[str, ...]) -> TableSchema:
+def _comparable_columns(lake_schema: TableSchema, watched: TableSchema, late: tuple[str, ...]) -> TableSchema:
     """Return the columns that both sides have, with one type and all values."""
     types = {column.name: column.type for column in watched.columns}
     both = (
         column
-        for column in stored.columns
+        for column in lake_schema.columns
         if column.name in types and same_type(column.type, types[column.name]) and column.name not in late
     )
-    return TableSchema(stored.name, tuple(both))
+    return TableSchema(lake_schema.name, tuple(both))
 
 
 def checksum(batches: Iterable[pa.RecordBatch], table: TableSchema) -> Checksum:
@@ -183,12 +183,12 @@ def _source_rows(pipeline: Pipeline, table: TableSchema, cut: Cut) -> Iterator[p
 
 
 def _lake_rows(pipeline: Pipeline, table: TableSchema, cut: Cut) -> Iterator[pa.RecordBatch]:
-    stored: Table = load_table(pipeline, table.name)
+    lake_table: Table = load_table(pipeline, table.name)
     columns = tuple(column.name for column in table.columns)
     # The source does not have the deleted rows that a table keeps.
     has_deleted = keeps_deleted(stored_at(pipeline, table, cut.tables[table.name]))
     lives = equals(DELETED, value=False) if has_deleted else AlwaysTrue()
-    scan = stored.scan(lives, snapshot_id=cut.tables[table.name], selected_fields=columns)
+    scan = lake_table.scan(lives, snapshot_id=cut.tables[table.name], selected_fields=columns)
     yield from scan.to_arrow_batch_reader()
 
 

@@ -127,6 +127,6 @@ def _unseen(log: DataFrame, begun: Mapping[str, str]) -> Mapping[str, Row]:
     numbered = stale.withColumn(
         "number", F.row_number().over(Window.partitionBy("table_name").orderBy("keys"))
     )
-    shown = F.sort_array(F.collect_list(F.when(F.col("number") <= SHOWN, F.col("keys")))).alias("shown")
-    counted = numbered.groupBy("table_name").agg(F.count("*").alias("rows"), shown).orderBy("table_name")
-    return {row["table_name"]: row for row in counted.collect()}
+    examples = F.sort_array(F.collect_list(F.when(F.col("number") <= SHOWN, F.col("keys")))).alias("shown")
+    counts = numbered.groupBy("table_name").agg(F.count("*").alias("rows"), examples).orderBy("table_name")
+    return {row["table_name"]: row for row in counts.collect()}

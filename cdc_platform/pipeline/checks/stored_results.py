@@ -31,12 +31,12 @@ def store_results(
     Former results of checks that the pipeline no longer makes go. ``unchanged_after_s`` is that of
     `save_results`.
     """
-    lake, at_s, is_total, stored = pipeline.lake, time.time(), scope.tables is None, []
+    lake, at_s, is_total, entries = pipeline.lake, time.time(), scope.tables is None, []
     for check, result in results.items():
         places = {(check.name, f"{lake.system_namespace}/{check.asset}"): result} if is_total else {}
         for table, of_table in result.tables.items():
             places[check.table_name, f"{lake.pipeline}/{lake_table_name(table)}"] = of_table
-        stored += [
+        entries += [
             LastResult(*place, of_place.passed, check.is_warning, at_s, of_place.summary, result.is_partial)
             for place, of_place in places.items()
         ]
@@ -44,31 +44,31 @@ def store_results(
     # in no cut any more.
     complete = {check.table_name for check, result in results.items() if result.tables and is_total}
     # A lake that cannot be read must not replace the results: only storing them asks for it.
-    find_made = cache(lambda: _find_made(pipeline, at_s))
+    find_made = cache(lambda: _current_checks(pipeline, at_s))
 
     def stays(former: LastResult) -> bool:
         is_of_table = former.asset.startswith(f"{lake.pipeline}/")
         return not (is_of_table and former.name in complete) and find_made()(former)
 
-    save_results(lake, stored, stays=stays, unchanged_after_s=unchanged_after_s)
+    save_results(lake, entries, stays=stays, unchanged_after_s=unchanged_after_s)
 
 
-def _find_made(pipeline: Pipeline, now_s: float) -> Callable[[LastResult], bool]:
+def _current_checks(pipeline: Pipeline, now_s: float) -> Callable[[LastResult], bool]:
     """Return whether the pipeline still makes the check of a result; asks neither Spark nor the source."""
     lake, checks = pipeline.lake, checks_of(pipeline.capabilities)
-    names = pipeline.materialised(pipeline.schema_history.tables)
+    names = pipeline.select_tables(pipeline.schema_history.tables)
     histories = (history_name(name) for name in names if pipeline.options(name).history)
     tables = {f"{lake.pipeline}/{lake_table_name(name)}" for name in (*names, *histories)}
     total = {(check.name, f"{lake.system_namespace}/{check.asset}") for check in checks}
     of_tables = {check.table_name for check in checks}
 
-    def is_made(result: LastResult) -> bool:
+    def is_current(result: LastResult) -> bool:
         is_there = result.asset in tables or not result.asset.startswith(f"{lake.pipeline}/")
         if result.name in DAGSTER_CHECKS:
             return is_there and now_s - result.at_s < DAGSTER_RESULTS_S
         return result.place in total or (result.name in of_tables and result.asset in tables)
 
-    return is_made
+    return is_current
 
 
 def with_open_failure(pipeline: Pipeline, check: Check, result: CheckResult) -> tuple[Check, CheckResult]:
@@ -83,6 +83,6 @@ def with_open_failure(pipeline: Pipeline, check: Check, result: CheckResult) -> 
             if former.place == place and not (former.passed or former.is_partial):
                 failed = f"the check of the whole log at {to_rfc3339(round(former.at_s * 1e6))} failed"
                 summary = f"{result.summary}; but {failed}: {former.summary}"
-                shown = replace(result, passed=False, summary=summary)
-                return replace(check, severity=Severity.FAILURE), shown
+                failure = replace(result, passed=False, summary=summary)
+                return replace(check, severity=Severity.FAILURE), failure
     return check, result

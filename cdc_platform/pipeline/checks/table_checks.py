@@ -26,7 +26,7 @@ from cdc_platform.pipeline.versions.change_source import find_beginning, read_ch
 from cdc_platform.pipeline.versions.lake_frames import read_log, read_table
 from cdc_platform.spark.tables.net_changes import ACTION, APPEND, UPDATE, compute_net_changes
 from cdc_platform.spark.tables.soft_delete import compute_soft_net_changes
-from cdc_platform.spark.tables.typed import unfit_values
+from cdc_platform.spark.tables.typed_columns import unfit_values
 
 
 def check_tables_equal_log(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> CheckResult:
@@ -95,9 +95,9 @@ def _count_differences(
     # An update of a row that is new to the log has all of its values.
     living = [APPEND] if trusts_inserts(pipeline, table.name, history) else [APPEND, UPDATE]
     computed = net_changes.where(F.col(ACTION).isin(living)).select(*names)
-    stored = _version(pipeline, spark, table, snapshot_id).select(*names)
+    lake_rows = _version(pipeline, spark, table, snapshot_id).select(*names)
     with unfit_values():
-        return count_differing(computed, stored)
+        return count_differing(computed, lake_rows)
 
 
 def _version(pipeline: Pipeline, spark: SparkSession, table: TableSchema, snapshot_id: int) -> DataFrame:

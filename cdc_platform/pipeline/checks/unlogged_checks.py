@@ -58,11 +58,11 @@ def _describe_waiting(waiting: Waiting) -> str:
 def check_files(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> CheckResult:
     """Look for files that could not be read."""
     unread = list_unread(pipeline)
-    named = "; ".join(file.describe() for file in unread[:SHOWN])
+    examples = "; ".join(file.describe() for file in unread[:SHOWN])
     more = f"; and {len(unread) - SHOWN} more" if len(unread) > SHOWN else ""
     return CheckResult(
         not unread,
-        f"{named}{more}" if unread else "every file that is there was read",
+        f"{examples}{more}" if unread else "every file that is there was read",
         {"unread_files": len(unread)},
     )
 
@@ -83,13 +83,13 @@ def check_quarantine(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) ->
         tables[table or "unknown table"] += number
         reasons[reason.partition("\n")[0][:REASON_LENGTH]] += number
     parts = [
-        f"records in quarantine: {counts.total()} ({_listed(tables, SHOWN_TABLES)})",
+        f"records in quarantine: {counts.total()} ({_most_common(tables, SHOWN_TABLES)})",
         *(f"{number} with the reason: {reason}" for reason, number in reasons.most_common(SHOWN_REASONS)),
         "`cdc-platform quarantine list` shows them",
     ]
     return CheckResult(passed=False, summary="; ".join(parts), facts=facts)
 
 
-def _listed(counts: Counter[str], limit: int) -> str:
-    shown = [f"{name}: {number}" for name, number in counts.most_common(limit)]
-    return ", ".join([*shown, "..."] if len(counts) > limit else shown)
+def _most_common(counts: Counter[str], limit: int) -> str:
+    examples = [f"{name}: {number}" for name, number in counts.most_common(limit)]
+    return ", ".join([*examples, "..."] if len(counts) > limit else examples)

@@ -14,7 +14,7 @@ from cdc_platform.model.stream.records import ChangeKind, ModType
 from cdc_platform.pipeline.checks.check_result import SHOWN, CheckResult, Scope
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.versions.lake_frames import read_data_changes, read_log
-from cdc_platform.spark.log.unresolved import unresolved_values
+from cdc_platform.spark.log.unknown_values import unresolved_values
 
 FINDINGS: Final = {
     "lossy_nulls": "nulls that may be values which were not sent",
@@ -37,11 +37,11 @@ def check_values(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Chec
     unresolved = unresolved_values(log, since, comes_in_order=comes_in_order)
     in_tables = {row[0]: int(row[1]) for row in unresolved.groupBy("table_name").count().collect()}
     total = sum(in_tables.values())
-    shown = unresolved.orderBy("table_name", "keys", "column_name").limit(SHOWN).collect() if total else []
+    examples = unresolved.orderBy("table_name", "keys", "column_name").limit(SHOWN).collect() if total else []
     by_table = _findings(pipeline, spark)
     doubts = sum(by_table.values(), Counter[str]())
     parts = [
-        f"{total} values are unresolved" + "".join(f"; `{row[0]}` {row[1]}: {row[2]}" for row in shown),
+        f"{total} values are unresolved" + "".join(f"; `{row[0]}` {row[1]}: {row[2]}" for row in examples),
         *(f"{doubts[name]} {words}" for name, words in FINDINGS.items() if doubts[name]),
     ]
     if pipeline.capabilities.comes_in_order:  # Datastream refuses this identity
@@ -91,8 +91,8 @@ def _lone_halves(pipeline: Pipeline, spark: SparkSession) -> tuple[int, list[Row
         writes, F.expr(is_back), "left_anti"
     )
     lost_rows = lost_rows.select("table_name", "keys", "new_keys").distinct()
-    shown = lost_rows.limit(SHOWN).collect()
-    return (lost_rows.count() if len(shown) == SHOWN else len(shown)), shown
+    examples = lost_rows.limit(SHOWN).collect()
+    return (lost_rows.count() if len(examples) == SHOWN else len(examples)), examples
 
 
 def _findings(pipeline: Pipeline, spark: SparkSession) -> Mapping[str, Counter[str]]:
@@ -105,8 +105,8 @@ def _findings(pipeline: Pipeline, spark: SparkSession) -> Mapping[str, Counter[s
         for name in FINDINGS
     ]
     has_finding = " OR ".join(f"contains(event.metadata, '\"{name}\"')" for name in FINDINGS)
-    noted = read_data_changes(pipeline, spark).where(has_finding).dropDuplicates(["record_sequence"])
-    rows = noted.groupBy("table_name").agg(*counts).collect()
+    findings = read_data_changes(pipeline, spark).where(has_finding).dropDuplicates(["record_sequence"])
+    rows = findings.groupBy("table_name").agg(*counts).collect()
     return {row["table_name"]: Counter({name: int(row[name]) for name in FINDINGS}) for row in rows}
 
 

@@ -23,7 +23,7 @@ from cdc_platform.pipeline.reading.read_reports import has_texts
 from cdc_platform.spark.frames.table_frames import bring_frame, cache_frame
 from cdc_platform.spark.log.order import UNSOUND
 from cdc_platform.spark.log.ordered_rows import by_table, ids_of, incomplete_few, lack_values
-from cdc_platform.spark.log.unresolved import LACKS_VALUES, incomplete_changes
+from cdc_platform.spark.log.unknown_values import LACKS_VALUES, incomplete_changes
 from cdc_platform.spark.session.session_settings import ONE_TASK, changed_settings
 
 MAX_ROWS: Final = 500_000

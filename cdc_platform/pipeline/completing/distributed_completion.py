@@ -32,7 +32,7 @@ from cdc_platform.pipeline.completing.stored_rows import (
     key_chains_frame,
 )
 from cdc_platform.pipeline.versions.lake_frames import read_log
-from cdc_platform.spark.log.unresolved import LACKS_VALUES
+from cdc_platform.spark.log.unknown_values import LACKS_VALUES
 
 MAX_STORED_BYTES: Final = 64 * 1024**2
 """Maximum bytes of stored values that this process gets; each row may have an equal share of them."""
@@ -74,8 +74,8 @@ class DistributedCompletion:
         if chains.names:
             incomplete = incomplete.union(ids_frame(self.lookup.spark, chains.names)).distinct()
         # Each table is queried for its rows.
-        ids = self._hinted(self.keep(incomplete))
-        completed = self._completed(ids, chains)
+        ids = self._broadcast_few(self.keep(incomplete))
+        completed = self._complete_rows(ids, chains)
         unchanged = self.changes.where(f"NOT {_IS_LACKING}")
         if not self.lookup.pipeline.capabilities.completes_log:
             rows = self.changes.where(_IS_LACKING)
@@ -116,7 +116,7 @@ class DistributedCompletion:
         names = key_chains_of(incomplete & connected, links)
         return _KeyChains(names, frozenset(_chains_with(late, names)))
 
-    def _completed(self, ids: DataFrame, chains: "_KeyChains") -> DataFrame:
+    def _complete_rows(self, ids: DataFrame, chains: "_KeyChains") -> DataFrame:
         """Return the completed changes of rows that lack values."""
         completed = self._complete_chains(ids, chains)
         lost_rows = self._lost_rows(completed, chains)
@@ -172,7 +172,7 @@ class DistributedCompletion:
     ) -> list[DataFrame]:
         """Return the lines of rows from the tables, except rows that are followed from the log."""
         if chains.logged:
-            ids = self._hinted(
+            ids = self._broadcast_few(
                 ids.join(ids_frame(self.lookup.spark, chains.logged), list(ROW_ID), "left_anti")
             )
         stored_lines = self.lookup.stored_lines(ids)
@@ -191,7 +191,7 @@ class DistributedCompletion:
     def _log(self) -> DataFrame:
         return read_log(self.lookup.pipeline, self.lookup.spark)
 
-    def _hinted(self, ids: DataFrame) -> DataFrame:
+    def _broadcast_few(self, ids: DataFrame) -> DataFrame:
         return F.broadcast(ids) if self.is_few else ids
 
 

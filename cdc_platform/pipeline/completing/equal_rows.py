@@ -23,7 +23,7 @@ from cdc_platform.spark.log.ordered_rows import RowCopies
 
 
 @dataclass(frozen=True)
-class _Stored:
+class _StoredTable:
     """A table in the lake; `row` and `copy` are its columns of these names."""
 
     schema: TableSchema
@@ -81,29 +81,29 @@ class EqualRows:
                 counts |= {(table, row): count for row, count in local_counts.items()}
         if remaining:
             names, texts = map(list, zip(*remaining, strict=True))
-            counted = self.count(self.spark.createDataFrame(pa.table({"table_name": names, "row": texts})))
-            counts |= {(row["table_name"], row["row"]): row["count"] for row in counted.collect()}
+            frame = self.count(self.spark.createDataFrame(pa.table({"table_name": names, "row": texts})))
+            counts |= {(row["table_name"], row["row"]): row["count"] for row in frame.collect()}
         return counts
 
-    def _find(self, table: str) -> _Stored | None:
+    def _find(self, table: str) -> _StoredTable | None:
         """Return a table as it was after the cycle; None if it has no such version without a key."""
         if all(schema.name != table for schema in self.pipeline.tables):
             return None
         version = version_at(self.pipeline, self.spark, table, self.cycle)
         if version is None:
             return None
-        schema = self.pipeline.stored(table)
+        schema = self.pipeline.stored_schema(table)
         names = {column.source_name: column.name for column in schema.key_columns}
-        return _Stored(schema, version, names[ROW], names[COPY]) if names.keys() == {ROW, COPY} else None
+        return _StoredTable(schema, version, names[ROW], names[COPY]) if names.keys() == {ROW, COPY} else None
 
-    def _frame(self, table: _Stored) -> DataFrame:
+    def _frame(self, table: _StoredTable) -> DataFrame:
         rows = read_table(self.pipeline, self.spark, table.schema.name, table.version.snapshot_id)
         for column in table.deleted:
             rows = rows.where(~F.col(column))
         row, copy = (F.col(quote_spark(name)) for name in (table.row, table.copy))
         return rows.select(row.alias("row"), copy.alias("copy"))
 
-    def _count_locally(self, table: _Stored, row_texts: Collection[str]) -> dict[str, int] | None:
+    def _count_locally(self, table: _StoredTable, row_texts: Collection[str]) -> dict[str, int] | None:
         """Count without Spark; None if the table is too large for that."""
         local = find_local(self.pipeline, table.schema, table.version)
         if local is None:
@@ -115,6 +115,6 @@ class EqualRows:
         rows = local.read(local.find(within, keys), [table.row, *columns])
         for column in table.deleted:
             rows = rows.filter(pc.invert(rows[column]))
-        counted = rows.group_by(table.row).aggregate([(table.copy, "max")])
-        numbers = counted[f"{table.copy}_max"].to_pylist()
-        return dict(zip(counted[table.row].to_pylist(), numbers, strict=True))
+        counts = rows.group_by(table.row).aggregate([(table.copy, "max")])
+        numbers = counts[f"{table.copy}_max"].to_pylist()
+        return dict(zip(counts[table.row].to_pylist(), numbers, strict=True))

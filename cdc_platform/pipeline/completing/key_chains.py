@@ -115,9 +115,9 @@ class ChainCompleter:
         """Yield a batch of completed changes for each batch, in order."""
         follower = _ChainFollower(self)
         for batch in batches:
-            yield self._completed(batch, follower)
+            yield self._complete(batch, follower)
 
-    def _completed(self, batch: pa.RecordBatch, follower: "_ChainFollower") -> pa.RecordBatch:
+    def _complete(self, batch: pa.RecordBatch, follower: "_ChainFollower") -> pa.RecordBatch:
         lines = zip(*(batch.column(name).to_pylist() for name in LINE), strict=True)
         is_incomplete = batch.column(REST).is_valid().to_pylist()
         places, completions = list[int](), list[tuple[str, list[str]]]()
@@ -126,9 +126,9 @@ class ChainCompleter:
             if completion is not None and is_incomplete[place]:
                 places.append(place)
                 completions.append(completion)
-        return self._as_logged(batch.take(pa.array(places, pa.int64())), completions)
+        return self._to_changes(batch.take(pa.array(places, pa.int64())), completions)
 
-    def _as_logged(
+    def _to_changes(
         self, changes: pa.RecordBatch, completions: Sequence[tuple[str, list[str]]]
     ) -> pa.RecordBatch:
         rest = changes.column(REST)

@@ -33,8 +33,8 @@ from cdc_platform.pipeline.reading.trace import trace_lineage
 from cdc_platform.pipeline.reading.window_content import measure_content
 from cdc_platform.pipeline.schema.evolve import data_changes_between, history_through
 from cdc_platform.pipeline.versions.lake_frames import read_log, read_table
-from cdc_platform.spark.log.unresolved import unresolved_values
-from cdc_platform.spark.tables.typed import ORDINAL, type_changes
+from cdc_platform.spark.log.unknown_values import unresolved_values
+from cdc_platform.spark.tables.typed_columns import ORDINAL, type_changes
 
 ROW_ID: Final = ("table_name", "keys")
 IS_TRUNCATE: Final = f"change_kind = '{ChangeKind.TRUNCATE.value}'"
@@ -177,7 +177,7 @@ class Lookup:
 
     def _lines_of(self, table: str, ids: DataFrame) -> DataFrame:
         """Return lines of rows of one table; none for a row that the table does not have."""
-        schema = self.pipeline.stored(table)
+        schema = self.pipeline.stored_schema(table)
         rows = read_table(self.pipeline, self.spark, table, self.versions[table].snapshot_id)
         if keeps_deleted(schema):
             rows = rows.where(f"NOT {DELETED}")
@@ -188,7 +188,7 @@ class Lookup:
             for column in schema.value_columns
             if column.source_name in names and case_key(column.name) in there
         ]
-        return _joined(rows, _typed_keys(ids.select("keys"), schema), schema, values)
+        return _join_keys(rows, _typed_keys(ids.select("keys"), schema), schema, values)
 
 
 def version_at(pipeline: Pipeline, spark: SparkSession, table: str, cycle: int) -> Snapshot | None:
@@ -206,7 +206,7 @@ def version_at(pipeline: Pipeline, spark: SparkSession, table: str, cycle: int) 
     return snapshot if snapshot is not None and merged.cycle == cycle else head(stored_table)
 
 
-def _joined(
+def _join_keys(
     rows: DataFrame, keys: DataFrame, schema: TableSchema, values: Collection[SourceColumn]
 ) -> DataFrame:
     # SQL texts: an expression built here would cost a few calls of Spark's JVM, for each of many columns.

@@ -10,14 +10,13 @@ from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import DataFrame, SparkSession
 
 from cdc_platform.lake.catalog.lake import LOG
-from cdc_platform.lake.commits.commits import BRANCH, has_at_most, number_of, read_mark
+from cdc_platform.lake.commits.commits import BRANCH, number_of, read_mark
 from cdc_platform.lake.state.cuts import Cut, cut_number, newest_cut
 from cdc_platform.model.schema.table_options import history_name
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.pipeline.histories.history_plan import HistoryBuild, plan_history
 from cdc_platform.pipeline.histories.history_remake import forget_touched, remake_versions
 from cdc_platform.pipeline.merging.build import MergeOutcome
-from cdc_platform.pipeline.merging.merge import ONE_TASK_TABLE_ROWS, SMALL_TABLE_ROWS
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.schema.table_ddl import convert_stored
 from cdc_platform.pipeline.versions.attempts import run_attempts
@@ -99,13 +98,8 @@ def run_history_builds(
             jobs,
             with_trust=step.counting(partial(_extend, pipeline, spark)),
             fall_back=step.counting(partial(_extend_anyway, pipeline, spark)),
-            is_small=all(_is_small(build, SMALL_TABLE_ROWS) for build in builds),
-            in_one_task=all(_is_small(build, ONE_TASK_TABLE_ROWS) for build in builds),
+            has_few_changes=all(map(_has_few_changes, builds)),
         )
-
-
-def _is_small(build: HistoryBuild, max_rows: int) -> bool:
-    return _has_few_changes(build) and has_at_most(build.base, max_rows)
 
 
 def _has_few_changes(build: HistoryBuild) -> bool:
@@ -121,7 +115,7 @@ def _read_changes(pipeline: Pipeline, spark: SparkSession, build: HistoryBuild) 
 
 
 @contextmanager
-def _prepared(pipeline: Pipeline, spark: SparkSession, build: HistoryBuild) -> Iterator[_Extension]:
+def _prepare(pipeline: Pipeline, spark: SparkSession, build: HistoryBuild) -> Iterator[_Extension]:
     """Read and type a span of the log, and release it afterwards."""
     schema = build.source.schema
     with ExitStack() as cache:
@@ -140,7 +134,7 @@ def _extend(
         return _remake(pipeline, spark, attempt, build)
     if not build.trusts_inserts:
         return None
-    with _prepared(pipeline, spark, build) as extension:
+    with _prepare(pipeline, spark, build) as extension:
         existing = extension.stats.existing
         built = _build(pipeline, spark, attempt, build, extension, closes=existing > 0)
     lacks_keys = existing > 0 and count_matched(built) != existing
@@ -169,7 +163,7 @@ def _extend_anyway(
     pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: HistoryBuild
 ) -> MergeOutcome:
     """Append versions, and close all current ones of the touched keys, without trust in the source."""
-    with _prepared(pipeline, spark, build) as extension:
+    with _prepare(pipeline, spark, build) as extension:
         if pipeline.capabilities.delivers_events and _reaches_back(
             pipeline, spark, attempt, build, extension
         ):

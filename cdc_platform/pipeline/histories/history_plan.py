@@ -69,7 +69,7 @@ def plan_history(
         return MergeOutcome(history, cycle)
     stored_table = ensure_history(pipeline, spark, schema)
     # The rows of its copy are read in the table's present columns.
-    ensure_table(pipeline, spark, pipeline.stored(schema.name))
+    ensure_table(pipeline, spark, pipeline.stored_schema(schema.name))
     begins = not is_published(stored_table, history, cut)
     base = require_base(published_head(stored_table, history, cut), history)
     span = pending_span(pipeline, schema.name, applied_cycle(pipeline, stored_table, history, cut))
@@ -102,7 +102,7 @@ def plan_extension(
     trusted = trusts_inserts(pipeline, schema.name, schema_history)
     if columns is None:
         return HistoryBuild(ChangeSource(schema, span), base, trusts_inserts=trusted)
-    if columns.begun_after(span.after_exclusive) is not None or span.has_truncates:
+    if columns.beginning_after(span.after_exclusive) is not None or span.has_truncates:
         return plan_whole(pipeline, spark, schema)
     columns = columns_in_history(columns)
     evolved = columns.schema_after(span.after_exclusive)

@@ -18,7 +18,7 @@ from cdc_platform.pipeline.versions.branch import Attempt, load_table, marked_co
 from cdc_platform.pipeline.versions.change_source import find_beginning, read_changes, read_span
 from cdc_platform.spark.frames.table_frames import cache_view
 from cdc_platform.spark.tables.row_versions import make_versions
-from cdc_platform.spark.tables.typed import ROW, with_row
+from cdc_platform.spark.tables.typed_columns import ROW, with_row
 
 
 def forget_touched(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: HistoryBuild) -> int:

@@ -151,7 +151,7 @@ def commit_merge(table: Table, merge: LocalMerge, properties: Mapping[str, str])
     # An updated row keeps its identity.
     became = new_rows(net_changes, matched.filter(chosen), old.filter(chosen), extra_columns=[ROW_ID_COLUMN])
     parts = [became, inserted_rows(net_changes, key_rows.keys)]
-    rows = _as_stored(table, pa.concat_tables(parts, promote_options="permissive"))
+    rows = _to_table_rows(table, pa.concat_tables(parts, promote_options="permissive"))
     local.commit(key_rows.where(newer), rows, BRANCH, properties)
 
 
@@ -161,7 +161,7 @@ def count_actions(net_changes: LocalNetChanges) -> NetChangeStats:
     return NetChangeStats(*(counted.get(action, 0) for action in (APPEND, UPDATE, REMOVE)))
 
 
-def _as_stored(table: Table, rows: pa.Table) -> pa.Table:
+def _to_table_rows(table: Table, rows: pa.Table) -> pa.Table:
     """Return rows with the columns and types of the table, and with their row ids."""
     schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
     for name in set(schema.names) - set(rows.column_names):

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from cdc_platform.model.schema.table_options import ORDERING_KEY, keeps_order
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.spark.tables.net_changes import ACTION, APPEND, REMOVE, UPDATE
-from cdc_platform.spark.tables.typed import flag_of
+from cdc_platform.spark.tables.typed_columns import flag_of
 
 Chosen = npt.NDArray[np.bool_]
 
@@ -74,7 +74,7 @@ def is_newer(net_changes: LocalNetChanges, matched: pa.Table, old: pa.Table) -> 
     # Partial updates already include all newer changes.
     later = pc.greater_equal if net_changes.has_partial_updates else pc.greater
     newer = later(matched[ORDERING_KEY], pc.fill_null(old[ORDERING_KEY], "").cast(matched[ORDERING_KEY].type))
-    return _chosen(newer)
+    return _to_flags(newer)
 
 
 def new_rows(
@@ -94,7 +94,7 @@ def new_rows(
     if net_changes.has_partial_updates:
         for column in net_changes.schema.value_columns:
             name = column.name
-            columns[name] = _either(_chosen(matched[flag_of(name)]), matched[name], old[name])
+            columns[name] = _either(_to_flags(matched[flag_of(name)]), matched[name], old[name])
     return pa.table(columns | {name: old[name] for name in extra_columns})
 
 
@@ -119,9 +119,9 @@ def _acts(rows: pa.Table, *actions: str) -> pa.ChunkedArray:
     return pc.is_in(rows[ACTION], value_set=pa.array(actions))
 
 
-def _chosen(flags: pa.ChunkedArray) -> Chosen:
-    chosen: Chosen = pc.fill_null(flags, False).to_numpy().astype(np.bool_)
-    return chosen
+def _to_flags(flags: pa.ChunkedArray) -> Chosen:
+    array: Chosen = pc.fill_null(flags, False).to_numpy().astype(np.bool_)
+    return array
 
 
 def _either(takes_new: Chosen, new: pa.ChunkedArray, old: pa.ChunkedArray) -> pa.ChunkedArray:

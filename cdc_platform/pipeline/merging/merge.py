@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final
 from uuid import uuid4
 
 from pyiceberg.table import Table
@@ -11,7 +10,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import SparkSession
 
 from cdc_platform.lake.catalog.lake import LOG
-from cdc_platform.lake.commits.commits import fact, has_at_most, head, read_mark
+from cdc_platform.lake.commits.commits import fact, head, read_mark
 from cdc_platform.lake.state.cuts import Cut, cut_number, newest_cut
 from cdc_platform.model.base.progress import as_step
 from cdc_platform.model.schema.table_options import keeps_deleted, stored_schema
@@ -48,11 +47,6 @@ from cdc_platform.pipeline.versions.level import find_level, note_level
 from cdc_platform.pipeline.versions.log_span import LogSpan, applied_cycle, pending_span, span_after
 from cdc_platform.spark.tables.truncates import has_truncate
 
-SMALL_TABLE_ROWS: Final = 500_000
-"""Maximum number of rows of a table that is scanned without generated code if the changes are few, too."""
-ONE_TASK_TABLE_ROWS: Final = 50_000
-"""Maximum number of rows of a table that one task merges if the changes are few, too."""
-
 
 def merge_table(pipeline: Pipeline, spark: SparkSession, table: str) -> MergeOutcome:
     """Bring one table up to date with the log on the branch `cycle`; readers do not see the result yet.
@@ -75,7 +69,7 @@ def merge_tables(
     planned = [
         MergeOutcome(schema.name, cycle)
         if schema.name in level
-        else _plan(pipeline, spark, pipeline.stored(schema.name), cut)
+        else _plan(pipeline, spark, pipeline.stored_schema(schema.name), cut)
         for schema in schemas
     ]
     builds = [build for build in planned if isinstance(build, Build)]
@@ -150,7 +144,7 @@ def plan_build(
     """
     history = history_through(pipeline, span.until_inclusive, schema.name)
     columns = history.tables.get(schema.name)
-    start = columns.begun_after(span.after_exclusive) if columns is not None else None
+    start = columns.beginning_after(span.after_exclusive) if columns is not None else None
     if start is not None and span.after_micros is not None and (start.micros or 0) <= span.after_micros:
         # The base is a copy of the recreated table.
         start = None
@@ -196,10 +190,5 @@ def run_builds(
             jobs,
             with_trust=step.counting(partial(split_build, pipeline, spark)),
             fall_back=step.counting(partial(full_build, pipeline, spark)),
-            is_small=all(_is_small(build, SMALL_TABLE_ROWS) for build in builds),
-            in_one_task=all(_is_small(build, ONE_TASK_TABLE_ROWS) for build in builds),
+            has_few_changes=all(build.span.changes <= SINGLE_TASK_CHANGES for build in builds),
         )
-
-
-def _is_small(build: Build, max_rows: int) -> bool:
-    return build.span.changes <= SINGLE_TASK_CHANGES and has_at_most(build.base, max_rows)

@@ -111,7 +111,7 @@ def explain_row(pipeline: Pipeline, table: str, key_text: str) -> Explanation:
     begun_micros = _begun_micros(pipeline, table)
     changes = [
         change
-        for change in _read_changes(log, table, _find_ordinals(log, table, keys), _order(pipeline, table))
+        for change in _read_changes(log, table, _ordinals_of_keys(log, table, keys), _order(pipeline, table))
         if change.commit_micros >= begun_micros
     ]
     changes = _in_order(pipeline, changes)
@@ -150,7 +150,7 @@ def _in_order(pipeline: Pipeline, changes: list[LoggedChange]) -> list[LoggedCha
 def _begun_micros(pipeline: Pipeline, table: str) -> int:
     """Return when the table was last recreated: earlier changes belong to other rows."""
     columns = pipeline.schema_history.tables.get(table)
-    start = columns.begun if columns is not None else None
+    start = columns.last_beginning if columns is not None else None
     return start.micros if start is not None and start.micros is not None else 0
 
 
@@ -187,14 +187,14 @@ def _former_keys(pipeline: Pipeline, table: str, key: RowKey) -> tuple[RowKey, .
     return former_keys(columns, key) if columns is not None and columns.has_retyped_key else ()
 
 
-def _find_ordinals(log: Table, table: str, keys: Sequence[RowKey]) -> set[int]:
+def _ordinals_of_keys(log: Table, table: str, keys: Sequence[RowKey]) -> set[int]:
     """Return the ordinals of the changes of a key, in each spelling of its columns' types."""
     truncates = all_of(equals("table_name", table), equals("change_kind", ChangeKind.TRUNCATE.value))
     emptied = set(log.scan(truncates, selected_fields=("ordinal",)).to_arrow()["ordinal"].to_pylist())
-    return emptied.union(*(_find_spelled(log, table, key) for key in keys))
+    return emptied.union(*(_ordinals_of_key(log, table, key) for key in keys))
 
 
-def _find_spelled(log: Table, table: str, key: RowKey) -> set[int]:
+def _ordinals_of_key(log: Table, table: str, key: RowKey) -> set[int]:
     """Return the ordinals of a key's changes: in the usual spellings if found, else in any spelling."""
     of_table = equals("table_name", table)
     likely = all_of(of_table, is_any("keys", key.spellings()))

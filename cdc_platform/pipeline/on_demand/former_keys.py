@@ -14,10 +14,10 @@ _KINDS = {"STRING": STRING_KIND, "BYTES": BYTES_KIND, "PROTO": BYTES_KIND}
 
 def former_keys(columns: ColumnHistory, key: RowKey) -> tuple[RowKey, ...]:
     """Return the key in each combination of its columns' former types, converted as Spanner does."""
-    spelled = [[(column, value), *_former(columns, column, value)] for column, value in _pairs(key)]
+    spellings = [[(column, value), *_former(columns, column, value)] for column, value in _pairs(key)]
     return tuple(
         RowKey(tuple(column for column, _ in pairs), tuple(value for _, value in pairs))
-        for number, pairs in enumerate(product(*spelled))
+        for number, pairs in enumerate(product(*spellings))
         if number  # the first is the key itself
     )
 
@@ -34,7 +34,7 @@ def _former(columns: ColumnHistory, column: KeyColumn, value: object) -> Iterato
         if kind is None or kind in kinds:
             continue
         kinds.add(kind)
-        converted = _converted(value, kind)
+        converted = _convert(value, kind)
         if converted is not None or value is None:
             yield KeyColumn(column.name, kind), converted
 
@@ -45,7 +45,7 @@ def _versions_before(columns: ColumnHistory, version: ColumnVersion | None) -> I
         yield version
 
 
-def _converted(value: object, kind: str) -> str | None:
+def _convert(value: object, kind: str) -> str | None:
     """Return the text of a value in the other of the two kinds; None if it has none there."""
     if not isinstance(value, str):
         return None

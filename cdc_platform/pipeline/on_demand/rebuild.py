@@ -63,12 +63,12 @@ def rebuild_table(
             f"Another run has published since the rebuild of `{table}` began; start it again."
         )
     if not is_history:
-        drop_markers(pipeline, spark, pipeline.stored(table))
+        drop_markers(pipeline, spark, pipeline.stored_schema(table))
     return outcome
 
 
 def _plan(pipeline: Pipeline, spark: SparkSession, table: str, at_cut: int | None) -> Build:
-    schema = pipeline.stored(table)
+    schema = pipeline.stored_schema(table)
     stored_table = ensure_table(pipeline, spark, schema)
     if at_cut is None:
         base = first_version(pipeline, spark, stored_table, table)
@@ -89,7 +89,7 @@ def _rebuild_history(
 ) -> MergeOutcome:
     schema = pipeline.table(pipeline.lake_tables[history])
     stored_table = ensure_history(pipeline, spark, schema)
-    ensure_table(pipeline, spark, pipeline.stored(schema.name))
+    ensure_table(pipeline, spark, pipeline.stored_schema(schema.name))
     if at_cut is None:
         build = plan_whole(pipeline, spark, schema)
     else:

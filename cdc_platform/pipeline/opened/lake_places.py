@@ -7,7 +7,7 @@ from pyiceberg.table import Table
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.model.schema.evolution import SchemaHistory
-from cdc_platform.model.schema.lake_tables import LakeTable, Refusals, claims_of, contested, find_refused
+from cdc_platform.model.schema.lake_tables import LakeTable, Refusals, claims_of, collisions, find_refusals
 from cdc_platform.model.schema.table_schema import PRIMARY_KEY
 
 
@@ -28,9 +28,9 @@ def refused_tables(
     ordered_names = history.names_in_order
     every = (*ordered_names, *sorted({*names} - {*ordered_names}))
     # A history stays in the lake when its option is left out.
-    possible = contested(claims_of(every, histories=every))
+    possible = collisions(claims_of(every, histories=every))
     lake_tables = claims_of((name for name in every if name in names), histories)
-    return find_refused(lake_tables, _holders(lake, possible))
+    return find_refusals(lake_tables, _holders(lake, possible))
 
 
 def _holders(lake: Lake, possible: Sequence[LakeTable]) -> Mapping[str, LakeTable]:

@@ -34,8 +34,8 @@ from cdc_platform.pipeline.opened.source import EventSource, Source, StreamSourc
 from cdc_platform.pipeline.opened.sources import open_source
 
 _CACHED_VALUES: Final = (
-    *("watched", "tables", "tables_by_name", "histories", "lake_tables"),
-    *("refused", "schema_history"),
+    *("watched_tables", "tables", "tables_by_name", "histories", "lake_tables"),
+    *("refusals", "schema_history"),
 )
 """Cached values that depend on the tables of the lake and of the source."""
 
@@ -79,7 +79,7 @@ class Pipeline:
         return self.settings.name
 
     @cached_value
-    def watched(self) -> tuple[TableSchema, ...]:
+    def watched_tables(self) -> tuple[TableSchema, ...]:
         """All source tables that the change stream watches; asks the source once."""
         return tuple(map(storable_columns, self.source.list_tables()))
 
@@ -105,7 +105,7 @@ class Pipeline:
         """
         histories = self.schema_history.tables.values()
         if not histories and self.capabilities.comes_in_order:
-            return self.watched
+            return self.watched_tables
         return tuple(columns.schema for columns in histories if columns.is_watched)
 
     @cached_value
@@ -127,7 +127,7 @@ class Pipeline:
             **dict.fromkeys((name for name in options if name not in history.other_names), "table_options"),
         }
         if not watched or not set(table_settings) <= watched.keys():
-            watched = {table.name: table for table in self.watched} | watched
+            watched = {table.name: table for table in self.watched_tables} | watched
         if not self.capabilities.can_be_compared:
             # A table becomes known with its first event.
             table_settings = {name: setting for name, setting in table_settings.items() if name in watched}
@@ -141,8 +141,8 @@ class Pipeline:
                     f"{name!r}. It watches {', '.join(sorted(watched))}.",
                 )
         if chosen is not None:
-            _check_places(self._refused(history, watched))
-        names = self.materialised(watched)
+            _check_places(self._find_refusals(history, watched))
+        names = self.select_tables(watched)
         if self.capabilities.can_be_compared:
             _check_keys(watched[name] for name in names)
         # The lake still has columns that the source dropped.
@@ -154,24 +154,24 @@ class Pipeline:
         chosen = self.settings.tables
         return sorted(names if chosen is None else {*chosen} & {*names})
 
-    def _refused(self, history: SchemaHistory, names: Collection[str]) -> Refusals:
+    def _find_refusals(self, history: SchemaHistory, names: Collection[str]) -> Refusals:
         """Return the chosen tables among these, and their histories, that the lake cannot have."""
         histories = {name for name, option in self.settings.table_options.items() if option.history}
         return refused_tables(self.lake, history, self._chosen_names(names), histories)
 
-    def materialised(self, names: Collection[str]) -> list[str]:
+    def select_tables(self, names: Collection[str]) -> list[str]:
         """Return the chosen source tables among these that the lake can have, sorted."""
-        refused = self._refused(self.schema_history, names)
+        refused = self._find_refusals(self.schema_history, names)
         return [name for name in self._chosen_names(names) if LakeTable(name) not in refused]
 
     @cached_value
-    def refused(self) -> Refusals:
+    def refusals(self) -> Refusals:
         """Known tables that the lake does not have because other tables hold their names."""
-        return self._refused(self.schema_history, self.schema_history.tables)
+        return self._find_refusals(self.schema_history, self.schema_history.tables)
 
     def findings(self, history: SchemaHistory) -> tuple[str, ...]:
         """Return a sentence for each difference between lake and source that is by design."""
-        refused = self._refused(history, history.tables)
+        refused = self._find_refusals(history, history.tables)
         return describe_findings(history, self.settings.table_options, refused)
 
     def know(self, history: SchemaHistory) -> None:
@@ -183,7 +183,7 @@ class Pipeline:
     def options(self, table: str) -> TableOptions:
         """Return the options of a source table."""
         table_options = self.settings.table_options.get(table, PLAIN)
-        has_history = table_options.history and LakeTable(table, is_history=True) not in self.refused
+        has_history = table_options.history and LakeTable(table, is_history=True) not in self.refusals
         return replace(table_options, history=has_history, keeps_order=not self.capabilities.comes_in_order)
 
     @cached_value
@@ -207,7 +207,7 @@ class Pipeline:
         there = (table for table in tables if LakeTable(table) not in refused)
         return tuple(sorted(table for table in there if lake_table_name(table) in names))
 
-    def stored(self, name: str) -> TableSchema:
+    def stored_schema(self, name: str) -> TableSchema:
         """Return the columns of a table or a history in the lake.
 
         Raises:

@@ -48,8 +48,9 @@ class MaintenanceSettings:
     ] = 0.2
 
     def __post_init__(self) -> None:
-        if self.minor_every_cycles < 1 or self.expire_every_cycles < 1:
-            raise SettingError("maintenance", "needs at least one cycle between two of its runs")
+        for name in ("minor_every_cycles", "expire_every_cycles"):
+            if (cycles := getattr(self, name)) < 1:
+                raise SettingError(f"maintenance.{name}", f"must be at least 1, but is: {cycles}")
         for name in ("small_file_bytes", "keep_every_cut_s", "keep_snapshots_s", "keep_metadata_s"):
             if getattr(self, name) < 0:
                 problem = f"must not be negative, but is: {getattr(self, name)}"

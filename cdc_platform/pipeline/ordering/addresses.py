@@ -13,7 +13,7 @@ from cdc_platform.lake.catalog.lake import QUARANTINED, RAW
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.quarantine import ReplayMark, load_quarantined, mark_replayed
 from cdc_platform.model.base.stored_texts import parse_stored, read_stored, understanding
-from cdc_platform.model.stream.events import ADDRESS, ADDRESS_ONLY, ORDERING_KEY, Addressed
+from cdc_platform.model.stream.events import ADDRESS, ADDRESS_ONLY, ORDERING_KEY, AddressedDelete
 from cdc_platform.model.stream.quarantined_records import QuarantinedRecord, ReplaySource
 from cdc_platform.model.stream.records import ModType, RecordKind, ValueCaptureType
 from cdc_platform.pipeline.opened.pipeline import Pipeline
@@ -60,10 +60,10 @@ def with_keys_by_address(pipeline: Pipeline, records: DataFrame, raw: DataFrame,
     return joined.withColumns(_as_delete()).select(*records.columns)
 
 
-def _addressed_deletes(pipeline: Pipeline, window: str) -> list[Addressed]:
+def _addressed_deletes(pipeline: Pipeline, window: str) -> list[AddressedDelete]:
     """Return the deletes of a window without a key; needs no Spark."""
     scan = pipeline.lake.system_table(RAW).scan(row_filter=window, selected_fields=_SELECTED)
-    deletes: dict[str, Addressed] = {}
+    deletes: dict[str, AddressedDelete] = {}
     for batch in scan.to_arrow_batch_reader():
         for row in _faulty(pa.Table.from_batches([batch])):
             addressed = _as_addressed(row)
@@ -85,13 +85,13 @@ def _notes(metadata: str) -> Mapping[str, Any]:
     return parse_stored(metadata, dict[str, Any])
 
 
-def _as_addressed(row: Mapping[str, Any]) -> Addressed | None:
+def _as_addressed(row: Mapping[str, Any]) -> AddressedDelete | None:
     """Return the delete in a raw record, None if the record lacks facts."""
     notes = read_notes(row["record_sequence"], row["event"]["metadata"])
     address, ordering_key, table = notes.get(ADDRESS), notes.get(ORDERING_KEY), row.get("table_name")
     if not (address and ordering_key and table):
         return None
-    return Addressed(row["record_sequence"], table, str(address), str(ordering_key))
+    return AddressedDelete(row["record_sequence"], table, str(address), str(ordering_key))
 
 
 def call_waiting(pipeline: Pipeline, raw: DataFrame, arrived: DataFrame) -> int:
@@ -105,7 +105,7 @@ def call_waiting(pipeline: Pipeline, raw: DataFrame, arrived: DataFrame) -> int:
         arrived: the raw records that entered the log now.
     """
     waiting: dict[str, list[QuarantinedRecord]] = {}
-    addressed_deletes: dict[str, Addressed] = {}
+    addressed_deletes: dict[str, AddressedDelete] = {}
     for record in load_quarantined(pipeline.lake):
         addressed = _addressed_of(record)
         if addressed is not None:
@@ -121,7 +121,7 @@ def call_waiting(pipeline: Pipeline, raw: DataFrame, arrived: DataFrame) -> int:
     return len(marks)
 
 
-def _addressed_of(record: QuarantinedRecord) -> Addressed | None:
+def _addressed_of(record: QuarantinedRecord) -> AddressedDelete | None:
     if not record.reason.startswith(ADDRESS_ONLY):
         return None
     with understanding(QUARANTINED, f"record {record.name}"):
@@ -136,7 +136,7 @@ def _faulty(batch: pa.Table) -> list[dict[str, Any]]:
     return rows
 
 
-def _find_keys(raw: DataFrame, deletes: Sequence[Addressed]) -> dict[str, str]:
+def _find_keys(raw: DataFrame, deletes: Sequence[AddressedDelete]) -> dict[str, str]:
     """Return the keys that were found, by the event that needs them."""
     rows = [
         (addressed.event_id, addressed.table, addressed.address, addressed.ordering_key)

@@ -48,7 +48,7 @@ from cdc_platform.spark.log.keyless import number_copies, unnumbered_rows
 from cdc_platform.spark.log.order import SINGLE_TASK_RECORDS, UNSOUND, LogStats, OrderedChanges
 from cdc_platform.spark.log.ordered_rows import measure_event_rows, number_few, unnumbered_few
 from cdc_platform.spark.log.repeats import without_repeated
-from cdc_platform.spark.log.unresolved import incomplete_changes
+from cdc_platform.spark.log.unknown_values import incomplete_changes
 
 
 @dataclass(frozen=True)

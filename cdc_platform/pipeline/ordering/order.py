@@ -17,7 +17,7 @@ from cdc_platform.pipeline.reading.trace import trace_lineage
 from cdc_platform.pipeline.schema.evolve import evolve_tables
 from cdc_platform.pipeline.versions.lake_frames import read_own
 from cdc_platform.spark.log.order import SINGLE_TASK_RECORDS, LogStats
-from cdc_platform.spark.session.session_settings import interpreted
+from cdc_platform.spark.session.session_settings import interpreting
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def _extend_log(strategy: OrderingStrategy, spark: SparkSession) -> OrderOutcome
         is_small = expected <= SINGLE_TASK_RECORDS
         with (
             pipeline.progress.step(f"order {expected:,} records{replayed}"),
-            interpreted(spark, when=is_small, in_one_task=not strategy.reads_log),
+            interpreting(spark, when=is_small, in_one_task=not strategy.reads_log),
         ):
             stats = _commit_records(strategy, spark, window, expected)
     return OrderOutcome(lineage.cycle, watermark, stats.changes, stats.transactions, stats.quarantined)

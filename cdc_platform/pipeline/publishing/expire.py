@@ -84,7 +84,7 @@ def expire_merged(
     *,
     thorough: bool,
 ) -> int:
-    """Expire snapshots of a merged table that none of the kept cuts names; return how many files went.
+    """Expire snapshots of a merged table that no kept cut names; return the number of deleted files.
 
     Args:
         pipeline: the pipeline.

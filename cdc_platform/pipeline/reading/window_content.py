@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from pyiceberg.table import Table
 
 from cdc_platform.lake.commits.commits import Version
-from cdc_platform.lake.state.repeated import read_repeated
+from cdc_platform.lake.state.repeated_texts import read_repeated
 from cdc_platform.model.base.timestamps import FIRST_MICROS, from_datetime, to_datetime
 from cdc_platform.model.stream.records import ChangeKind, ModType
 

@@ -17,7 +17,7 @@ from cdc_platform.errors import CommitConflict, RetentionExpired, SourceNotFound
 from cdc_platform.lake.catalog.lake import COPIED, LOG, QUARANTINED, RAW, SCHEMA
 from cdc_platform.lake.commits.commits import STATS, Mark, cycles_between, fact, read_mark
 from cdc_platform.lake.state.copies import CopyPlan, load_plans_between
-from cdc_platform.lake.state.repeated import read_repeated
+from cdc_platform.lake.state.repeated_texts import read_repeated
 from cdc_platform.lake.state.schema_history import append_events, at_mark, load_history
 from cdc_platform.model.base.names import ROOT_TOKEN, is_reserved_column
 from cdc_platform.model.base.stored_texts import read_stored

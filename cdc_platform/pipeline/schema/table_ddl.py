@@ -27,7 +27,7 @@ from cdc_platform.pipeline.versions.branch import load_table
 from cdc_platform.spark.frames.table_frames import read_current
 from cdc_platform.spark.tables.merge import create_table_sql
 from cdc_platform.spark.tables.row_versions import create_history_sql
-from cdc_platform.spark.tables.typed import convert_expression
+from cdc_platform.spark.tables.typed_columns import convert_expression
 from cdc_platform.visible import visible_line
 
 CreateSql = Callable[[str, TableSchema, int], str]

@@ -12,13 +12,19 @@ from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
+from cdc_platform.lake.commits.commits import has_at_most
 from cdc_platform.lake.commits.writes import spark_conflicts_as
 from cdc_platform.pipeline.versions.branch import Attempt, marked_commits
-from cdc_platform.spark.session.session_settings import interpreted
-from cdc_platform.spark.tables.typed import unfit_values
+from cdc_platform.spark.session.session_settings import interpreting
+from cdc_platform.spark.tables.typed_columns import unfit_values
 
 PARALLEL_TABLES: Final = 4
 """Number of tables built at a time; planning a small merge takes longer than running it."""
+
+SMALL_TABLE_ROWS: Final = 500_000
+"""Maximum number of rows of a table that is scanned without generated code if the changes are few, too."""
+ONE_TASK_TABLE_ROWS: Final = 50_000
+"""Maximum number of rows of a table that one task merges if the changes are few, too."""
 
 CONFLICT: Final = "Another run wrote to the same tables; nothing was published, and the next cycle continues."
 
@@ -33,8 +39,7 @@ def run_attempts(
     with_trust: Callable[[Attempt, BuildT], OutcomeT | None],
     fall_back: Callable[[Attempt, BuildT], OutcomeT],
     *,
-    is_small: bool,
-    in_one_task: bool = False,
+    has_few_changes: bool,
 ) -> tuple[OutcomeT, ...]:
     """Return the outcome of each attempt, in order.
 
@@ -43,8 +48,7 @@ def run_attempts(
         jobs: independent attempts with their builds; they share one token.
         with_trust: builds with trust in the source's guarantees; returns None if the source broke one.
         fall_back: builds without that trust, as a separate attempt; attempts run one after the other.
-        is_small: whether there is so little to do that generated code costs more than it saves.
-        in_one_task: whether the tables are also small enough for a single task.
+        has_few_changes: whether each build has so few changes that one task reads them.
 
     Raises:
         CommitConflict: another run worked on the same branches; nothing was published.
@@ -52,8 +56,12 @@ def run_attempts(
     """
     if not jobs:
         return ()
+
+    def is_within(max_rows: int) -> bool:
+        return has_few_changes and all(has_at_most(attempt.base, max_rows) for attempt, _ in jobs)
+
     with (
-        interpreted(spark, when=is_small, in_one_task=in_one_task),
+        interpreting(spark, when=is_within(SMALL_TABLE_ROWS), in_one_task=is_within(ONE_TASK_TABLE_ROWS)),
         spark_conflicts_as(CONFLICT),
         unfit_values(),
     ):

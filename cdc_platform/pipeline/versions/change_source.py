@@ -28,7 +28,7 @@ from cdc_platform.spark.tables.deletion_markers import with_deletion_markers, wi
 from cdc_platform.spark.tables.log_columns import LogColumns
 from cdc_platform.spark.tables.row_versions import called_as_in_history
 from cdc_platform.spark.tables.truncates import after_truncates, with_truncated_rows
-from cdc_platform.spark.tables.typed import (
+from cdc_platform.spark.tables.typed_columns import (
     COMMITTED,
     IS_READ,
     KIND,
@@ -124,7 +124,7 @@ def _has_kept_key(schema: TableSchema) -> bool:
 def starts_over(pipeline: Pipeline, table: str, span: LogSpan) -> bool:
     """Return whether a table was dropped and recreated in a span, which removes its rows without changes."""
     columns = pipeline.schema_history.tables.get(table)
-    return columns is not None and columns.begun_after(span.after_exclusive) is not None
+    return columns is not None and columns.beginning_after(span.after_exclusive) is not None
 
 
 def trusts_inserts(pipeline: Pipeline, table: str, history: SchemaHistory) -> bool:

@@ -64,7 +64,7 @@ def _current_plan(pipeline: Pipeline, name: str) -> CopyPlan | None:
 
 def _is_current(pipeline: Pipeline, plan: CopyPlan) -> bool:
     columns = pipeline.schema_history.tables.get(plan.table)
-    start = columns.begun if columns is not None else None
+    start = columns.last_beginning if columns is not None else None
     return start is None or plan.position_micros >= (start.micros or 0)
 
 
@@ -73,7 +73,7 @@ def is_made_by_log(pipeline: Pipeline, name: str) -> bool:
     columns = pipeline.schema_history.tables.get(name)
     if columns is None:
         return False
-    return columns.is_created or columns.begun is not None or not columns.is_watched
+    return columns.is_created or columns.last_beginning is not None or not columns.is_watched
 
 
 def find_copy(pipeline: Pipeline, table: Table, name: str) -> CopyProgress | None:

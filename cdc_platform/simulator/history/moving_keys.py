@@ -138,7 +138,7 @@ class MovingKeys(PartitionTree):
             self._live.insert(position + 1, other)
         else:
             self._live[position] = other
-        self._moved(partition, [other], moment)
+        self._report_move(partition, [other], moment)
 
     def _move_all(self, partition: Partition, moment: Moment) -> None:
         """Move each range of a partition to some other one, and end the partition."""
@@ -148,12 +148,12 @@ class MovingKeys(PartitionTree):
                 other = self._other(partition)
                 self._live[position] = other
                 receivers += [other] if other not in receivers else []
-        self._moved(partition, receivers, moment)
+        self._report_move(partition, receivers, moment)
         partition.end_micros = moment.micros
         self._alive.remove(partition)
         self._report(moment, partition, ChangeKind.END, ())
 
-    def _moved(self, source: Partition, receivers: list[Partition], moment: Moment) -> None:
+    def _report_move(self, source: Partition, receivers: list[Partition], moment: Moment) -> None:
         if receivers:
             self._report(moment, source, ChangeKind.MOVE_OUT, receivers)
         for receiver in receivers:

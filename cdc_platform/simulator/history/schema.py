@@ -141,7 +141,7 @@ class Schemas:
         """Return the schema at a time."""
         with self._lock:
             while self._next is not None and self._micros(self._next) <= micros:
-                self._schemas.append(self._changed(self._schemas[-1], self._next))
+                self._schemas.append(self._apply(self._schemas[-1], self._next))
                 self._starts.append(self._schemas[-1].from_micros)
                 self._next = next(self._upcoming, None)
             return self._schemas[bisect_right(self._starts, micros) - 1]
@@ -149,7 +149,7 @@ class Schemas:
     def _micros(self, change: SchemaChange) -> int:
         return self._origin_micros + int(change.at_s * 1_000_000)
 
-    def _changed(self, before: Schema, change: SchemaChange) -> Schema:
+    def _apply(self, before: Schema, change: SchemaChange) -> Schema:
         after = replace(before, from_micros=self._micros(change), version=before.version + 1)
         if change.kind is SchemaChangeKind.SET_CAPTURE:
             return replace(after, capture=ValueCaptureType(change.value))

@@ -27,14 +27,14 @@ def all_changes(
         column: column of this table that is retyped, and temporarily not watched.
         tables: the columns outside the key of all initial tables.
     """
-    listed = sorted(settings.schema_changes, key=lambda change: change.at_s)
+    changes = sorted(settings.schema_changes, key=lambda change: change.at_s)
     if settings.schema_change_every_s is None:
-        yield from listed
+        yield from changes
         return
     for number, change in enumerate(_endless_changes(table, column, tables), start=1):
         at_s = number * settings.schema_change_every_s
-        while listed and listed[0].at_s <= at_s:
-            yield listed.pop(0)
+        while changes and changes[0].at_s <= at_s:
+            yield changes.pop(0)
         yield SchemaChange(at_s, *change)
 
 
@@ -81,6 +81,6 @@ def parse_watched(text: str) -> dict[str, frozenset[str] | None] | None:
         if match is None:
             raise SettingError("schema_changes", f"has invalid text after FOR in a change stream: {text!r}")
         names = match["columns"]
-        listed = None if names is None else frozenset(re.findall(r"\w+", names))
-        watched_columns[match["name"]], end = listed, match.end()
+        columns = None if names is None else frozenset(re.findall(r"\w+", names))
+        watched_columns[match["name"]], end = columns, match.end()
     return watched_columns

@@ -111,13 +111,13 @@ class Information:
     def _fill(self, connection: sqlite3.Connection, schema: Schema) -> None:
         connection.execute("ATTACH ':memory:' AS information_schema")
         for name, columns in _TABLES.items():
-            listed = ", ".join(f'"{column}"' for column in columns)
-            connection.execute(f"CREATE TABLE information_schema.{name} ({listed})")
+            names = ", ".join(f'"{column}"' for column in columns)
+            connection.execute(f"CREATE TABLE information_schema.{name} ({names})")
         for name, fields in self._rows(schema):
-            listed = ", ".join(f'"{column}"' for column in fields)
+            names = ", ".join(f'"{column}"' for column in fields)
             marks = ", ".join("?" * len(fields))
             connection.execute(
-                f"INSERT INTO information_schema.{name} ({listed}) VALUES ({marks})",
+                f"INSERT INTO information_schema.{name} ({names}) VALUES ({marks})",
                 list(fields.values()),
             )
 

@@ -150,10 +150,10 @@ class TableReads:
         """
         select = _SELECT.fullmatch(sql)
         if select is None:
-            return self._computed(sql, parameters, micros)
+            return self._compute(sql, parameters, micros)
         names = split_names(select["columns"])
         if names is None:
-            return self._computed(sql, parameters, micros)
+            return self._compute(sql, parameters, micros)
         version = self.version(select["table"], micros)
         columns = self.columns(version.table, names)
         keys = self._keys(version, select["alias"] or version.table.name, select["rest"], parameters)
@@ -214,11 +214,11 @@ class TableReads:
         rows = database.run(sql, parameters, self._dialect)[1]
         return [version.keys[row[0] - 1] for row in rows]
 
-    def _computed(self, sql: str, parameters: Mapping[str, Any], micros: int) -> Result:
+    def _compute(self, sql: str, parameters: Mapping[str, Any], micros: int) -> Result:
         """Answer queries with more than columns of one table: sums, counts, joins."""
         schema = self._history.schemas.at(micros)
-        mentioned = [name for name in schema.tables if re.search(rf"\b{name}\b", sql, re.IGNORECASE)]
-        versions = [self.version(name, micros) for name in mentioned]
+        names_in_sql = [name for name in schema.tables if re.search(rf"\b{name}\b", sql, re.IGNORECASE)]
+        versions = [self.version(name, micros) for name in names_in_sql]
         tables = [(version.table, version.table.columns, version.in_order()) for version in versions]
         names, result_rows = RowDatabase(tables).run(sql, parameters, self._dialect)
         columns = [(name, type_of(row[number] for row in result_rows)) for number, name in enumerate(names)]

@@ -95,7 +95,7 @@ def find_stream_call(
             "Change stream TVF must not be combined with any other SQL statements. Change stream records "
             f"should be read using `{example}`.",
         )
-    bound = _bound(tokens[place + 2 : end], function)
+    bound = _bind(tokens[place + 2 : end], function)
     arguments = {
         name: _argument(tokens, parameters, types or {}, function, position)
         for position, (name, tokens) in enumerate(bound.items())
@@ -147,7 +147,7 @@ def _selects_all(tokens: Sequence[Token], dialect: Dialect) -> bool:
     )
 
 
-def _bound(tokens: Sequence[Token], function: str) -> dict[str, list[Token]]:
+def _bind(tokens: Sequence[Token], function: str) -> dict[str, list[Token]]:
     """Return the tokens of each argument by its name."""
     bound: dict[str, list[Token]] = {}
     arguments = split_list(tokens)

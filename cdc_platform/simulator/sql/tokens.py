@@ -151,9 +151,9 @@ def _value(kind: TokenKind, text: str, dialect: Dialect) -> str:
         return text
     if dialect is Dialect.POSTGRESQL:
         return text[1:-1].replace(text[0] * 2, text[0])
-    return _ESCAPE.sub(_unescaped, text[1:-1]) if kind is TokenKind.TEXT else text[1:-1]
+    return _ESCAPE.sub(_unescape, text[1:-1]) if kind is TokenKind.TEXT else text[1:-1]
 
 
-def _unescaped(match: re.Match[str]) -> str:
+def _unescape(match: re.Match[str]) -> str:
     digits = match["hex"] or match["unicode"]
     return chr(int(digits, 16)) if digits else _ESCAPED.get(match["other"], match["other"])

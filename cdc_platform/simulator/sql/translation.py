@@ -127,11 +127,11 @@ class _Translation:
     def _word(self, place: int) -> str:
         token, previous = self.tokens[place], at(self.tokens, place - 1)
         if token.kind is TokenKind.TEXT:
-            return _quoted(token.value, "'")
+            return _quote(token.value, "'")
         if token.kind is TokenKind.PARAMETER:
             return self._bind(self.parameters[find_parameter(self.parameters, token.value)])
         if token.kind is TokenKind.QUOTED or self._is_name_for_certain(place, previous):
-            return _quoted(token.value, '"')
+            return _quote(token.value, '"')
         if token.kind is TokenKind.MARK and token.text[0] in _STRAY:
             raise not_answered(f"{token.text[0]} does not begin a literal or a name here")
         if token.kind is not TokenKind.NAME:
@@ -153,5 +153,5 @@ class _Translation:
         return at(self.tokens, place + 1).is_mark("(")
 
 
-def _quoted(text: str, quote: str) -> str:
+def _quote(text: str, quote: str) -> str:
     return f"{quote}{text.replace(quote, quote * 2)}{quote}"

@@ -46,7 +46,7 @@ class Deliveries:
             if block is not None:
                 self._blocks.move_to_end(number)
                 return block
-            block = self._written(number)
+            block = self._rows_by_partition(number)
             self._blocks[number] = block
             self._sizes[number] = sum(len(row) for rows in block.values() for _, row in rows)
             self._bytes += self._sizes[number]
@@ -55,14 +55,14 @@ class Deliveries:
                 self._bytes -= self._sizes.pop(oldest)
             return block
 
-    def _written(self, number: int) -> dict[int, list[Delivered]]:
+    def _rows_by_partition(self, number: int) -> dict[int, list[Delivered]]:
         by_partition: dict[int, list[Delivered]] = {}
-        sent = block_messages(self._history, number) if self._has_messages else self._sent(number)
-        for partition, micros, row in sent:
+        rows = block_messages(self._history, number) if self._has_messages else self._partition_rows(number)
+        for partition, micros, row in rows:
             by_partition.setdefault(partition, []).append((micros, row))
         return by_partition
 
-    def _sent(self, number: int) -> Iterator[Sent]:
+    def _partition_rows(self, number: int) -> Iterator[Sent]:
         schemas, write = self._history.schemas, self._write
         for transaction in self._history.block(number):
             for record in data_records(transaction, schemas.at(transaction.commit_micros)):

@@ -73,13 +73,13 @@ class Faults:
             Refusal: the query is rejected at once.
         """
         with self._lock:
-            fate = self._requested(query) or self._random(query)
+            fate = self._take_demand(query) or self._random(query)
             if fate.fault is not None:
                 self.befallen[fate.fault] += 1
             self._refuse(fate, query)
             return fate
 
-    def _requested(self, query: StreamQuery) -> QueryFault | None:
+    def _take_demand(self, query: StreamQuery) -> QueryFault | None:
         for demand in self._demands:
             if demand.times > 0 and demand.token in (None, query.token):
                 demand.times -= 1

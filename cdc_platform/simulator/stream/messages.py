@@ -61,7 +61,7 @@ def heartbeat_message(micros: int) -> bytes:
 def block_messages(history: History, number: int) -> Iterator[Sent]:
     """Yield the records of all partitions in a block, in order."""
     # Changes of partitions are numbered consecutively, so that those at one time are ordered, too.
-    placed: list[tuple[int, int, int, PartitionChange | DataRecord]] = [
+    events: list[tuple[int, int, int, PartitionChange | DataRecord]] = [
         (change.moment.micros, 2 * change.moment.transactions, change.number, change)
         for change in history.partition_changes(number)
     ]
@@ -69,8 +69,8 @@ def block_messages(history: History, number: int) -> Iterator[Sent]:
         schema = history.schemas.at(micros)
         for turn, transaction in zip(count(1, 2), same, strict=False):
             records = data_records(transaction, schema)
-            placed.extend((micros, turn, record.number, record) for record in records)
-    for micros, turn, low, item in sorted(placed, key=lambda place: place[:3]):
+            events.extend((micros, turn, record.number, record) for record in records)
+    for micros, turn, low, item in sorted(events, key=lambda place: place[:3]):
         sequence = _sequence(turn, low)
         if isinstance(item, DataRecord):
             yield item.changes[0].partition, micros, _data_value(item, sequence)

@@ -53,7 +53,7 @@ def messages(
             row_bytes = sum(map(len, row.values))
             if row_bytes > chunk_bytes:
                 yield from _together(pending, has_tokens=has_tokens)
-                yield from _chunked(row, chunk_bytes, has_tokens=has_tokens)
+                yield from _write_chunks(row, chunk_bytes, has_tokens=has_tokens)
                 pending, size = [], 0
                 continue
             pending.append(row)
@@ -81,7 +81,7 @@ def _token(row: Row, *, has_tokens: bool) -> bytes | None:
     return row.position.to_token() if has_tokens and row.position is not None else None
 
 
-def _chunked(row: Row, chunk_bytes: int, *, has_tokens: bool) -> Iterator[bytes]:
+def _write_chunks(row: Row, chunk_bytes: int, *, has_tokens: bool) -> Iterator[bytes]:
     last = len(row.values) - 1
     for position, value in enumerate(row.values):
         chunks = split_value(value, chunk_bytes) if len(value) > chunk_bytes else [value]

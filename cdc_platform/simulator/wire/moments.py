@@ -93,7 +93,7 @@ def transaction(identifier: bytes, read_micros: int | None) -> bytes:
     return b"".join(parts)
 
 
-def framed(message: bytes) -> bytes:
+def frame_transaction(message: bytes) -> bytes:
     """Return a transaction as a field of a result's metadata; empty without one."""
     return _TRANSACTION + varint(len(message)) + message if message else b""
 

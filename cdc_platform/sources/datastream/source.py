@@ -100,16 +100,16 @@ class DatastreamSource(ArrivalTimeSource, SparkSource):
         """
         self._listed = listed_files = list(self.store.list_files())
         self._offered = {}
-        listed = [file for file in listed_files if not is_schema(file)]
+        objects = [file for file in listed_files if not is_schema(file)]
         read = read_progress()
-        choice = self._choose(listed, read, lineage, request)
+        choice = self._choose(objects, read, lineage, request)
         newest = max((partition.position_micros for partition in lineage.partitions.values()), default=0)
         limit = request.end_limit_micros if choice.is_all else newest + 1
         windows = plan_arrivals(lineage, replace(request, end_limit_micros=limit))
         is_root_read = any(window.token == ROOT_TOKEN for window in windows)
-        fresh = sorted({file.folder for file in listed} - lineage.partitions.keys()) if is_root_read else []
+        fresh = sorted({file.folder for file in objects} - lineage.partitions.keys()) if is_root_read else []
         is_unread = any(partition.running_cycle is None for partition in lineage.partitions.values())
-        resolved = resolved_failures(listed, read) if is_root_read else {}
+        resolved = resolved_failures(objects, read) if is_root_read else {}
         if not (choice.files or fresh or resolved or is_unread or request.has_replay):
             return ReadPlan(())
         chosen = choice.files if windows else ()
@@ -123,14 +123,14 @@ class DatastreamSource(ArrivalTimeSource, SparkSource):
         return ReadPlan(windows, json.dumps(inputs), files=len(chosen))
 
     def _choose(
-        self, listed: Sequence[SourceFile], read: Mapping[str, str], lineage: Lineage, request: ReadRequest
+        self, files: Sequence[SourceFile], read: Mapping[str, str], lineage: Lineage, request: ReadRequest
     ) -> FileChoice:
         keys = {partition.key: partition.token for partition in live(lineage)}
         folders = {keys[key] for key in request.keys if key in keys} if request.keys is not None else None
         partition_keys = lineage.partitions.keys()
         readable = [
             file
-            for file in listed
+            for file in files
             if file.folder in partition_keys and (folders is None or file.folder in folders)
         ]
         clock_micros = None if request.ends_pauses else request.clock_micros
@@ -144,15 +144,15 @@ class DatastreamSource(ArrivalTimeSource, SparkSource):
         self, origin: str, text: str, position: int | None
     ) -> Iterator[SourceEvent | FaultyEvent]:
         """Yield the events that the text of a faulty event contains under the present settings."""
-        return decode_text(self.settings, text, position, lambda: self._borrowed(origin, text))
+        return decode_text(self.settings, text, position, lambda: self._borrow_columns(origin, text))
 
-    def _borrowed(self, origin: str, text: str) -> Mapping[str, Fields]:
+    def _borrow_columns(self, origin: str, text: str) -> Mapping[str, Fields]:
         """Return the columns of an event from other files than its own, which may be gone."""
         file = SourceFile(origin, "", 0, 0)
         key = key_of_name(origin)
         if key not in self._offered:
-            listed = self._listed if self._listed is not None else list(self.store.list_files())
-            self._offered[key] = offered_schemas(listed, [file])
+            files = self._listed if self._listed is not None else list(self.store.list_files())
+            self._offered[key] = offered_schemas(files, [file])
         return borrowed_schemas(
             self.settings.path, file, self._offered[key], text.encode(), self.settings.bounds
         )

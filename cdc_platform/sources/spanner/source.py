@@ -153,7 +153,7 @@ class SpannerSource(SparkSource):
             windows += self._windows_of_added(lineage, windows[0].end_inclusive_micros)
         if self.client.partition_mode is PartitionMode.MUTABLE_KEY_RANGE:
             # Each window has its own end: a partition that cannot be read does not delay the others.
-            windows = tuple(window.shortened(MAX_WINDOW_S) for window in windows)
+            windows = tuple(window.shorten(MAX_WINDOW_S) for window in windows)
         return ReadPlan(windows, finished_parents=finished_parents(lineage) if request.keys is None else None)
 
     def _windows_of_added(self, lineage: Lineage, end_micros: int) -> tuple[ReadWindow, ...]:

@@ -86,8 +86,8 @@ def unfit_names_expression(texts: str, column_type: ColumnType, names: Sequence[
     unfit = unfit_expression("text", column_type)
     if unfit is None:
         return None
-    listed = f"from_json({quote_text(json.dumps(list(names)))}, {TEXTS})"
-    return f"array_intersect({listed}, map_keys(map_filter({texts}, (name, text) -> {unfit})))"
+    array = f"from_json({quote_text(json.dumps(list(names)))}, {TEXTS})"
+    return f"array_intersect({array}, map_keys(map_filter({texts}, (name, text) -> {unfit})))"
 
 
 def key_unfit_expression(text: str, column_type: ColumnType) -> str | None:
@@ -141,14 +141,14 @@ def logged_scalar(value: str, stored: str) -> str:
 
 def logged_text(value: str, kind: ColumnType) -> str:
     """Return the text of a value in the log's form: bytes in base64, arrays as JSON."""
-    stored = spark_type(kind)
+    target = spark_type(kind)
     if kind.element is not None and spark_type(kind.element) == "bigint":
         numbers = f"transform({value}, e -> {_LOGGED_INTEGER})"
         return f"concat('[', array_join({numbers}, ','), ']')"
     if kind.element is not None:
         return f"to_json(transform({value}, e -> {_logged_element(kind.element)}))"
     # Without line breaks, which Spark may add to long texts.
-    return f"translate(base64({value}), '\\r\\n', '')" if stored == "binary" else logged_scalar(value, stored)
+    return f"translate(base64({value}), '\\r\\n', '')" if target == "binary" else logged_scalar(value, target)
 
 
 def _logged_element(kind: ColumnType) -> str:

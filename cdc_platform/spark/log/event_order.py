@@ -30,7 +30,7 @@ from cdc_platform.spark.log.order import (
     to_stats,
 )
 from cdc_platform.spark.log.repeats import IDENTITY, distinct_rows
-from cdc_platform.spark.log.unresolved import incomplete_changes
+from cdc_platform.spark.log.unknown_values import incomplete_changes
 
 EVENT_PARTS: Final = (
     "event.previous_keys as previous_keys",
@@ -94,7 +94,7 @@ def order_events(
     fault = f"coalesce(event.fault, if({FITS}, null, {fault_of(tables, capabilities)}))"
     if expected_records <= SINGLE_TASK_RECORDS:
         changes = _changes_of(_distinct(records.coalesce(1), capabilities), fault, first_ordinal)
-        return OrderedChanges(_numbered(changes))
+        return OrderedChanges(_number(changes))
     ranges = range_count(records, expected_records)
     is_repeated, transactions = _count_identities(records, ranges)
     unchecked = _changes_of(records, f"if({FITS}, null, '')", first_ordinal, "false")
@@ -108,7 +108,7 @@ def order_events(
         once = _distinct(records, capabilities) if is_repeated else records
         changes, stats = _changes_of(once, fault, first_ordinal), None
     parted = part_in_ranges(changes, _ORDER, places, expected_records).drop(RANGE)
-    return OrderedChanges(_numbered(parted), stats)
+    return OrderedChanges(_number(parted), stats)
 
 
 def _changes_of(
@@ -121,7 +121,7 @@ def _changes_of(
     return changes.withColumns(columns)
 
 
-def _numbered(changes: DataFrame) -> DataFrame:
+def _number(changes: DataFrame) -> DataFrame:
     """Return changes, whose tasks are in order, in order and with their own ordinals."""
     ordinal = F.monotonically_increasing_id() + F.col("ordinal")
     ordered = changes.sortWithinPartitions(*_ORDER).withColumn("ordinal", ordinal)

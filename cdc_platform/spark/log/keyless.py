@@ -39,9 +39,9 @@ def number_copies(ordered: DataFrame, counts: DataFrame) -> DataFrame:
         f"if({IS_UNNUMBERED}, {_ROW_OF}, null) as row",
         f"sum(if({_IS_TRUNCATE} and not {UNSOUND}, 1, 0)) over ({_IN_TABLE}) as span",
     )
-    counted = spans.withColumn("after", F.expr(f"sum({step}) over ({_OF_ROW})"))
+    rows_after = spans.withColumn("after", F.expr(f"sum({step}) over ({_OF_ROW})"))
     is_same = (F.col("table_name") == F.col("of_table")) & (F.col("row") == F.col("of_row"))
-    joined = counted.join(before_them, is_same, "left")
+    joined = rows_after.join(before_them, is_same, "left")
     before = "if(span = 0, coalesce(count, 0), 0)"
     copy = f"cast({before} + after + if({_IS_DELETE}, 1, 0) as string)"
     keys = f"""concat('{{"{COPY}":', {copy}, ',"{ROW}":"', row, '"}}')"""

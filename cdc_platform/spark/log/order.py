@@ -129,10 +129,10 @@ def changes_of(mods: DataFrame, fault: str, parts: Sequence[str], condition: str
         parts: SQL of the columns that differ between change streams and events.
         condition: condition of the records whose values are parsed for the fault.
     """
-    judged = mods.selectExpr("*", *parsed_mods(condition), f"{fault} AS {FAULT}")
+    changes = mods.selectExpr("*", *parsed_mods(condition), f"{fault} AS {FAULT}")
     own = ", ".join(name for name in mods.columns if name not in (FITS, *MOD))
     # SQL texts: an expression built here would cost a few calls of Spark's JVM.
-    return judged.selectExpr(
+    return changes.selectExpr(
         "table_name",
         "lower(mod_type) as change_kind",
         "record_timestamp as commit_timestamp",

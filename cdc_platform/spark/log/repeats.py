@@ -52,7 +52,7 @@ def without_repeated(
             whether any came again: usually none did, and then full records need no join with the log.
     """
     window = seconds_before("record_timestamp", capabilities.repeats_within_s or 0)
-    logged = log.select(F.col("record_id").alias("logged_id"), F.col("commit_timestamp").alias("logged_at"))
+    in_log = log.select(F.col("record_id").alias("logged_id"), F.col("commit_timestamp").alias("logged_at"))
     is_due = F.col("logged_at") >= window
     if repeated_from is not None:
         is_due = is_due | (F.col("logged_at") >= F.lit(to_datetime(repeated_from)))
@@ -61,6 +61,6 @@ def without_repeated(
     is_same = (F.expr(RECORD_ID) == F.col("logged_id")) & is_due
     if not is_small:
         ids = records.selectExpr(*IDENTITY, "record_timestamp", "struct(event.origin) as event")
-        if ids.join(logged, is_same, "left_semi").isEmpty():
+        if ids.join(in_log, is_same, "left_semi").isEmpty():
             return records
-    return records.join(logged, is_same, "left_anti")
+    return records.join(in_log, is_same, "left_anti")

@@ -160,7 +160,7 @@ def launch_secrets(spark: SparkSettings, lake: LakeSettings) -> dict[str, str]:
         return {}
     catalog = {name: value for name, value in lake.spark_properties().items() if is_secret(name, value)}
     own = {name: value for name, value in spark.conf.items() if not _is_harmless(name, value)}
-    return {**_prefixed(catalog), **own}
+    return {**_catalog_properties(catalog), **own}
 
 
 def _is_harmless(name: str, value: str) -> bool:
@@ -178,11 +178,11 @@ def _catalog(lake: LakeSettings) -> dict[str, str]:
         CATALOG_PREFIX: "org.apache.iceberg.spark.SparkCatalog",
         # Otherwise Iceberg's Spark catalog would hide commits of pyiceberg.
         f"{CATALOG_PREFIX}.cache-enabled": "false",
-        **_prefixed(lake.spark_properties()),
+        **_catalog_properties(lake.spark_properties()),
     }
 
 
-def _prefixed(properties: Mapping[str, str]) -> dict[str, str]:
+def _catalog_properties(properties: Mapping[str, str]) -> dict[str, str]:
     return {f"{CATALOG_PREFIX}.{key}": value for key, value in properties.items()}
 
 

@@ -32,8 +32,8 @@ def write_token(port: int, token: str) -> Path:
     """Write the token of the server at a port to a file that only this user can read."""
     file = token_file(port)
     file.parent.mkdir(parents=True, exist_ok=True)
-    with open_private(file, "wb") as opened:
-        opened.write(token.encode())
+    with open_private(file, "wb") as stream:
+        stream.write(token.encode())
     return file
 
 

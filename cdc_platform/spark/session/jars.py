@@ -48,7 +48,7 @@ def check_jars(spark: SparkSettings) -> None:
         JarsUnavailable: a jar differs.
     """
     for package, expected in SHA256.items():
-        for jar in _cached(package, spark.conf.get(FOLDER_SETTING)):
+        for jar in _cached_jars(package, spark.conf.get(FOLDER_SETTING)):
             with jar.open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
             if digest != expected:
@@ -69,7 +69,7 @@ def start_config(spark: SparkSettings, lake: LakeSettings) -> dict[str, str]:
     has_others = any(name.startswith("spark.jars") for name in {*spark.conf} - {FOLDER_SETTING})
     if has_others or _has_defaults() or not all(package in BRINGS for package in packages):
         return _with_archive(conf, spark)
-    jars = _fetched(packages, spark.conf.get(FOLDER_SETTING))
+    jars = _find_jars(packages, spark.conf.get(FOLDER_SETTING))
     if jars is None:
         # The archive of this start would not fit the next one.
         return conf
@@ -94,15 +94,15 @@ def _has_defaults() -> bool:
     return SUBMIT_ARGUMENTS in os.environ or (conf_folder() / "spark-defaults.conf").is_file()
 
 
-def _fetched(packages: Sequence[str], folder: str | None) -> list[Path] | None:
+def _find_jars(packages: Sequence[str], folder: str | None) -> list[Path] | None:
     """Return the jars of packages and their dependencies; None if one is missing in the cache."""
     all_packages = dict.fromkeys(each for package in packages for each in (package, *BRINGS[package]))
-    cached_jars = [next(_cached(package, folder), None) for package in all_packages]
+    cached_jars = [next(_cached_jars(package, folder), None) for package in all_packages]
     jars = [jar for jar in cached_jars if jar is not None and not {",", os.pathsep} & {*str(jar)}]
     return jars if len(jars) == len(cached_jars) else None
 
 
-def _cached(package: str, folder: str | None) -> Iterator[Path]:
+def _cached_jars(package: str, folder: str | None) -> Iterator[Path]:
     group, name, version = package.split(":")
     folders: Iterable[Path] = [Path(folder)] if folder is not None else Path.home().glob(".ivy2*")
     for each in folders:

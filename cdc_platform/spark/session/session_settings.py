@@ -36,7 +36,7 @@ ONE_TASK: Final = {
 }
 
 
-def interpreted(
+def interpreting(
     spark: SparkSession, *, when: bool, in_one_task: bool = False
 ) -> AbstractContextManager[None]:
     """Let the session interpret expressions and read files row by row within the context.

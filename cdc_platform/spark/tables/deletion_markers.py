@@ -7,7 +7,7 @@ from cdc_platform.model.base.schemas import DELETION_MARKER_ROWS
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.records import ChangeKind
 from cdc_platform.spark.log.order import UNSOUND
-from cdc_platform.spark.tables.typed import ROW, with_row
+from cdc_platform.spark.tables.typed_columns import ROW, with_row
 
 
 def deletion_markers(ordered: DataFrame, cycle: int) -> DataFrame:
@@ -25,17 +25,17 @@ def deletion_markers(ordered: DataFrame, cycle: int) -> DataFrame:
     )
 
 
-def with_deletion_markers(log: DataFrame, buried: DataFrame, table: TableSchema) -> DataFrame:
+def with_deletion_markers(log: DataFrame, markers: DataFrame, table: TableSchema) -> DataFrame:
     """Return a table's changes with the earlier deletions of the rows that they change.
 
     Args:
         log: rows of the change log, of one table.
-        buried: deletion markers of the same table, of other cycles.
+        markers: deletion markers of the same table, of other cycles.
         table: the table's columns.
     """
     touched = with_row(log, table).select(ROW).distinct()
-    graves = with_row(buried, table).join(touched, ROW, "left_semi")
-    deletions = graves.select("keys", "ordering_key", "commit_timestamp").withColumn(
+    own_markers = with_row(markers, table).join(touched, ROW, "left_semi")
+    deletions = own_markers.select("keys", "ordering_key", "commit_timestamp").withColumn(
         "change_kind", F.lit(ChangeKind.DELETE.value)
     )
     return log.unionByName(deletions, allowMissingColumns=True)

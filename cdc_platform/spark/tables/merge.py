@@ -11,7 +11,7 @@ from cdc_platform.model.base.names import quote_spark
 from cdc_platform.model.schema.table_options import ORDERING_KEY, keeps_order
 from cdc_platform.model.schema.table_schema import PRIMARY_KEY, TableSchema, spark_type
 from cdc_platform.spark.tables.net_changes import ACTION, APPEND, NOTHING, REMOVE, UPDATE, NetChanges
-from cdc_platform.spark.tables.typed import flag_of
+from cdc_platform.spark.tables.typed_columns import flag_of
 
 
 def create_table_sql(target: str, table: TableSchema, format_version: int) -> str:
@@ -35,8 +35,8 @@ def create_table_sql(target: str, table: TableSchema, format_version: int) -> st
         "write.parquet.compression-codec": "zstd",
         **KEPT_BY_TIME,
     }
-    listed = ", ".join(f"'{key}'='{value}'" for key, value in properties.items())
-    return f"CREATE TABLE IF NOT EXISTS {target} ({columns}) USING iceberg TBLPROPERTIES ({listed})"
+    pairs = ", ".join(f"'{key}'='{value}'" for key, value in properties.items())
+    return f"CREATE TABLE IF NOT EXISTS {target} ({columns}) USING iceberg TBLPROPERTIES ({pairs})"
 
 
 def append_rows(rows: DataFrame, target: str, properties: Mapping[str, str]) -> None:

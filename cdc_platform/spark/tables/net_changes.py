@@ -11,7 +11,7 @@ from cdc_platform.model.schema.table_schema import Column as SourceColumn
 from cdc_platform.model.schema.table_schema import TableSchema, spark_type
 from cdc_platform.model.stream.records import ChangeKind
 from cdc_platform.spark.tables.log_columns import LogColumns
-from cdc_platform.spark.tables.typed import (
+from cdc_platform.spark.tables.typed_columns import (
     KIND,
     ORDINAL,
     flag_of,

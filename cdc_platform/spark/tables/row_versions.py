@@ -15,12 +15,11 @@ from cdc_platform.model.schema.table_options import (
     VALID_TO,
     name_in_history,
 )
-from cdc_platform.model.schema.table_schema import Column as SourceColumn
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.records import ChangeKind
 from cdc_platform.spark.tables.merge import append_rows, create_table_sql
 from cdc_platform.spark.tables.net_changes import ACTION, APPEND, UPDATE, NetChangeStats
-from cdc_platform.spark.tables.typed import COMMITTED, IS_READ, KIND, ORDINAL, TRANSACTION, flag_of
+from cdc_platform.spark.tables.typed_columns import COMMITTED, IS_READ, KIND, ORDINAL, TRANSACTION, flag_of
 
 CLOSED_AT: Final = "__closed_at"
 _IS_DELETED: Final = "__gone"
@@ -82,11 +81,8 @@ def reaches_back(history: DataFrame, touched: DataFrame, table: TableSchema, *, 
         return False
     # With the literal, Iceberg skips all files that have only older versions.
     young = history.where(F.col(IS_CURRENT) & (F.col(VALID_FROM) >= F.lit(first)))
-    keys = touched.select(
-        F.col(CLOSED_AT), *(_col(column.name).alias(f"{KEY_PREFIX}{n}") for n, column in _numbered(table))
-    )
-    same = [_col(column.name).eqNullSafe(F.col(f"{KEY_PREFIX}{n}")) for n, column in _numbered(table)]
-    versions = young.join(F.broadcast(keys) if is_small else keys, same)
+    keys = touched.select(*_key_aliases(table), CLOSED_AT)
+    versions = young.join(F.broadcast(keys) if is_small else keys, _has_same_key(table))
     return not versions.where(F.col(VALID_FROM) >= F.col(CLOSED_AT)).limit(1).isEmpty()
 
 
@@ -101,9 +97,9 @@ def current_before(
         table: the source table.
         is_small: whether there are few enough changed keys to broadcast them.
     """
-    keys = touched.select(*(_col(column.name).alias(f"{KEY_PREFIX}{n}") for n, column in _numbered(table)))
-    same = [_col(column.name).eqNullSafe(F.col(f"{KEY_PREFIX}{n}")) for n, column in _numbered(table)]
-    versions = history.where(IS_CURRENT).join(F.broadcast(keys) if is_small else keys, same, "left_semi")
+    keys = touched.select(*_key_aliases(table))
+    current = history.where(IS_CURRENT)
+    versions = current.join(F.broadcast(keys) if is_small else keys, _has_same_key(table), "left_semi")
     return versions.select(
         F.lit(ChangeKind.INSERT.value).alias(KIND),
         F.lit(_BEFORE).cast("bigint").alias(ORDINAL),
@@ -158,8 +154,8 @@ def make_versions(
         F.when(F.col(_EPOCH) == number, F.timestamp_micros(F.lit(micros)))
         for number, micros in enumerate(recreated_micros)
     ]
-    ended = final.withColumn(VALID_TO, F.coalesce(F.lead(_SINCE).over(of_key), *recreations))
-    return ended.where(~F.col(_IS_DELETED)).select(
+    versions = final.withColumn(VALID_TO, F.coalesce(F.lead(_SINCE).over(of_key), *recreations))
+    return versions.where(~F.col(_IS_DELETED)).select(
         *(_col(column.name) for column in table.columns),
         F.col(_SINCE).alias(VALID_FROM),
         VALID_TO,
@@ -197,9 +193,9 @@ def find_misdated(history: DataFrame, changes: DataFrame, table: TableSchema) ->
     moments = states.withColumn(_MOMENT, F.max(COMMITTED).over(so_far))
     is_last = ~F.lead(_MOMENT).over(of_key).eqNullSafe(F.col(_MOMENT))
     last_moments = moments.withColumn("__is_last", is_last).where(F.col("__is_last") & ~F.col(_IS_DELETED))
-    dates = history.select(*(_col(c.name).alias(f"{KEY_PREFIX}{n}") for n, c in _numbered(table)), VALID_FROM)
-    same = [_col(column.name).eqNullSafe(F.col(f"{KEY_PREFIX}{n}")) for n, column in _numbered(table)]
-    misdated = last_moments.join(dates, [*same, F.col(_MOMENT) == F.col(VALID_FROM)], "left_anti")
+    dates = history.select(*_key_aliases(table), VALID_FROM)
+    has_same_date = [*_has_same_key(table), F.col(_MOMENT) == F.col(VALID_FROM)]
+    misdated = last_moments.join(dates, has_same_date, "left_anti")
     return misdated.select(*_keys(table), F.col(_MOMENT).alias(VALID_FROM))
 
 
@@ -265,8 +261,13 @@ def append_versions(
     append_rows(versions.select(*selected), target, properties)
 
 
-def _numbered(table: TableSchema) -> list[tuple[int, SourceColumn]]:
-    return list(enumerate(table.key_columns))
+def _key_aliases(table: TableSchema) -> list[Column]:
+    return [key.alias(f"{KEY_PREFIX}{number}") for number, key in enumerate(_keys(table))]
+
+
+def _has_same_key(table: TableSchema) -> list[Column]:
+    """Return the conditions of a join with a frame that has `_key_aliases`."""
+    return [key.eqNullSafe(F.col(f"{KEY_PREFIX}{number}")) for number, key in enumerate(_keys(table))]
 
 
 def _keys(table: TableSchema) -> list[Column]:

@@ -10,7 +10,7 @@ from cdc_platform.model.schema.table_options import DELETED, DELETED_AT, source_
 from cdc_platform.model.schema.table_schema import TableSchema, spark_type
 from cdc_platform.model.stream.records import ChangeKind
 from cdc_platform.spark.tables.net_changes import ACTION, APPEND, UPDATE, compute_net_changes
-from cdc_platform.spark.tables.typed import (
+from cdc_platform.spark.tables.typed_columns import (
     COMMITTED,
     KIND,
     ORDINAL,

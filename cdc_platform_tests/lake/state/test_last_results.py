@@ -208,7 +208,7 @@ def test_two_processes_drop_the_same_damaged_results(tmp_path: Path) -> None:
     lose_metadata(lake.system_table(CHECKED))
     name = f"{lake.system_namespace}.{CHECKED}"
     for _ in range(2):
-        drop_results(lake.catalog, name, LakeDamaged("table", "gone"), are_results=True)
+        drop_results(lake.catalog, name, LakeDamaged("table", "gone"))
     assert load_results(Lake(lake.settings, "bank")) == ()
 
 

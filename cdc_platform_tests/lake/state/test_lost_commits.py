@@ -18,7 +18,7 @@ from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.branches import move_branch
 from cdc_platform.lake.commits.commits import BRANCH, CYCLE, MAIN, head, read_mark
 from cdc_platform.lake.state.cuts import Cut, append_cut, list_cuts
-from cdc_platform.lake.state.lost_commits import take_back_lost
+from cdc_platform.lake.state.lost_commits import revert_lost_commits
 from cdc_platform.model.base.schemas import CHANGE_LOG, DELETION_MARKER_ROWS, QUARANTINE, RAW_CHANGE_RECORDS
 
 
@@ -48,11 +48,11 @@ def test_a_lost_commit_is_made_again(lake: Lake, cycles: int) -> None:
     for cycle in range(1, cycles + 1):
         table = commit(lake, RAW, RAW_CHANGE_RECORDS, cycle)
     lose(table)
-    assert take_back_lost(lake) == (f"p__cdc.{RAW}",)
+    assert revert_lost_commits(lake) == (f"p__cdc.{RAW}",)
     table = lake.system_table(RAW)
     assert read_mark(table).cycle == cycles - 1
     assert len(table.metadata.snapshots) == cycles - 1
-    assert take_back_lost(lake) == ()
+    assert revert_lost_commits(lake) == ()
     table = commit(lake, RAW, RAW_CHANGE_RECORDS, cycles)
     assert table.scan().to_arrow()["cycle"].to_pylist() == [*range(cycles, 0, -1)]
 
@@ -78,9 +78,9 @@ def test_a_lost_cut_is_published_again(lake: Lake, has_moved: bool, is_new: bool
         table.append(pa.table({"id": [2]}), snapshot_properties={CYCLE: "2"})
     lose(lake.system_table(CUT))
     if has_moved and is_new:
-        assert take_back_lost(lake) == ()
+        assert revert_lost_commits(lake) == ()
         return
-    assert take_back_lost(lake) == (f"p__cdc.{CUT}",)
+    assert revert_lost_commits(lake) == (f"p__cdc.{CUT}",)
     assert before == head(table.refresh())
     assert [cut.cut for cut in list_cuts(lake)] == [1]
     append_cut(lake, Cut(2, 7, 2, {}, 9))
@@ -94,7 +94,7 @@ def test_what_went_with_a_cycle_of_the_log_is_damage(lake: Lake, name: str) -> N
     commit(lake, LOG, CHANGE_LOG, 1)
     for cycle, expected in ((2, (f"p__cdc.{name}",)), (1, ())):
         lose(commit(lake, name, schema, cycle))
-        assert expected == take_back_lost(lake)
+        assert expected == revert_lost_commits(lake)
 
 
 def test_snapshots_that_cuts_and_tags_name_stay(lake: Lake) -> None:
@@ -115,7 +115,7 @@ def test_snapshots_that_cuts_and_tags_name_stay(lake: Lake) -> None:
         if name == "pinned":
             table.manage_snapshots().create_tag(newest.snapshot_id, "kept").commit()
         lose(table)
-    assert take_back_lost(lake) == ()
+    assert revert_lost_commits(lake) == ()
 
 
 def test_what_a_later_step_has_used_is_damage(lake: Lake) -> None:
@@ -123,7 +123,7 @@ def test_what_a_later_step_has_used_is_damage(lake: Lake) -> None:
     raw = commit(lake, RAW, RAW_CHANGE_RECORDS, 1)
     commit(lake, LOG, CHANGE_LOG, 1)
     lose(raw)
-    assert take_back_lost(lake) == ()
+    assert revert_lost_commits(lake) == ()
     with pytest.raises(LakeDamaged, match=r"raw_change_records/metadata/snap-.*no longer exists"):
         lake.system_table(RAW).scan().to_arrow()
 
@@ -171,7 +171,7 @@ def test_a_lost_compaction_is_taken_back(lake: Lake) -> None:
     for name in own:
         compact(lake.system_table(name))
         lose(lake.system_table(name))
-    assert {f"p__cdc.{name}" for name in own} == {*take_back_lost(lake)}
+    assert {f"p__cdc.{name}" for name in own} == {*revert_lost_commits(lake)}
     assert [cut.cut for cut in list_cuts(lake)] == [1, 2]
     assert newest == head(table.refresh())
 
@@ -190,7 +190,7 @@ def test_files_of_what_the_newest_cut_names_are_not_looked_for(
         return exists(file)
 
     monkeypatch.setattr(LakeFile, "exists", note)
-    assert take_back_lost(lake) == ()
+    assert revert_lost_commits(lake) == ()
     assert any("/p/former/" in location for location in looked_for)
     assert not any("/p/published/" in location for location in looked_for)
 
@@ -203,7 +203,7 @@ def test_a_lost_cut_hides_no_other_lost_commit(lake: Lake) -> None:
     commit(lake, RAW, RAW_CHANGE_RECORDS, 2)
     for lost in (lake.system_table(CUT), lake.system_table(RAW), table):
         lose(lost)
-    assert {f"p__cdc.{CUT}", f"p__cdc.{RAW}", "p.t"} == {*take_back_lost(lake)}
+    assert {f"p__cdc.{CUT}", f"p__cdc.{RAW}", "p.t"} == {*revert_lost_commits(lake)}
     assert table.refresh().scan().to_arrow()["id"].to_pylist() == [1]
 
 
@@ -226,7 +226,7 @@ def test_a_published_cut_that_is_lost_with_its_commit_is_made_again(lake: Lake) 
     former, _ = publish_next(lake, table, 2)
     for lost in (lake.system_table(CUT), table.refresh()):
         lose(lost)
-    assert {f"p__cdc.{CUT}", "p.t"} == {*take_back_lost(lake)}
+    assert {f"p__cdc.{CUT}", "p.t"} == {*revert_lost_commits(lake)}
     assert [former, former] == [head(table.refresh(), branch) for branch in (MAIN, BRANCH)]
     assert table.scan().to_arrow()["id"].to_pylist() == [1]
 
@@ -237,7 +237,7 @@ def test_a_first_cut_that_is_lost_is_made_again(lake: Lake) -> None:
     table.append(pa.table({"id": pa.array([], pa.int64())}))
     began, merged = publish_next(lake, table, 1)
     lose(lake.system_table(CUT))
-    assert take_back_lost(lake) == (f"p__cdc.{CUT}",)
+    assert revert_lost_commits(lake) == (f"p__cdc.{CUT}",)
     assert [began, merged] == [head(table.refresh(), branch) for branch in (MAIN, BRANCH)]
     assert not list_cuts(lake)
 
@@ -248,4 +248,4 @@ def test_a_first_cut_of_a_table_without_a_beginning_is_damage(lake: Lake) -> Non
     for lost in (lake.system_table(CUT), table):
         lose(lost)
     with pytest.raises(LakeDamaged, match=r"cuts/metadata/snap-.*catalog that is not newer"):
-        take_back_lost(lake)
+        revert_lost_commits(lake)

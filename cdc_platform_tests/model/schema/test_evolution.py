@@ -128,7 +128,7 @@ def test_tables_come_and_go() -> None:
     first = read_at(5, notes())
     history, events = follow(([], first), ([], read_at(6)), ([observation(7, notes())], read_at(8, notes())))
     assert changes(events) == [(SchemaChange.TABLE_DROPPED, None, 6), (SchemaChange.TABLE_ADDED, None, 7)]
-    begun = history.tables["notes"].begun
+    begun = history.tables["notes"].last_beginning
     assert begun is not None
     assert (begun.cycle, begun.micros) == (3, 7)
     unwatching = SchemaRead(6, (), {"notes": ("id",)}, {})
@@ -138,7 +138,7 @@ def test_tables_come_and_go() -> None:
         SchemaChange.TABLE_ADDED,
     ]
     columns = history.tables["notes"]
-    assert (columns.begun, columns.has_gap, may_lack_rows(history, columns)) == (None, True, True)
+    assert (columns.last_beginning, columns.has_gap, may_lack_rows(history, columns)) == (None, True, True)
 
 
 @pytest.mark.parametrize(

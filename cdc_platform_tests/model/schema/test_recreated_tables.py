@@ -64,8 +64,8 @@ def test_a_table_is_recreated_where_a_record_has_another_key_first() -> None:
         (SchemaChange.COLUMN_ADDED, "code", 8),
     ]
     after = reduce(SchemaHistory.after, events, history).tables["notes"]
-    assert after.begun is not None
-    assert after.begun.micros == 8
+    assert after.last_beginning is not None
+    assert after.last_beginning.micros == 8
     assert [column.name for column in after.schema.key_columns] == ["code"]
 
 

@@ -25,7 +25,7 @@ from cdc_platform.pipeline.reading.read import read_generations
 from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER, Strategy
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput
 from cdc_platform.sources.json_codec import read_members
-from cdc_platform.spark.session.session_settings import interpreted
+from cdc_platform.spark.session.session_settings import interpreting
 from cdc_platform_tests.sources.debezium.written_events import envelope, line, settings_with
 from cdc_platform_tests.support.cycles import sync
 from cdc_platform_tests.support.reference.played_rows import LARGE, Database
@@ -141,7 +141,7 @@ def completed_few(
 ) -> list[dict[str, Any]]:
     """Return the changes of a small batch, completed, in the order of the log; none if that needs tasks."""
     ordered = spark.createDataFrame(pa.Table.from_pylist(rows, ORDERED)).toArrow()
-    with interpreted(spark, when=True):
+    with interpreting(spark, when=True):
         completed = complete_few(pipeline, spark, ordered, 1)
     return completed.to_pylist() if completed is not None else []
 
@@ -151,7 +151,7 @@ def completed_by_tasks(
 ) -> list[dict[str, Any]]:
     """Return the changes of any batch, completed, in the order of the log."""
     ordered = spark.createDataFrame(pa.Table.from_pylist(rows, ORDERED))
-    with ExitStack() as cache, interpreted(spark, when=True):
+    with ExitStack() as cache, interpreting(spark, when=True):
         frame = complete_changes(pipeline, spark, ordered, 1, cache, max_rows)
         completed: list[dict[str, Any]] = frame.orderBy("ordinal").toArrow().to_pylist()
     return completed

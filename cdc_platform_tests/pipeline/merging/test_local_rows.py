@@ -16,7 +16,7 @@ from cdc_platform.pipeline.merging.local_rows import (
     new_rows,
 )
 from cdc_platform.spark.tables.net_changes import ACTION, APPEND, NOTHING, REMOVE, UPDATE
-from cdc_platform.spark.tables.typed import flag_of
+from cdc_platform.spark.tables.typed_columns import flag_of
 from cdc_platform_tests.example_tables import table
 
 Row = dict[str, Any]

@@ -37,7 +37,7 @@ def test_what_falls_back_is_an_attempt_of_its_own(spark: "SparkSession") -> None
         assert attempt.token == spark.conf.get(key)
         return f"{build}, whatever the source says"
 
-    outcomes = run_attempts(spark, JOBS, with_trust, fall_back, is_small=True)
+    outcomes = run_attempts(spark, JOBS, with_trust, fall_back, has_few_changes=True)
     assert outcomes == ("sound", "broken, whatever the source says")
     assert seen == [(True, False)]
     assert spark.conf.get(key, None) is None
@@ -50,7 +50,7 @@ def test_a_conflict_of_what_falls_back_is_our_own_error(spark: "SparkSession") -
         return str(spark.sql("SELECT raise_error('CommitFailedException')").collect())
 
     with pytest.raises(CommitConflict, match="nothing was published"):
-        run_attempts(spark, JOBS, with_trust, fall_back, is_small=True)
+        run_attempts(spark, JOBS, with_trust, fall_back, has_few_changes=True)
 
 
 def test_another_failure_of_iceberg_is_no_conflict(spark: "SparkSession") -> None:
@@ -61,4 +61,4 @@ def test_another_failure_of_iceberg_is_no_conflict(spark: "SparkSession") -> Non
         return str(spark.sql(f"SELECT raise_error('{message}')").collect())
 
     with pytest.raises(PySparkException, match="Table column names conflict"):
-        run_attempts(spark, JOBS, with_trust, fall_back, is_small=True)
+        run_attempts(spark, JOBS, with_trust, fall_back, has_few_changes=True)

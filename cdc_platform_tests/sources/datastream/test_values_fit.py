@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from cdc_platform.model.base.malformed import MALFORMED
+from cdc_platform.model.base.decoding_errors import MALFORMED
 from cdc_platform.model.schema.table_schema import ColumnType
 from cdc_platform.sources.datastream.files.avro_values import avro_reader
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings

@@ -131,7 +131,7 @@ def test_a_transaction_that_is_short_waits(tmp_path: Path) -> None:
     connector.whole(2)
     cycles = feed(cycles_over(tmp_path), connector.lines)
     assert faults_of(cycles) == [
-        "Its transaction 701 has 3 events by the connector's word, of which 1 have come"
+        "Its transaction 701 has 3 events according to the connector, of which 1 have come"
     ]
     assert [row["event"]["fault"] is None for row in cycles.log] == [False, True]
 

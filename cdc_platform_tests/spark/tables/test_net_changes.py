@@ -22,7 +22,7 @@ from cdc_platform.spark.tables.net_changes import (
     compute_net_rows,
     measure_net_changes,
 )
-from cdc_platform.spark.tables.typed import flag_of, type_changes
+from cdc_platform.spark.tables.typed_columns import flag_of, type_changes
 from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.strategies import spark_cases
 

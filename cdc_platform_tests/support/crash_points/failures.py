@@ -7,7 +7,7 @@ from typing import Final
 
 from cdc_platform.errors import CdcError, CommitConflict, DiskFull, LakeAccessDenied, LakeUnreachable
 from cdc_platform.lake.catalog.access import reaching
-from cdc_platform.lake.state.lost_commits import take_back_lost
+from cdc_platform.lake.state.lost_commits import revert_lost_commits
 from cdc_platform_tests.support.crash_points.points import (
     POINTS,
     Death,
@@ -65,7 +65,7 @@ def outlive(trial: Trial, failure: Failure, place: Death, *, has_checks: bool = 
         # What is there now must be deleted at the end.
         trial.lake.keep()
         begun = time.monotonic()
-        take_back_lost(pipeline.lake)
+        revert_lost_commits(pipeline.lake)
         trial.recover(pipeline, trial.spark)
         recovery = trial.judge(time.monotonic() - begun, has_checks=has_checks)
     return Recovery(recovery.seconds, recovery.orphans, (*recovery.faults, *_misnamed(failure, ended)))

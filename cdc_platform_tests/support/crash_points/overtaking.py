@@ -8,7 +8,7 @@ from typing import Final
 
 from cdc_platform.errors import CdcError
 from cdc_platform.lake.catalog.access import reaching
-from cdc_platform.lake.state.lost_commits import take_back_lost
+from cdc_platform.lake.state.lost_commits import revert_lost_commits
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.pipeline.reading.read import read_generations
@@ -75,7 +75,7 @@ def persist(trial: Trial, pipeline: Pipeline) -> None:
     for left in reversed(range(TRIES)):
         try:
             with reaching(pipeline.settings.lake):
-                take_back_lost(pipeline.lake)
+                revert_lost_commits(pipeline.lake)
                 return trial.recover(pipeline, trial.spark)
         except CdcError as error:
             if not (error.retryable and left):

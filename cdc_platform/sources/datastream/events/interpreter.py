@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from cdc_platform.errors import RecordUnreadable
-from cdc_platform.model.base.malformed import MALFORMED
+from cdc_platform.model.base.decoding_errors import MALFORMED
 from cdc_platform.model.base.timestamps import is_moment
 from cdc_platform.model.stream.events import ADDRESS, ADDRESS_ONLY, ORDERING_KEY, FaultyEvent, SourceEvent
 from cdc_platform.model.stream.records import ModType
@@ -91,12 +91,12 @@ class Interpreter:
             key = sequence_key(envelope, facts, envelope.values.get(layout.sequence_column))
         if not is_removal:
             mod_type = ModType.SNAPSHOT if facts.is_backfill else _WRITES[change]
-            return _written(envelope, facts, layout, mod_type, key)
+            return _write_event(envelope, facts, layout, mod_type, key)
         sent_keys = key_of_metadata(envelope, facts, layout)
         if sent_keys is None and _is_row_id_only(envelope, kind, layout):
             return _by_row_id(envelope, layout, key)
         note = _contradiction(change, says_deleted)
-        return _removed(envelope, facts, layout, key, sent_keys, note)
+        return _delete_event(envelope, facts, layout, key, sent_keys, note)
 
     def _fault(self, envelope: Envelope, reason: str) -> FaultyEvent:
         try:
@@ -116,7 +116,7 @@ class Interpreter:
         )
 
 
-def _written(
+def _write_event(
     envelope: Envelope, facts: OrderingFacts, layout: Layout, mod_type: ModType, key: str
 ) -> SourceEvent:
     values = envelope.values
@@ -149,7 +149,7 @@ def _written(
     )
 
 
-def _removed(
+def _delete_event(
     envelope: Envelope,
     facts: OrderingFacts,
     layout: Layout,

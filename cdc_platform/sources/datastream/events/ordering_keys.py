@@ -72,9 +72,9 @@ def ordering_key(envelope: Envelope, facts: OrderingFacts, rules: OrderRules) ->
     """
     half = f"{'0' if facts.is_removal else '1'} {facts.event_id}"
     if rules.backfill_policy is _BY_SOURCE_TIMESTAMP:
-        return f"{_epoch(envelope, rules)} {_BY_CLOCK} {_clocked(envelope, facts, rules)} {half}"
+        return f"{_epoch(envelope, rules)} {_BY_CLOCK} {_clock_order(envelope, facts, rules)} {half}"
     if not facts.is_backfill:
-        return f"{_epoch(envelope, rules)} {_CAPTURED} {_located(envelope, facts, rules).place} {half}"
+        return f"{_epoch(envelope, rules)} {_CAPTURED} {_position_of(envelope, facts, rules).place} {half}"
     # A repeated backfill counts only on request.
     counts = rules.backfill_policy is BackfillPolicy.FORCE
     epoch = _epoch(envelope, rules) if counts else _FIRST_EPOCH
@@ -96,15 +96,15 @@ def sequence_key(envelope: Envelope, facts: OrderingFacts, sequence: object) -> 
     return f"{_FIRST_EPOCH} {_BY_SEQUENCE} {sequence_order(sequence)} {half}"
 
 
-def _clocked(envelope: Envelope, facts: OrderingFacts, rules: OrderRules) -> str:
+def _clock_order(envelope: Envelope, facts: OrderingFacts, rules: OrderRules) -> str:
     """Return clock, class and place: at the time of a backfill's read, captured changes win."""
     if facts.is_backfill:
         return f"{backfill_clock(facts.kind, envelope)} {_BACKFILL} {moment_of(envelope)}"
-    position = _located(envelope, facts, rules)
+    position = _position_of(envelope, facts, rules)
     return f"{position.clock} {_CAPTURED} {position.place}"
 
 
-def _located(envelope: Envelope, facts: OrderingFacts, rules: OrderRules) -> Position:
+def _position_of(envelope: Envelope, facts: OrderingFacts, rules: OrderRules) -> Position:
     return locate(facts.kind, envelope, rules.positions, is_removal=facts.is_removal)
 
 

@@ -162,7 +162,7 @@ def _postgresql(envelope: Envelope, rules: PositionRules) -> Position:
     if match is None:
         raise _missing("lsn", lsn)
     high, low = match.groups()
-    return _timed(envelope, f"{high:0>8}{low:0>8}".lower(), rules)
+    return _time_position(envelope, f"{high:0>8}{low:0>8}".lower(), rules)
 
 
 def _sqlserver(envelope: Envelope, rules: PositionRules) -> Position:
@@ -172,7 +172,7 @@ def _sqlserver(envelope: Envelope, rules: PositionRules) -> Position:
         raise _missing("lsn", lsn)
     first, second, third = match.groups()
     place = f"{first:0>8}{second:0>8}{third:0>8}".lower()
-    return _timed(envelope, f"{place} {_physical(envelope.source_metadata)}", rules)
+    return _time_position(envelope, f"{place} {_physical(envelope.source_metadata)}", rules)
 
 
 def _sqlserver_removal(envelope: Envelope, rules: PositionRules) -> Position:
@@ -201,7 +201,7 @@ def _physical(metadata: Mapping[str, Any]) -> str:
     return "".join(f"{part:08x}" for part in location)
 
 
-def _timed(envelope: Envelope, place: str, rules: PositionRules) -> Position:
+def _time_position(envelope: Envelope, place: str, rules: PositionRules) -> Position:
     moment = moment_of(envelope)
     is_first = rules.order_by == OrderBy.TIMESTAMP.value
     return Position(moment, f"{moment} {place}" if is_first else f"{place} {moment}")

@@ -62,15 +62,15 @@ def max_values_of(schema: Schema, bounds: Bounds) -> int:
     return min(bounds.max_values, bounds.max_block_bytes // longest)
 
 
-def unrolled(schema: Schema, max_depth: int) -> Schema:
+def unroll(schema: Schema, max_depth: int) -> Schema:
     """Return a qualified schema that has arrays within arrays as their own types, up to a depth."""
     if isinstance(schema, list):
-        return [unrolled(branch, max_depth) for branch in schema]
+        return [unroll(branch, max_depth) for branch in schema]
     if not isinstance(schema, Mapping):
         return schema
     if _is_array(schema):
         return _levels(schema, max_depth)
-    return {name: unrolled(part, max_depth) if name in PARTS else part for name, part in schema.items()}
+    return {name: unroll(part, max_depth) if name in PARTS else part for name, part in schema.items()}
 
 
 def _is_array(schema: Mapping[str, Any]) -> bool:
@@ -86,7 +86,7 @@ def _levels(record: Mapping[str, Any], max_depth: int) -> Schema:
     base, (nested, element) = record["name"], record["fields"]
     level: Schema = {"type": "enum", "name": f"{base}__too_deep", "symbols": []}
     # A type is defined at its first use, which is in the innermost record.
-    element = unrolled(element, max_depth)
+    element = unroll(element, max_depth)
     for number in range(max_depth, -1, -1):
         fields = [_nesting(nested, base, level), element]
         level = {**record, "name": f"{base}__{number}" if number else base, "fields": fields}

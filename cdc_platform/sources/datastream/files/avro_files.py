@@ -7,7 +7,7 @@ from typing import Any, BinaryIO, Final
 
 from fastavro import parse_schema
 
-from cdc_platform.model.base.malformed import MALFORMED
+from cdc_platform.model.base.decoding_errors import MALFORMED
 from cdc_platform.model.base.names import unfit_columns_reason
 from cdc_platform.model.stream.events import FaultyEvent
 from cdc_platform.sources.datastream.events.envelope import Envelope
@@ -15,9 +15,9 @@ from cdc_platform.sources.datastream.files.avro_bounds import (
     check_extent,
     extent_of,
     max_values_of,
-    unrolled,
+    unroll,
 )
-from cdc_platform.sources.datastream.files.avro_names import Schema, qualified
+from cdc_platform.sources.datastream.files.avro_names import Schema, qualify
 from cdc_platform.sources.datastream.files.avro_schemas import (
     bases_of,
     payload_fields,
@@ -27,7 +27,7 @@ from cdc_platform.sources.datastream.files.avro_values import avro_reader
 from cdc_platform.sources.datastream.files.container import (
     DAMAGE,
     AvroDamaged,
-    Stored,
+    RecordStorage,
     describe_damage,
     read_blocks,
     read_header,
@@ -93,7 +93,7 @@ class EventDecoder:
     """
 
     def __init__(self, schema_text: str, decoding: Decoding) -> None:
-        schema, self.fields, self.stored = _compiled(schema_text, decoding.bounds)
+        schema, self.fields, self.stored = _compile(schema_text, decoding.bounds)
         self._decoding = decoding
         self._units = _units(schema)
         self._has_bytes = _has_bytes(schema)
@@ -157,16 +157,16 @@ class EventDecoder:
 
 # A worker's process outlives its tasks; the files of a table mostly share their schema.
 @lru_cache(maxsize=256)
-def _compiled(text: str, bounds: Bounds) -> tuple[Schema, Fields | None, Stored]:
+def _compile(text: str, bounds: Bounds) -> tuple[Schema, Fields | None, RecordStorage]:
     """Return the schema of a file, the columns of its payload, and what reads its records."""
     schema = _schema(text, bounds)
     try:
-        plain_schema = parse_schema(unrolled(without_logical_types(schema), bounds.max_depth))
+        plain_schema = parse_schema(unroll(without_logical_types(schema), bounds.max_depth))
         extent = extent_of(plain_schema, bounds)
         fields, max_values = payload_fields(schema), max_values_of(plain_schema, bounds)
         if (reason := unfit_columns_reason([name for name, _ in fields or ()])) is not None:
             raise ValueError(reason)
-        return schema, fields, Stored(plain_schema, max_values, extent.empty_in_items)
+        return schema, fields, RecordStorage(plain_schema, max_values, extent.empty_in_items)
     except DAMAGE as error:
         raise AvroDamaged(f"Its schema cannot be used ({describe_damage(error)})") from error
 
@@ -179,7 +179,7 @@ def _schema(text: str, bounds: Bounds) -> Schema:
         is_record = isinstance(schema, Mapping) and schema["type"] == "record"
         if not is_record:
             raise ValueError("it is not a record")
-        schema = qualified(schema)
+        schema = qualify(schema)
         bases = {field["name"]: bases_of(field["type"]) for field in schema["fields"]}
     except DAMAGE as error:
         raise AvroDamaged(f"Its schema is not that of an event ({describe_damage(error)})") from error

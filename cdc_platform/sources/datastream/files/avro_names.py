@@ -13,7 +13,7 @@ _PRIVATE: Final = "__"
 """Prefix of the notes that Avro's library adds to a parsed schema, and trusts."""
 
 
-def qualified(schema: Schema, namespace: str = "") -> Schema:
+def qualify(schema: Schema, namespace: str = "") -> Schema:
     """Return a schema with the full name of each type, so that equal names mean one type.
 
     Args:
@@ -24,9 +24,9 @@ def qualified(schema: Schema, namespace: str = "") -> Schema:
         TypeError: a name is not text.
     """
     if isinstance(schema, list):
-        return [qualified(branch, namespace) for branch in schema]
+        return [qualify(branch, namespace) for branch in schema]
     if isinstance(schema, str):
-        return schema if "." in schema or schema in PRIMITIVES else _joined(namespace, schema)
+        return schema if "." in schema or schema in PRIMITIVES else _join(namespace, schema)
     if not isinstance(schema, Mapping):
         return schema
     own = {name: part for name, part in schema.items() if not name.startswith(_PRIVATE)}
@@ -36,10 +36,10 @@ def qualified(schema: Schema, namespace: str = "") -> Schema:
         own["namespace"] = inner
         namespace = inner if base in ("record", "error") else namespace
     elif isinstance(base, list | Mapping):
-        own["type"] = qualified(base, namespace)
+        own["type"] = qualify(base, namespace)
     for part in ("items", "values"):
         if part in own:
-            own[part] = qualified(own[part], namespace)
+            own[part] = qualify(own[part], namespace)
     if isinstance(own.get("fields"), list):
         own["fields"] = [_qualified_field(field, namespace) for field in own["fields"]]
     return own
@@ -48,7 +48,7 @@ def qualified(schema: Schema, namespace: str = "") -> Schema:
 def _qualified_field(field: Any, namespace: str) -> Any:
     if not isinstance(field, Mapping) or "type" not in field:
         return field
-    return {**field, "type": qualified(field["type"], namespace)}
+    return {**field, "type": qualify(field["type"], namespace)}
 
 
 def _full_name(definition: Mapping[str, Any], outer: str) -> tuple[str, str]:
@@ -58,10 +58,10 @@ def _full_name(definition: Mapping[str, Any], outer: str) -> tuple[str, str]:
         raise TypeError(f"a name of a type is not text: {str(name)[:100]}")
     if "." in name:
         return name.rpartition(".")[0], name
-    return namespace, _joined(namespace, name)
+    return namespace, _join(namespace, name)
 
 
-def _joined(namespace: str, name: str) -> str:
+def _join(namespace: str, name: str) -> str:
     return f"{namespace}.{name}" if namespace else name
 
 
@@ -77,7 +77,7 @@ def types_by_name(schema: Schema) -> dict[str, Schema]:
     return names | {definition["name"]: definition for definition in definitions}
 
 
-def resolved(schema: Schema, names: Mapping[str, Schema]) -> Schema:
+def resolve(schema: Schema, names: Mapping[str, Schema]) -> Schema:
     """Return the definition of a name; any other value stays unchanged."""
     if not isinstance(schema, str):
         return schema

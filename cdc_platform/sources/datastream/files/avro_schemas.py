@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from cdc_platform.sources.datastream.files.avro_bounds import ARRAY_RECORD, check_extent
-from cdc_platform.sources.datastream.files.avro_names import PARTS, Schema, qualified, resolved, types_by_name
+from cdc_platform.sources.datastream.files.avro_names import PARTS, Schema, qualify, resolve, types_by_name
 from cdc_platform.sources.datastream.settings.bounds import DEFAULT_BOUNDS, Bounds
 from cdc_platform.sources.datastream.values.types import Fields, FieldType, Kind
 
@@ -55,7 +55,7 @@ def fields_of_schema(text: str, bounds: Bounds = DEFAULT_BOUNDS) -> Fields:
     try:
         schema = json.loads(text)
         check_extent(schema, bounds)
-        schema = qualified(schema)
+        schema = qualify(schema)
         return payload_fields(schema) or _columns(schema, types_by_name(schema))
     except (TypeError, LookupError, AttributeError, RecursionError) as error:
         raise ValueError(f"The file is not an Avro schema of a record ({error!r})") from error
@@ -66,7 +66,7 @@ def payload_fields(schema: Schema) -> Fields | None:
     names = types_by_name(schema)
     for field in schema.get("fields", ()):
         if field.get("name") == PAYLOAD:
-            record = resolved(_only_branch(field["type"]), names)
+            record = resolve(_only_branch(field["type"]), names)
             return _columns(record, names) if isinstance(record, Mapping) and "fields" in record else None
     return None
 
@@ -100,7 +100,7 @@ def _columns(record: Mapping[str, Any], names: Mapping[str, Schema]) -> Fields:
 
 def _field_type(schema: Schema, names: Mapping[str, Schema], field: Mapping[str, Any]) -> FieldType:
     """Return the type of a schema; the oldest files have the logical type at the field instead."""
-    schema = resolved(_only_branch(schema), names)
+    schema = resolve(_only_branch(schema), names)
     if isinstance(schema, list):
         return _OTHER
     own = schema if isinstance(schema, Mapping) else {"type": schema}

@@ -120,12 +120,12 @@ def _block(stream: BinaryIO, header: Header, count: int, size: int, max_bytes: i
     elif len(sync) < SYNC_BYTES:
         damage = "it ends within the marker behind a block"
     try:
-        return AvroBlock(count, _decompressed(header.codec, content, max_bytes), damage)
+        return AvroBlock(count, _decompress(header.codec, content, max_bytes), damage)
     except DAMAGE as error:
         return AvroBlock(count, b"", damage or f"a block cannot be decompressed ({describe_damage(error)})")
 
 
-def _decompressed(codec: str, data: bytes, max_bytes: int) -> bytes:
+def _decompress(codec: str, data: bytes, max_bytes: int) -> bytes:
     make = _CODECS[codec]
     if make is None:
         return data
@@ -152,7 +152,7 @@ def _read_long(stream: BinaryIO) -> int | None:
 
 
 @dataclass(frozen=True)
-class Stored:
+class RecordStorage:
     """Storage of records.
 
     Args:
@@ -197,7 +197,7 @@ class _CountedReads(BytesIO):
         return data
 
 
-def records(block: AvroBlock, stored: Stored) -> Iterator[tuple[Any, str | None]]:
+def records(block: AvroBlock, stored: RecordStorage) -> Iterator[tuple[Any, str | None]]:
     """Yield the records of a block, each with its problem; texts that are not Unicode are escaped.
 
     Raises:

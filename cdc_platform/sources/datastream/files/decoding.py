@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from cdc_platform.errors import RecordUnreadable
-from cdc_platform.model.base.malformed import MALFORMED
+from cdc_platform.model.base.decoding_errors import MALFORMED
 from cdc_platform.model.stream.events import FaultyEvent
 from cdc_platform.sources.datastream.settings.bounds import DEFAULT_BOUNDS, Bounds
 from cdc_platform.sources.datastream.settings.declarations import (

@@ -140,7 +140,7 @@ def _check_depth(metadata: Any) -> None:
         raise EventFaulty(f"`source_metadata` is nested deeper than {_MAX_LEVELS} levels")
 
 
-def checked(parsed: dict[str, Any] | EventFaulty) -> JsonEvent:
+def check_event(parsed: dict[str, Any] | EventFaulty) -> JsonEvent:
     """Return the event in an object of another shape.
 
     Raises:

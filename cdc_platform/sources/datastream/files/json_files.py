@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO, Final
 
-from cdc_platform.model.base.malformed import MALFORMED
+from cdc_platform.model.base.decoding_errors import MALFORMED
 from cdc_platform.model.stream.events import FaultyEvent
 from cdc_platform.sources.datastream.events.envelope import Envelope
 from cdc_platform.sources.datastream.events.layouts import DOCUMENT_ID
@@ -19,7 +19,7 @@ from cdc_platform.sources.datastream.files.json_events import (
     JsonEvent,
     Parsed,
     SchemaName,
-    checked,
+    check_event,
     event_of,
     keep_documents,
 )
@@ -76,7 +76,7 @@ class BlockDecoder:
         lines = zip(block.lines, block.events, block.batch_of, strict=True)
         for position, (line, event, batch) in enumerate(lines, first_position):
             try:
-                json_event = event if isinstance(event, JsonEvent) else checked(event)
+                json_event = event if isinstance(event, JsonEvent) else check_event(event)
                 envelopes.append(self._envelope(json_event, batch, position, line))
             except MALFORMED as error:
                 envelopes.append(_fault(self._decoding, error, line, event, position))
@@ -113,7 +113,7 @@ class BlockDecoder:
                 raise EventFaulty(batch.name_reason)
             reader = self._reader_of_schema(batch.schema, declared, is_document=is_document)
             self._check_variants(batch)
-            fitted = self._fitted[key] = reader.fitted(batch.types)
+            fitted = self._fitted[key] = reader.specialise(batch.types)
         return fitted
 
     def _check_variants(self, batch: RowBatch) -> None:
@@ -144,9 +144,9 @@ class BlockDecoder:
             return row_reader(schema_fields, declared, json_reader)
         if self._inferred is None:
             self._inferred = _inferences(self._blocks, self._decoding)
-        guessed, self._variants[name] = self._inferred[name].fields, self._inferred[name].variants
+        fields, self._variants[name] = self._inferred[name].fields, self._inferred[name].variants
         return row_reader(
-            tuple((column, declared.get(column, field)) for column, field in guessed), {}, json_reader
+            tuple((column, declared.get(column, field)) for column, field in fields), {}, json_reader
         )
 
 

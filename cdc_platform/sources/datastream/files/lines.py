@@ -21,7 +21,7 @@ def read_blocks(
         FileDamaged: a gzip ends too early, or is invalid from some place on.
     """
     rest, size_bytes = _Line(max_line_bytes), 0
-    gathered: list[bytes] = []
+    lines: list[bytes] = []
     damage: FileDamaged | None = None
     try:
         # In a gzip with many members, each chunk may be a line.
@@ -29,15 +29,15 @@ def read_blocks(
             first, *further = chunk.split(b"\n")
             rest.add(first)
             if further:
-                gathered += _without_line_ends([rest.take(), *further[:-1]])
+                lines += _without_line_ends([rest.take(), *further[:-1]])
                 rest.add(further[-1])
             size_bytes += len(chunk)
             if size_bytes >= CHUNK_BYTES:
-                yield gathered
-                gathered, size_bytes = [], 0
+                yield lines
+                lines, size_bytes = [], 0
     except FileDamaged as error:
         damage = error
-    yield gathered if damage is not None else [*gathered, *_without_line_ends([rest.take()])]
+    yield lines if damage is not None else [*lines, *_without_line_ends([rest.take()])]
     if damage is not None:
         raise damage
 

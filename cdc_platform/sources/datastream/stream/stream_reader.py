@@ -84,7 +84,7 @@ class _Client:
 
     def stream(self) -> Any:
         """Return the stream as a protobuf message."""
-        return self._retried(lambda api: api.get_stream, {"name": self._settings.stream})
+        return self._retry(lambda api: api.get_stream, {"name": self._settings.stream})
 
     def objects(self) -> Iterator[Any]:
         """Yield the stream's objects as protobuf messages, page after page."""
@@ -92,7 +92,7 @@ class _Client:
         while True:
             request = {"parent": self._settings.stream, "page_size": PAGE_SIZE, "page_token": token}
             # The library's pager would request further pages with its own deadline.
-            page = self._retried(lambda api: _one_page(api.list_stream_objects), request)
+            page = self._retry(lambda api: _one_page(api.list_stream_objects), request)
             yield from page.stream_objects
             token = page.next_page_token
             if not token:
@@ -103,16 +103,16 @@ class _Client:
         if self._api is not None:
             self._api.transport.close()
 
-    def _retried(self, method: Callable[[Any], Callable[..., Any]], request: dict[str, Any]) -> Any:
+    def _retry(self, method: Callable[[Any], Callable[..., Any]], request: dict[str, Any]) -> Any:
         while True:
             try:
                 answer = self._once(method, request)
             except SourceUnreachable as error:
-                self._attempts.failed(error)
+                self._attempts.wait_after(error)
                 if time.monotonic() >= self._end_s:
                     raise
             else:
-                self._attempts.progressed()
+                self._attempts.reset()
                 return type(answer).pb(answer)
 
     def _once(self, method: Callable[[Any], Callable[..., Any]], request: dict[str, Any]) -> Any:
@@ -121,7 +121,7 @@ class _Client:
                 self._api = _generated_client(self._settings.datastream_host)
             return method(self._api)(request=request, retry=None, timeout=self._timeout_s())
         except Exception as error:
-            raise self._translated(error) from error
+            raise self._translate(error) from error
 
     def _timeout_s(self) -> float:
         # After the deadline there is still one call, which then fails as any late one does.
@@ -130,7 +130,7 @@ class _Client:
     def _sleep(self, pause_s: float) -> None:
         time.sleep(max(0.0, min(pause_s, self._end_s - time.monotonic())))
 
-    def _translated(self, error: Exception) -> SourceError:
+    def _translate(self, error: Exception) -> SourceError:
         from google.api_core.exceptions import GoogleAPICallError
         from google.auth.exceptions import GoogleAuthError, TransportError
 

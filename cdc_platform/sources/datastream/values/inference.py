@@ -48,7 +48,7 @@ def type_of_value(value: Any) -> FieldType:
     return _BY_PYTHON[type(value)]
 
 
-def joined(first: FieldType, other: FieldType) -> FieldType:
+def join_types(first: FieldType, other: FieldType) -> FieldType:
     """Return a type that can represent the values of both."""
     if other in (first, _UNKNOWN):
         return first
@@ -68,8 +68,8 @@ def type_of_column(values: Sequence[Any], types: AbstractSet[type]) -> FieldType
     """
     # With an object or an array among them, all numbers are text, and objects cannot be searched.
     if JsonNumber in types and types.isdisjoint(_DOCUMENTS) and not NON_FINITE.isdisjoint(values):
-        return reduce(joined, map(type_of_value, values), _UNKNOWN)
-    return reduce(joined, (_BY_PYTHON[each] for each in types), _UNKNOWN)
+        return reduce(join_types, map(type_of_value, values), _UNKNOWN)
+    return reduce(join_types, (_BY_PYTHON[each] for each in types), _UNKNOWN)
 
 
 class Inference:
@@ -85,7 +85,7 @@ class Inference:
         types = self._types
         for name, values in batch.columns.items():
             column_type = type_of_column(values, batch.types[name])
-            types[name] = joined(types.get(name, _UNKNOWN), column_type)
+            types[name] = join_types(types.get(name, _UNKNOWN), column_type)
             self._rows[name] += len(values)
         keys = Counter(map(case_key, batch.names))
         self._together.update(key for key, count in keys.items() if count > 1)

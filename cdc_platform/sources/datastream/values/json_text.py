@@ -37,22 +37,22 @@ def compact(value: Any) -> str:
         ValueError: the value is nested too deeply, by some 490 levels.
     """
     try:
-        return _written(value)
+        return _write(value)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 
 
-def _written(value: Any) -> str:
+def _write(value: Any) -> str:
     if value is None:
         return "null"
     if isinstance(value, str):
         is_number = isinstance(value, JsonNumber) and value not in NON_FINITE
         return str(value) if is_number else encode_basestring(value)
     if isinstance(value, Mapping):
-        pairs = (f"{encode_basestring(name)}:{_written(item)}" for name, item in value.items())
+        pairs = (f"{encode_basestring(name)}:{_write(item)}" for name, item in value.items())
         return "{" + ",".join(pairs) + "}"
     if isinstance(value, list):
-        return "[" + ",".join(map(_written, value)) + "]"
+        return "[" + ",".join(map(_write, value)) + "]"
     if isinstance(value, bytes):
         return encode_basestring(b64encode(value).decode())
     return json.dumps(value)

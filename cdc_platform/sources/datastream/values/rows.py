@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
-from cdc_platform.model.base.malformed import MALFORMED
+from cdc_platform.model.base.decoding_errors import MALFORMED
 from cdc_platform.model.schema.table_schema import ColumnType
 from cdc_platform.sources.datastream.values.types import Fields, FieldType, Kind
 from cdc_platform.sources.datastream.values.values import (
@@ -90,7 +90,7 @@ class RowReader:
         documents = tuple(column for column in self.documents if column.name != name)
         return replace(self, readers=readers, documents=documents)
 
-    def fitted(self, types: Mapping[str, frozenset[type]]) -> "RowReader":
+    def specialise(self, types: Mapping[str, frozenset[type]]) -> "RowReader":
         """Return a reader with the same results for rows with these types of values.
 
         Args:

@@ -14,7 +14,7 @@ from cdc_platform.sources.datastream.values import moments
 from cdc_platform.sources.datastream.values.json_text import NON_FINITE, JsonNumber, compact, normal
 from cdc_platform.sources.datastream.values.numbers import decimal_text, double, plain_integer, single
 from cdc_platform.sources.datastream.values.types import FieldType, Kind
-from cdc_platform.visible import shortened
+from cdc_platform.visible import shorten
 
 Reader = Callable[[Any], Any]
 """Converts one value, never NULL; raises ValueError or TypeError for other values."""
@@ -248,7 +248,7 @@ def _interval(value: Any) -> str:
 def _excerpt(value: Any) -> str:
     """Return a value in the form for messages."""
     text = compact(value) if not isinstance(value, JsonNumber) or value in NON_FINITE else str(value)
-    return shortened(text, _MAX_CHARACTERS)
+    return shorten(text, _MAX_CHARACTERS)
 
 
 _READERS: Final[Mapping[Kind, Reader]] = {

@@ -65,7 +65,7 @@ def capture(order: Order, run: Run) -> None:
     """
     settings = order.settings
     spool = Spool(settings.folder())
-    with spool.opened(settings.identity()) as writer:
+    with spool.open_writer(settings.identity()) as writer:
         _start_java(spool, settings)
         check_capturable(settings)
         with reported_as_unusable(spool.folder):

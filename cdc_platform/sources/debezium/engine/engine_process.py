@@ -176,11 +176,11 @@ class Capture:
         if self._engine is not None and self._engine.is_running():
             return
         if self._engine is not None:
-            ended, self._engine = self._engine, None
-            if ended.was_killed():
+            engine, self._engine = self._engine, None
+            if engine.was_killed():
                 LOGGER.warning("The engine's process was killed; it restarts and resumes where it stopped.")
             else:
-                ended.wait()
+                engine.wait()
         # If another program captures into the spool, its files are read as usual.
         with suppress(SlotInUse):
             capture_until_caught_up(self._settings, CAUGHT_UP_WITHIN_S)

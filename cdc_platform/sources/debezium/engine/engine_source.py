@@ -57,7 +57,7 @@ def check_capturable(settings: EngineInput) -> None:
         SourceError: the source cannot be captured; the error states the reason.
         SettingError: the slot belongs to another program.
     """
-    with _connected(settings) as connection:
+    with _connect(settings) as connection:
         if _first_row(connection, "SELECT current_setting('wal_level')") != ("logical",):
             raise ReplicationRefused(
                 "The server's log does not contain row changes: set `wal_level = logical` in the server's "
@@ -75,7 +75,7 @@ def read_comments(settings: EngineInput) -> str:
     Raises:
         SourceError: the server cannot be reached, or rejects the query.
     """
-    with _connected(settings) as connection:
+    with _connect(settings) as connection:
         row = _first_row(connection, COMMENTS)
     return (row and row[0]) or "[]"
 
@@ -89,7 +89,7 @@ def emit_marker(settings: EngineInput, marker: str) -> None:
     Raises:
         SourceError: the server rejects the message, or would not deliver it.
     """
-    with _connected(settings) as connection:
+    with _connect(settings) as connection:
         about = connection.getMetaData()
         if int(about.getDatabaseMajorVersion()) < OLDEST_WITH_MARKERS:
             raise ReplicationRefused(
@@ -140,7 +140,7 @@ def _check_slot(connection: Any, settings: EngineInput) -> None:
 
 
 @contextmanager
-def _connected(settings: EngineInput) -> Iterator[Any]:
+def _connect(settings: EngineInput) -> Iterator[Any]:
     import jpype
 
     properties = jpype.JClass("java.util.Properties")()

@@ -86,8 +86,8 @@ class Spool:
             for path in self.folder.glob(f"*{SUFFIX}")
             if path.stem.isdigit() and len(path.stem) == DIGITS
         )
-        ended = sum(1 for after in files[1:] if after.first_offset <= from_offset)
-        return files[ended:]
+        count = sum(1 for after in files[1:] if after.first_offset <= from_offset)
+        return files[count:]
 
     def delete_before(self, offset_exclusive: int) -> int:
         """Delete the files whose events are all before an offset; return the number of files.
@@ -154,7 +154,7 @@ class Spool:
         return int(json.loads(deleted.read_text())["end_offset_exclusive"]) if deleted.exists() else 0
 
     @contextmanager
-    def opened(self, identity: Mapping[str, str]) -> Iterator["SpoolWriter"]:
+    def open_writer(self, identity: Mapping[str, str]) -> Iterator["SpoolWriter"]:
         """Yield the only writer of the spool.
 
         Args:

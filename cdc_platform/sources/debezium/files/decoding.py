@@ -14,7 +14,7 @@ from cdc_platform.sources.debezium.files.segments import GROW_ONLY, Segment, ope
 from cdc_platform.sources.debezium.files.splits import FileSplit
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
 from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
-from cdc_platform.sources.debezium.splits.outcome import LinesTaken
+from cdc_platform.sources.debezium.splits.outcome import SplitLines
 from cdc_platform.sources.debezium.splits.split_reader import SplitContext, SplitReader
 from cdc_platform.sources.file_store import FileStore
 from cdc_platform.sources.text_files import FileDamaged
@@ -84,4 +84,4 @@ def _take(reader: SplitReader, store: FileStore, segment: Segment) -> None:
         raise SourceUnreachable(f"The file was changed while it was read: {path} ({error})") from error
     if len(ends) < planned:
         raise SourceUnreachable(f"The file was cut while it was read. {GROW_ONLY} File: {path}")
-    reader.lines[path] = LinesTaken(segment.first_line, segment.read_bytes, ends, is_cut=segment.is_cut)
+    reader.lines[path] = SplitLines(segment.first_line, segment.read_bytes, ends, is_cut=segment.is_cut)

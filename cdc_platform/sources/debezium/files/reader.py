@@ -21,7 +21,7 @@ from cdc_platform.sources.debezium.splits.decoded_splits import (
     decoded_by_tasks,
     raw_records,
 )
-from cdc_platform.sources.debezium.splits.outcome import SPLIT_BLOCKS, LinesTaken, SplitOutcome
+from cdc_platform.sources.debezium.splits.outcome import SPLIT_BLOCKS, SplitLines, SplitOutcome
 from cdc_platform.sources.debezium.splits.release import CycleRows, Release
 from cdc_platform.sources.debezium.splits.reports import Reading, report_batches
 from cdc_platform.sources.debezium.splits.rounds import DecodedSplits, SplitRounds
@@ -106,7 +106,7 @@ class FilesReading:
         self, decode: Callable[[Sequence[FileSplit], str | None], DecodedSplits[Rows]], max_tasks: int
     ) -> CycleRows[Rows]:
         """Read as much as a cycle does, and on until some of it may pass."""
-        rounds = SplitRounds(decode, FileSplit.merged, self._state)
+        rounds = SplitRounds(decode, FileSplit.merge, self._state)
         splitter = self._splitter(max_tasks)
         splits, enough = splitter.splits(), 1.0
         while batch := list(_up_to(splits, enough)):
@@ -179,7 +179,7 @@ def _up_to(splits: Iterator[FileSplit], enough: float) -> Iterator[FileSplit]:
         text_bytes += split.text_bytes
 
 
-def _progress(lines: LinesTaken, file: SourceFile, resume: int | None, *, is_cut: bool) -> FileProgress:
+def _progress(lines: SplitLines, file: SourceFile, resume: int | None, *, is_cut: bool) -> FileProgress:
     """Return the progress in a file, of which lines from some place on are read again."""
     end = lines.first_line + len(lines.ends)
     line = end if resume is None else min(end, resume)

@@ -62,10 +62,10 @@ def opened_chunks(
     file, read_bytes = segment.file, segment.read_bytes
     if file.size_bytes < read_bytes:
         raise FileDamaged(f"{file.size_bytes} bytes instead of {read_bytes}. {GROW_ONLY}")
-    with store.opened(file.path, max(read_bytes - 1, 0)) as stream:
+    with store.open_stream(file.path, max(read_bytes - 1, 0)) as stream:
         first = stream.read(CHUNK_BYTES)
         if max_unpacked_bytes is not None and not read_bytes and first.startswith(GZIP_MAGIC):
-            with store.opened(file.path) as whole:
+            with store.open_stream(file.path) as whole:
                 check_gzip(whole, max_unpacked_bytes)
         chunks = raw_lines(stream, first, read_bytes)
         # Where a gzip was read up to, is known by the number of its lines.

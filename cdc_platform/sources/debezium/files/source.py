@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 from cdc_platform.errors import SourceError, SpoolUnusable, as_source_error
 from cdc_platform.model.base.cached_values import cached_value
-from cdc_platform.model.base.malformed import MALFORMED
+from cdc_platform.model.base.decoding_errors import MALFORMED
 from cdc_platform.model.base.stored_texts import parse_stored
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
@@ -147,7 +147,7 @@ class DebeziumSource(ArrivalTimeSource):
         for file in self._files():
             # The cycle reports the files that it cannot read; the others are described here.
             with suppress(SourceError, FileDamaged):
-                with self.store.opened(file.path) as stream:
+                with self.store.open_stream(file.path) as stream:
                     lines = list(_first_lines(stream))
                 yield from decoder.decode_lines(lines)
 

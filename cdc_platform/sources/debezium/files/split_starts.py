@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Final
 
-from cdc_platform.model.base.malformed import MALFORMED
+from cdc_platform.model.base.decoding_errors import MALFORMED
 from cdc_platform.model.stream.events import FaultyEvent
 from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.settings.connector import SnapshotPolicy
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
-from cdc_platform.sources.debezium.wire.flattened import read_content
+from cdc_platform.sources.debezium.wire.flattened_messages import read_content
 from cdc_platform.sources.debezium.wire.message_contents import (
     DataEvent,
     EnvelopeContent,

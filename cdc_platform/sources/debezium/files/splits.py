@@ -21,7 +21,7 @@ class FileSplit:
     text_bytes: int = 0
 
     @classmethod
-    def merged(cls, splits: Sequence["FileSplit"]) -> "FileSplit":
+    def merge(cls, splits: Sequence["FileSplit"]) -> "FileSplit":
         """Return consecutive splits as one."""
         segments: list[Segment] = []
         for segment in (segment for split in splits for segment in split.segments):

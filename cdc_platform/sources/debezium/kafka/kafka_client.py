@@ -93,9 +93,9 @@ class KafkaClient:
         if not topics:
             return []
         descriptions = self._admin.describe_topics(TopicCollection(topics), request_timeout=self._timeout_s)
-        described = [descriptions[name].result() for name in topics]
+        answers = [descriptions[name].result() for name in topics]
         return sorted(
-            (topic.name, partition.id, _id_of(topic)) for topic in described for partition in topic.partitions
+            (topic.name, partition.id, _id_of(topic)) for topic in answers for partition in topic.partitions
         )
 
     def _with_offsets(self, places: list[tuple[str, int, str]]) -> list[TopicPartition]:

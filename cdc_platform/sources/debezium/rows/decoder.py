@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
-from cdc_platform.model.base.malformed import MALFORMED
+from cdc_platform.model.base.decoding_errors import MALFORMED
 from cdc_platform.model.base.names import long_table_reason
 from cdc_platform.model.rows.keyless import is_keyless
 from cdc_platform.model.stream.events import FaultyEvent
@@ -21,8 +21,8 @@ from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.settings.connector import SnapshotPolicy
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
 from cdc_platform.sources.debezium.wire.event_faults import fault_of
-from cdc_platform.sources.debezium.wire.flattened import ADVICE as FLAT_ADVICE
-from cdc_platform.sources.debezium.wire.flattened import read_content
+from cdc_platform.sources.debezium.wire.flattened_messages import ADVICE as FLAT_ADVICE
+from cdc_platform.sources.debezium.wire.flattened_messages import read_content
 from cdc_platform.sources.debezium.wire.message_contents import (
     CREATE,
     DELETE,
@@ -126,12 +126,12 @@ class Decoder:
         table, label = self._table(event)
         savepoint = self.state.savepoint(event.source.server, table)
         try:
-            decoded = self._decode_row(event, table, label)
+            row = self._decode_row(event, table, label)
         except MALFORMED:
             self.state.roll_back(savepoint)
             raise
         self.plain.learn(event, table)
-        return decoded
+        return row
 
     def _decode_row(self, event: DataEvent, table: str, label: str) -> list[Decoded]:
         if is_snapshot(event.source) and event.source.lsn is not None:
@@ -175,7 +175,7 @@ class Decoder:
         if names is None:
             target = self._target(source.name)
             schema, table = target.split(".", 1) if target != source.name else (source.schema, source.table)
-            names = self._full_name(source.database, schema, table), _quoted(schema, table)
+            names = self._full_name(source.database, schema, table), _quote(schema, table)
             self._tables[parts] = names
         return names
 
@@ -259,6 +259,6 @@ class Decoder:
         )
 
 
-def _quoted(schema: str, table: str) -> str:
+def _quote(schema: str, table: str) -> str:
     """Return a name that is unique even if the parts of names contain dots."""
     return f'"{schema}".{table}' if "." in schema else f"{schema}.{table}"

@@ -77,7 +77,7 @@ def is_unsent_in_insert(is_new: bool, column: ColumnPlan, value: Any, findings: 
     return is_literal and not is_new
 
 
-def completed(plan: TablePlan, row: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+def complete_row(plan: TablePlan, row: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row with the values that were not sent taken from the whole row before.
 
     Some connectors send markers of arrays although the row before has the values.

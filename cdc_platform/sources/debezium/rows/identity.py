@@ -63,7 +63,7 @@ def check_key(keys: dict[str, list[str]], event: DataEvent, table: str) -> None:
         before = keys[table] = key
     if key != before:
         raise MessageUnusable(
-            f"The key of `{table}` is ({_listed(key)}) now, and was ({_listed(before)}): one table cannot "
+            f"The key of `{table}` is ({_text_of(key)}) now, and was ({_text_of(before)}): one table cannot "
             "have rows of both keys. Let the connector take a new snapshot of it, and read it in a new "
             "pipeline."
         )
@@ -95,7 +95,7 @@ def check_key_types(key_types: dict[str, dict[str, str]], types: Mapping[str, st
         )
 
 
-def _listed(key: Sequence[str]) -> str:
+def _text_of(key: Sequence[str]) -> str:
     return ", ".join(key) or "none"
 
 

@@ -64,10 +64,10 @@ def _joined_facts(
     before: Mapping[str, Fact], start: Mapping[str, Fact], end: Mapping[str, Fact]
 ) -> dict[str, Fact] | None:
     """Return facts by table that are learned once; None if the split has learned different ones."""
-    learned = {table: fact for table, fact in end.items() if table not in start}
-    if any(before.get(table, fact) != fact for table, fact in learned.items()):
+    facts = {table: fact for table, fact in end.items() if table not in start}
+    if any(before.get(table, fact) != fact for table, fact in facts.items()):
         return None
-    return {**before, **learned}
+    return {**before, **facts}
 
 
 def _joined_pairer(before: Pairer, end: DecoderState) -> Pairer:

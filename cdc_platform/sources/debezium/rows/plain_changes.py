@@ -10,7 +10,7 @@ message shows that an inserted row had another key, its run is turned into singl
 from collections.abc import Hashable, Sequence
 from typing import Final
 
-from cdc_platform.model.base.malformed import MALFORMED
+from cdc_platform.model.base.decoding_errors import MALFORMED
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.sources.debezium.rows.identity import update_shows_index
 from cdc_platform.sources.debezium.rows.plain_columns import (
@@ -23,14 +23,14 @@ from cdc_platform.sources.debezium.rows.plain_columns import (
 from cdc_platform.sources.debezium.rows.rows import RowDecoder
 from cdc_platform.sources.debezium.settings.connector import Strategy
 from cdc_platform.sources.debezium.wire.event_faults import fault_of
-from cdc_platform.sources.debezium.wire.flattened import read_content
+from cdc_platform.sources.debezium.wire.flattened_messages import read_content
 from cdc_platform.sources.debezium.wire.message_contents import (
     CREATE,
     READ,
     UPDATE,
     DataEvent,
 )
-from cdc_platform.sources.debezium.wire.messages import Arrival, Message, Sent, parse_sent
+from cdc_platform.sources.debezium.wire.messages import Arrival, Message, Sent, parse_message
 from cdc_platform.sources.debezium.wire.plain_lines import PlainChange, PlainSource, plain_change
 
 _UNPAIRED: Final = "unpaired"
@@ -200,7 +200,7 @@ def _form_of(change: PlainChange) -> Hashable:
 
 
 def _event_of(sent: Sent, position: int) -> DataEvent:
-    message = parse_sent(sent, position)
+    message = parse_message(sent, position)
     event = read_content(message) if isinstance(message, Message) else None
     if not isinstance(event, DataEvent):
         raise TypeError(event)

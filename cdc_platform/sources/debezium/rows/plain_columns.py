@@ -161,8 +161,8 @@ def _ordering_keys(
 
 def _moments(sources: Sequence[PlainSource]) -> list[int | None]:
     moments = [source.micros for source in sources]
-    stated = [moment for moment in moments if moment is not None]
-    if stated and not (is_moment(min(stated)) and is_moment(max(stated))):
+    known_moments = [moment for moment in moments if moment is not None]
+    if known_moments and not (is_moment(min(known_moments)) and is_moment(max(known_moments))):
         raise OverflowError("a time is outside the years 1 to 9999")
     return moments
 

@@ -135,7 +135,7 @@ class Planner:
         return TablePlan(keys, plans, column_types(plans.values(), keys))
 
     def _column(self, event: DataEvent, table: str, name: str, field: Mapping[str, Any] | None) -> ColumnPlan:
-        declared = self._declared(table, name, field)
+        declared = self._declared_encoding(table, name, field)
         encoding = _encoding(table, name, field, declared)
         detector = self._detector(event, table, name, field, declared)
         default, is_nullable = (field or {}).get("default"), (field or {}).get("optional") is True
@@ -152,7 +152,7 @@ class Planner:
             has_default=is_nullable and default is not None,
         )
 
-    def _declared(self, table: str, name: str, field: Mapping[str, Any] | None) -> Encoding | None:
+    def _declared_encoding(self, table: str, name: str, field: Mapping[str, Any] | None) -> Encoding | None:
         """Return the encoding of the declared type, or of the type that the connector propagates."""
         declared = self.settings.columns.get(table, {}).get(name)
         postgres_type = PostgresType.parse(declared) if declared else block_type(field) if field else None
@@ -222,7 +222,7 @@ def _check_names(table: str, names: Sequence[str]) -> None:
         MessageUnusable: there are such columns.
     """
     if (reason := unfit_columns_reason(names)) is not None:
-        raise MessageUnusable(f"{reason}, or name what you do not need in `ignored_columns`.")
+        raise MessageUnusable(f"{reason}, or list the columns that you do not need in `ignored_columns`.")
     names_by_case: dict[str, str] = {}
     for name in names:
         if is_reserved_column(name):
@@ -263,9 +263,9 @@ def column_types(columns: Any, keys: Sequence[str]) -> str:
 
 
 def _keyless_types(columns: Any) -> str:
-    listed = json.loads(column_types(columns, ()))
+    entries = json.loads(column_types(columns, ()))
     first = keyless_columns()
-    moved = [{**column, "ordinal_position": column["ordinal_position"] + len(first)} for column in listed]
+    moved = [{**column, "ordinal_position": column["ordinal_position"] + len(first)} for column in entries]
     return json.dumps([*first, *moved], ensure_ascii=False)
 
 

@@ -14,7 +14,7 @@ from cdc_platform.model.stream.events import SourceEvent
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.sources.debezium.rows.findings import (
     Findings,
-    completed,
+    complete_row,
     is_unsent_in_insert,
     is_unsent_in_update,
     is_unsent_under_full,
@@ -53,7 +53,7 @@ _OF_FRAME: Final = SourceEvent._fields.index("keys")
 
 
 @dataclass(frozen=True, slots=True)
-class Unpaired:
+class UnpairedInsert:
     """An inserted row that may have had another key, which only a later message can show.
 
     ``event`` is None if that key implies nothing about the row's values; ``is_full`` is that of `decode`.
@@ -77,7 +77,7 @@ class RowDecoder:
     settings: DebeziumSettings
     planner: Planner
     state: DecoderState
-    unpaired: dict[str, Unpaired] = field(default_factory=dict)
+    unpaired: dict[str, UnpairedInsert] = field(default_factory=dict)
     befores: dict[str, str] = field(default_factory=dict)
 
     def decode(self, event: DataEvent, table: str, is_full: bool) -> Sequence[SourceEvent]:
@@ -102,7 +102,7 @@ class RowDecoder:
         old_key = old_key_of(event, plan, is_full=is_full)
         if old_key is None:
             return [self._with_key(event, plan, change, is_full=is_full)]
-        return list(self._moved(event, plan, change, old_key, is_full=is_full))
+        return list(self._key_change(event, plan, change, old_key, is_full=is_full))
 
     def decode_plain(self, event: DataEvent, form: PlainForm) -> SourceEvent:
         """Return the change of a plain event of a form.
@@ -113,7 +113,7 @@ class RowDecoder:
         frame = self._frame(event, form.table, form.plan.column_types)
         return self._with_key(event, form.plan, frame, is_full=form.is_full)
 
-    def finalise(self, unpaired: Unpaired) -> SourceEvent:
+    def finalise(self, unpaired: UnpairedInsert) -> SourceEvent:
         """Return the change of an inserted row with the present knowledge of its old key.
 
         Raises:
@@ -178,7 +178,7 @@ class RowDecoder:
     def note_unpaired(self, run: PlainRun) -> None:
         """Take note of the inserted rows of a run that may have had another key."""
         for change, identity in zip(run.events(), run.identities, strict=False):
-            self.unpaired[change.event_id] = Unpaired(change, run.form.plan, identity, None, False)
+            self.unpaired[change.event_id] = UnpairedInsert(change, run.form.plan, identity, None, False)
 
     def _take_note(
         self, event: DataEvent, plan: TablePlan, source_event: SourceEvent, *, is_full: bool
@@ -188,7 +188,7 @@ class RowDecoder:
             column is not None and column.detector.judge(value) is not VALUE for column, value in values
         )
         doubtful = event if is_doubtful else None
-        self.unpaired[source_event.event_id] = Unpaired(
+        self.unpaired[source_event.event_id] = UnpairedInsert(
             source_event, plan, identity_of(event), doubtful, is_full
         )
 
@@ -203,7 +203,7 @@ class RowDecoder:
             if content:
                 self.befores[change.event_id] = values_json(plan, content)
 
-    def _moved(
+    def _key_change(
         self,
         event: DataEvent,
         plan: TablePlan,
@@ -257,7 +257,7 @@ class RowDecoder:
             return
         findings, after, is_update = Findings(), event.after, event.op is UPDATE
         if is_update and after is not None and event.before is not None:
-            after = completed(plan, after, event.before)
+            after = complete_row(plan, after, event.before)
         inserted = replace(event, op=CREATE, after=after)
         gained = self._new_values(inserted, plan, None, findings, lambda *_: False)
         row_change = _second(change) if is_update else change

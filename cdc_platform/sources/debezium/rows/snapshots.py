@@ -88,7 +88,7 @@ class ServerSnapshots:
         self.tables[table] = max(self.tables.get(table, 0), lsn)
         return is_first
 
-    def doubted(self, change: SourceEvent, source: SourceInfo) -> SourceEvent:
+    def mark_doubtful(self, change: SourceEvent, source: SourceInfo) -> SourceEvent:
         """Return a change, with a note where a snapshot may have had it already, and its row has no key.
 
         A blocking snapshot counts at the position of its signal, and reads what is there later; the changes
@@ -158,13 +158,13 @@ class SnapshotWatch:
         if lsn is None:
             for change in changes:
                 server_snapshots.change(change.table, (source.micros,))
-            changes = [server_snapshots.doubted(change, source) for change in changes]
+            changes = [server_snapshots.mark_doubtful(change, source) for change in changes]
             if server_snapshots.is_at_rest(source.lsn):
                 return [*changes]
         is_replaced = replaces and lsn not in (None, server_snapshots.first)
         ended = server_snapshots.see(source, is_buffered=is_replaced)
         empty = [
-            _emptied(source, changes[0], table) for table in server_snapshots.emptied_at(source) if changes
+            _truncation(source, changes[0], table) for table in server_snapshots.emptied_at(source) if changes
         ]
         output: list[SourceEvent | TransactionEnd] = [*empty, *changes]
         if is_replaced and lsn is not None:
@@ -202,7 +202,7 @@ def _truncate(source: SourceInfo, change: SourceEvent, lsn: int) -> SourceEvent:
     )
 
 
-def _emptied(source: SourceInfo, change: SourceEvent, table: str) -> SourceEvent:
+def _truncation(source: SourceInfo, change: SourceEvent, table: str) -> SourceEvent:
     """Return what empties a table of which a snapshot has no row, before an event that comes after it."""
     commit = commit_of(change.ordering_key)
     identity = [source.server, "snapshot", source.lsn, "", table]

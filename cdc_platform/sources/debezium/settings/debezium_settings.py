@@ -230,7 +230,7 @@ class DebeziumSettings(SourceSettings):
         read = read_settings(cls, entries, folder)
         if not isinstance(read.input, EngineInput):
             return read
-        modes = _agreed(entries.get("connector") or {}, read.input.properties)
+        modes = _merge_modes(entries.get("connector") or {}, read.input.properties)
         properties = {**properties_of(modes), **read.input.properties}
         return replace(read, connector=modes, input=replace(read.input, properties=properties))
 
@@ -243,7 +243,7 @@ def _title(event_input: Input) -> str:
     return f"the files in {event_input.path}"
 
 
-def _agreed(own: Mapping[str, Any], properties: Mapping[str, str]) -> ConnectorModes:
+def _merge_modes(own: Mapping[str, Any], properties: Mapping[str, str]) -> ConnectorModes:
     """Return the modes of an engine, from its properties or from `connector`.
 
     Raises:

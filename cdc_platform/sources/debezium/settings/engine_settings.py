@@ -104,7 +104,7 @@ class EngineInput:
             raise SettingError("input.engine.topic_prefix", f"{problem}, but is: {self.topic_prefix!r}")
         if not self.publication.strip():
             raise SettingError("input.engine.publication", "is empty; leave it out for `cdc_platform`")
-        owned = self._owned(Path()).keys() - {"message.prefix.include.list"}
+        owned = self._own_properties(Path()).keys() - {"message.prefix.include.list"}
         for name in self.properties:
             if name.startswith(OWNED) or name in owned:
                 raise SettingError(
@@ -115,8 +115,8 @@ class EngineInput:
         if POST_PROCESSORS in self.properties:
             raise SettingError(
                 f"input.engine.properties.{POST_PROCESSORS}",
-                "cannot be set: a reselected value is of a later moment than its event, which "
-                "does not say so. Remove it; the row keeps what an event does not send.",
+                "cannot be set: a reselected value may be newer than its event, and nothing marks it. "
+                "Remove it; the row keeps what an event does not send.",
             )
 
     def folder(self) -> Path:
@@ -133,9 +133,9 @@ class EngineInput:
         The engine flushes offsets with every batch, and stops at messages that cannot be written.
         """
         notified = {"notification.sink.topic.name": f"{self.topic_prefix}.notifications"}
-        return _DEFAULTS | notified | dict(self.properties) | self._owned(offsets)
+        return _DEFAULTS | notified | dict(self.properties) | self._own_properties(offsets)
 
-    def _owned(self, offsets: Path) -> dict[str, str]:
+    def _own_properties(self, offsets: Path) -> dict[str, str]:
         schemas = str(self.with_schemas).lower()
         owned = {
             "name": self.slot,

@@ -38,7 +38,7 @@ Counts = Mapping[str, Mapping[str, FileCounts]]
 
 
 @dataclass(frozen=True)
-class LinesTaken:
+class SplitLines:
     """Lines of a file in a split.
 
     Args:
@@ -82,7 +82,7 @@ class SplitOutcome:
     resume: Mapping[str, int]
     state: str
     use: StateUse
-    lines: Mapping[str, LinesTaken] = field(default_factory=dict)
+    lines: Mapping[str, SplitLines] = field(default_factory=dict)
 
     @property
     def end(self) -> DecoderState:
@@ -132,7 +132,7 @@ def combined_outcome(outcomes: Sequence[SplitOutcome]) -> SplitOutcome:
     transactions: dict[str, Transaction] = {}
     counts: dict[str, dict[str, FileCounts]] = {}
     notes: defaultdict[str, list[tuple[SourceMessage, str, int]]] = defaultdict(list)
-    lines: dict[str, LinesTaken] = {}
+    lines: dict[str, SplitLines] = {}
     for outcome in outcomes:
         transactions |= outcome.transactions
         for name, by_origin in outcome.counts.items():
@@ -159,5 +159,5 @@ def combined_outcome(outcomes: Sequence[SplitOutcome]) -> SplitOutcome:
     )
 
 
-def _joined_lines(first: LinesTaken, second: LinesTaken) -> LinesTaken:
-    return LinesTaken(first.first_line, first.read_bytes, first.ends + second.ends, second.is_cut)
+def _joined_lines(first: SplitLines, second: SplitLines) -> SplitLines:
+    return SplitLines(first.first_line, first.read_bytes, first.ends + second.ends, second.is_cut)

@@ -12,7 +12,7 @@ from cdc_platform.model.base.schemas import EVENT, RAW_EVENT_RECORDS
 from cdc_platform.sources.debezium.splits.marked_rows import ORDER, TRANSACTION, from_octets
 from cdc_platform.sources.debezium.splits.outcome import ROWS
 from cdc_platform.sources.debezium.transactions.transaction_buffer import Admission
-from cdc_platform.sources.sound_rows import escaped
+from cdc_platform.sources.sound_rows import escape
 
 Rows = TypeVar("Rows")
 
@@ -47,15 +47,15 @@ class Release:
             yield pa.RecordBatch.from_arrays(columns, schema=RAW_EVENT_RECORDS)
 
     def _passes(self, batch: pa.RecordBatch) -> pa.Array:
-        passes = pc.invert(pc.is_in(batch.column(TRANSACTION), value_set=self._excluded))
+        passes = pc.invert(pc.is_in(batch.column(TRANSACTION), value_set=self._exclusions))
         if self.admission.limit is None:
             return passes
         must_wait = pc.fill_null(pc.greater_equal(batch.column(ORDER), self.admission.limit), False)
         return pc.and_(passes, pc.invert(must_wait))
 
     @cached_property
-    def _excluded(self) -> pa.Array:
-        return pa.array(map(escaped, self.admission.excluded), pa.string())
+    def _exclusions(self) -> pa.Array:
+        return pa.array(map(escape, self.admission.excluded), pa.string())
 
     @cached_property
     def _faults(self) -> "_Texts":
@@ -100,7 +100,7 @@ class _Texts:
     @classmethod
     def by_name(cls, texts: Mapping[str, str]) -> "_Texts":
         """Return texts by the names used in rows."""
-        names, values = (pa.array(map(escaped, part), pa.string()) for part in (texts.keys(), texts.values()))
+        names, values = (pa.array(map(escape, part), pa.string()) for part in (texts.keys(), texts.values()))
         return cls(names, values)
 
     def of(self, names: pa.Array) -> pa.Array:

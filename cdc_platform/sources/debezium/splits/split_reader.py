@@ -28,15 +28,15 @@ from cdc_platform.sources.debezium.splits.outcome import (
     SPLIT,
     SPLIT_BLOCKS,
     FreeRow,
-    LinesTaken,
+    SplitLines,
     SplitOutcome,
 )
 from cdc_platform.sources.debezium.transactions.collector import Collector, Event
 from cdc_platform.sources.debezium.transactions.key_order import altered_events, shares_keys
 from cdc_platform.sources.debezium.wire.message_contents import READ
-from cdc_platform.sources.debezium.wire.messages import Arrival, Sent, parse_sent
+from cdc_platform.sources.debezium.wire.messages import Arrival, Sent, parse_message
 from cdc_platform.sources.event_batches import EventBatches, FileCounts, TransactionEvent
-from cdc_platform.sources.sound_rows import escaped
+from cdc_platform.sources.sound_rows import escape
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class SplitContext:
     is_one_stream: bool
 
 
-class _Placed(TransactionEvent, frozen=True, gc=False):
+class _RowEvent(TransactionEvent, frozen=True, gc=False):
     """An event that becomes a row; ``name`` and ``order`` are as in `TRANSACTION` and `ORDER`."""
 
     origin: str = ""
@@ -80,7 +80,7 @@ class SplitReader:
             is_one_stream=context.is_one_stream,
             has_transaction_metadata=self.settings.has_transaction_metadata,
         )
-        self.lines: dict[str, LinesTaken] = {}
+        self.lines: dict[str, SplitLines] = {}
         self._context = context
         self._files = files
         self._counts: defaultdict[str, defaultdict[str, FileCounts]] = defaultdict(
@@ -102,7 +102,7 @@ class SplitReader:
         if self.decoder.plain.take(arrival):
             self.collector.note_plain()
             return
-        for event in self.decoder.decode(parse_sent(sent, position)):
+        for event in self.decoder.decode(parse_message(sent, position)):
             self.collector.take(arrival.with_content(event))
 
     def _take_plain_changes(self) -> None:
@@ -120,10 +120,10 @@ class SplitReader:
         """Yield the rows of all messages, as `SPLIT_BLOCKS`; the last block has the outcome."""
         self._take_plain_changes()
         batches, marks = EventBatches(self._context.cycle), list[tuple[str, str | None]]()
-        for placed in self._final_events():
-            batches.add_whole(placed, self._context.window, self._files[placed.origin])
-            marks.append((escaped(placed.name), placed.order))
-            self._count(placed)
+        for item in self._final_events():
+            batches.add_whole(item, self._context.window, self._files[item.origin])
+            marks.append((escape(item.name), item.order))
+            self._count(item)
             if batches.is_full:
                 yield from self._blocks(split, batches, marks)
         yield from self._blocks(split, batches, marks)
@@ -139,30 +139,28 @@ class SplitReader:
             yield _block({SPLIT: split, ROWS: to_octets(batch)})
         marks.clear()
 
-    def _final_events(self) -> Iterator[_Placed]:
+    def _final_events(self) -> Iterator[_RowEvent]:
         """Yield the events that become rows, with changes completed by later messages of the split."""
         if self._needs_events():
             self._expand_runs()
-        placed = list(
-            self._by_transaction() if self.settings.has_transaction_metadata else self._one_by_one()
-        )
-        altered = altered_events([item.event for item in placed], self.decoder.rows)
+        items = list(self._by_transaction() if self.settings.has_transaction_metadata else self._one_by_one())
+        altered = altered_events([item.event for item in items], self.decoder.rows)
         if not altered:
-            yield from placed
+            yield from items
             return
-        for item in placed:
+        for item in items:
             event = item.event
             change = altered.get(event.event_id) if isinstance(event, SourceEvent) else None
             yield item if change is None else replace(item, event=change)
 
-    def _one_by_one(self) -> Iterator[_Placed]:
+    def _one_by_one(self) -> Iterator[_RowEvent]:
         """Yield each event by itself: it is unknown which transactions are complete."""
         half = self.collector.first_half
         for arrival in self.collector.free:
             if half is None or arrival.content is not half.content:
-                yield _Placed(arrival.content, "", 1, None, arrival.origin)
+                yield _RowEvent(arrival.content, "", 1, None, arrival.origin)
 
-    def _by_transaction(self) -> Iterator[_Placed]:
+    def _by_transaction(self) -> Iterator[_RowEvent]:
         for name, members in self.collector.members.items():
             distinct = {member.content.event_id: member for member in members if member.content.event_id}
             nameless = [member for member in members if not member.content.event_id]
@@ -171,12 +169,12 @@ class SplitReader:
             count = len(whole) + self.collector.plain_counts.get(name, 0)
             transaction_id, records = (name, count) if has_metadata else ("", 1)
             for member in whole:
-                yield _Placed(member.content, transaction_id, records, None, member.origin, name)
+                yield _RowEvent(member.content, transaction_id, records, None, member.origin, name)
         for arrival in self.collector.free:
             event = arrival.content
             order = event.ordering_key if isinstance(event, SourceEvent) else None
             self._free.append((order, arrival.origin, arrival.position, order is None))
-            yield _Placed(event, "", 1, None, arrival.origin, "", order)
+            yield _RowEvent(event, "", 1, None, arrival.origin, "", order)
 
     def _needs_events(self) -> bool:
         """Return whether plain changes are needed as single events."""
@@ -225,9 +223,9 @@ class SplitReader:
             return 1
         return collector.plain_counts[transaction] + len(collector.members.get(transaction, ()))
 
-    def _count(self, placed: _Placed) -> None:
-        is_fault = isinstance(placed.event, FaultyEvent)
-        self._counts[placed.name][placed.origin].add(is_fault=is_fault)
+    def _count(self, event: _RowEvent) -> None:
+        is_fault = isinstance(event.event, FaultyEvent)
+        self._counts[event.name][event.origin].add(is_fault=is_fault)
 
     def _truncates(self) -> Iterator[tuple[str, str, str]]:
         """Yield the truncates that may precede rows of other partitions."""

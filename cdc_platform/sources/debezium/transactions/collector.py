@@ -155,17 +155,15 @@ class Collector:
             start = end
 
     def _count_run(self, transaction: str, origin: str, run: PlainRun, part: slice) -> None:
-        counted, orders = self._of(transaction), run.ordering_keys[part]
-        counted.take_place(
-            origin, min(run.positions[part]), max(run.numbers[part]), max(run.sent_micros[part])
-        )
-        counted.take_orders(orders)
-        if counted.since_micros is None:
-            counted.since_micros = run.micros[part][0]
-        counted.has_events = counted.has_sound_events = True
+        entry, orders = self._of(transaction), run.ordering_keys[part]
+        entry.take_place(origin, min(run.positions[part]), max(run.numbers[part]), max(run.sent_micros[part]))
+        entry.take_orders(orders)
+        if entry.since_micros is None:
+            entry.since_micros = run.micros[part][0]
+        entry.has_events = entry.has_sound_events = True
         message_ids = self._message_ids[transaction]
         message_ids.update(run.event_ids[part])
-        counted.messages = len(message_ids)
+        entry.messages = len(message_ids)
         self.plain_counts[transaction] += len(orders)
 
     def has_repetitions(self) -> bool:
@@ -197,20 +195,18 @@ class Collector:
     ) -> None:
         if not transaction:
             return
-        counted = self._of(transaction)
-        counted.take_place(arrival.origin, arrival.position, arrival.number, arrival.micros)
+        entry = self._of(transaction)
+        entry.take_place(arrival.origin, arrival.position, arrival.number, arrival.micros)
         event = arrival.content
-        if counted.since_micros is None and isinstance(event, SourceEvent):
-            counted.since_micros = event.source_micros
-        counted.has_metadata = (
-            counted.has_metadata or ordering_key is None or is_buffered_snapshot(transaction)
-        )
+        if entry.since_micros is None and isinstance(event, SourceEvent):
+            entry.since_micros = event.source_micros
+        entry.has_metadata = entry.has_metadata or ordering_key is None or is_buffered_snapshot(transaction)
         message_ids = self._message_ids[transaction]
         # All events of one message have the same identity but for a `+` at its end.
         message_ids.add((event_id or "").removesuffix("+") or f"{arrival.origin}#{arrival.position}")
-        counted.messages = len(message_ids)
+        entry.messages = len(message_ids)
         if ordering_key is not None:
-            counted.take_orders((ordering_key,))
+            entry.take_orders((ordering_key,))
 
     def _of(self, transaction: str) -> Transaction:
         entry = self.transactions.get(transaction)

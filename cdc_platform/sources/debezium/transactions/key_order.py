@@ -11,12 +11,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import repeat
 from typing import Any, Final
 
-from cdc_platform.model.base.malformed import MALFORMED
+from cdc_platform.model.base.decoding_errors import MALFORMED
 from cdc_platform.model.rows.shared_keys import KeyUse, Values, parted_orders
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.sources.debezium.rows.plain_columns import PlainRun
-from cdc_platform.sources.debezium.rows.rows import RowDecoder, Unpaired
+from cdc_platform.sources.debezium.rows.rows import RowDecoder, UnpairedInsert
 from cdc_platform.sources.debezium.wire.event_faults import fault_of
 from cdc_platform.sources.debezium.wire.message_contents import CREATE
 
@@ -138,7 +138,7 @@ def altered_events(events: Sequence[Event], rows: RowDecoder) -> Mapping[str, Ev
         rows: the decoder of the events.
     """
     altered = dict(_completed_events(rows))
-    current = [_replaced(event, altered) for event in events] if altered else events
+    current = [_replacement(event, altered) for event in events] if altered else events
     for event, ordering_key in ordering_keys(current, rows.befores):
         altered[event.event_id] = event._replace(ordering_key=ordering_key)
     return altered
@@ -146,12 +146,12 @@ def altered_events(events: Sequence[Event], rows: RowDecoder) -> Mapping[str, Ev
 
 def _completed_events(rows: RowDecoder) -> Iterator[tuple[str, Event]]:
     for identity, unpaired in list(rows.unpaired.items()):
-        outcome = _finalised(rows, unpaired)
+        outcome = _finalise(rows, unpaired)
         if outcome != unpaired.change:
             yield identity, outcome
 
 
-def _finalised(rows: RowDecoder, unpaired: Unpaired) -> Event:
+def _finalise(rows: RowDecoder, unpaired: UnpairedInsert) -> Event:
     try:
         return rows.finalise(unpaired)
     except MALFORMED as error:
@@ -162,5 +162,5 @@ def _finalised(rows: RowDecoder, unpaired: Unpaired) -> Event:
         return fault_of(event.message, error, event, change.ordering_key, change.table)
 
 
-def _replaced(event: Event, altered: Mapping[str, Event]) -> Event:
+def _replacement(event: Event, altered: Mapping[str, Event]) -> Event:
     return altered.get(event.event_id, event) if isinstance(event, SourceEvent) else event

@@ -163,17 +163,17 @@ class TransactionBuffer:
         is_repeated = self._is_repeated(name, transaction)
         if is_repeated and is_buffered_snapshot(name):
             return None  # rows that lag behind its end
-        announced = "an unknown number of" if transaction.expected is None else str(transaction.expected)
+        total = "an unknown number of" if transaction.expected is None else str(transaction.expected)
         if is_repeated and (transaction.begun_at is None or not self.is_one_stream):
             # The log omits the events that it has already; the others came too late to be recognised, or are
             # in quarantine with the transaction.
             return (
                 f"It comes again with a part of its transaction {name}, which has passed before: "
-                f"{transaction.messages} of {announced} events have come"
+                f"{transaction.messages} of {total} events have come"
             )
         missing_end = "; its END is missing" if transaction.expected is None else ""
         return (
-            f"Its transaction {name} has {announced} events by the connector's word, of which "
+            f"Its transaction {name} has {total} events according to the connector, of which "
             f"{transaction.messages} have come{missing_end}"
         )
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from decimal import Context, Decimal
 from typing import Any, Final
 
-from cdc_platform.model.base.malformed import MALFORMED
+from cdc_platform.model.base.decoding_errors import MALFORMED
 from cdc_platform.model.base.number_texts import decimal_number, hex_bytes, plain_digits, whole_number
 from cdc_platform.model.schema.table_schema import ARRAY, DECIMAL, spark_type
 from cdc_platform.sources.debezium.values.encodings import Encoding, EncodingKind, scale_fault
@@ -131,7 +131,7 @@ def _with_digits(encoding: Encoding) -> Read:
     digits, is_lenient = encoding.digits, encoding.is_lenient
     is_text = encoding.column_type.code != "DECIMAL"
     by_kind: dict[EncodingKind, Read] = {
-        EncodingKind.UNSCALED: lambda value: _unscaled(value, digits),
+        EncodingKind.UNSCALED: lambda value: _unscale(value, digits),
         EncodingKind.DECIMAL_TEXT: lambda value: _decimal_text(value, is_text=is_text),
         EncodingKind.BITS: lambda value: _bits(value, digits),
         EncodingKind.DAYS: lambda value: days_text(value, is_lenient=is_lenient),
@@ -220,13 +220,13 @@ def _whole(value: str) -> int:
     return int.from_bytes(base64.b64decode(value, validate=True), "big", signed=True)
 
 
-def _unscaled(value: Any, scale: int) -> str:
+def _unscale(value: Any, scale: int) -> str:
     if not isinstance(value, str):  # the converter's `decimal.format` is NUMERIC
         return _decimal_text(value, is_text=False)
     return plain_digits(Decimal(_whole(value)).scaleb(-scale, _WIDE))
 
 
-def _scaled(value: Any) -> str:
+def _scale(value: Any) -> str:
     if isinstance(value, str):
         raise TypeError(value)
     return plain_digits(Decimal(_whole(value["value"])).scaleb(-whole_number(value["scale"]), _WIDE))
@@ -263,7 +263,7 @@ _SIMPLE: Final[dict[EncodingKind, Read]] = {
     EncodingKind.BASE64: _base64,
     EncodingKind.BASE64_URL: _base64_url,
     EncodingKind.HEX: _hex,
-    EncodingKind.SCALED: _scaled,
+    EncodingKind.SCALED: _scale,
     EncodingKind.ISO_TIME: iso_time_text,
     EncodingKind.JSON: json_text,
 }

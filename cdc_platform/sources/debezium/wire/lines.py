@@ -10,8 +10,8 @@ from cdc_platform.sources.text_files import (
     CHUNK_BYTES,
     GZIP_MAGIC,
     FileDamaged,
-    decompressed,
-    uncompressed,
+    decompress,
+    read_plain,
 )
 
 MAX_UNPACKED_BYTES: Final = 1024**3
@@ -74,7 +74,7 @@ def read_lines(stream: BinaryIO, read_bytes: int = 0) -> Iterator[Line]:
 def raw_lines(stream: BinaryIO, first: bytes, read_bytes: int) -> Iterator[Lines]:
     """Yield the lines of a file after its first chunk was read; see `read_lines`."""
     is_gzip = not read_bytes and first.startswith(GZIP_MAGIC)
-    chunks = decompressed(stream, first) if is_gzip else uncompressed(stream, first)
+    chunks = decompress(stream, first) if is_gzip else read_plain(stream, first)
     end_bytes = max(read_bytes - 1, 0)
     for number, (texts, lengths, is_ended) in enumerate(_cut(chunks)):
         lines = Lines(texts, [0] * len(texts) if is_gzip else lengths, end_bytes)
@@ -104,7 +104,7 @@ def check_gzip(stream: BinaryIO, max_bytes: int) -> None:
     if not first.startswith(GZIP_MAGIC):
         return
     text_bytes = 0
-    for chunk in decompressed(stream, first):
+    for chunk in decompress(stream, first):
         text_bytes += len(chunk)
         if text_bytes > max_bytes:
             raise FileDamaged(
@@ -132,13 +132,13 @@ def _cut(chunks: Iterable[bytes]) -> Iterator[tuple[list[bytes], list[int], bool
             last = rest.pop()
             lengths = [length + 1, *(len(line) + 1 for line in rest)]
             if max(lengths) > MAX_LINE_BYTES:
-                rest = [_joined([line], len(line)) for line in rest]
-            yield [_joined(parts, length), *rest], lengths, True
+                rest = [_join([line], len(line)) for line in rest]
+            yield [_join(parts, length), *rest], lengths, True
             parts, length = [last], len(last)
-    yield [_joined(parts, length)], [length], False
+    yield [_join(parts, length)], [length], False
 
 
-def _joined(parts: list[bytes], length: int) -> bytes:
+def _join(parts: list[bytes], length: int) -> bytes:
     text = b"".join(parts)
     if length <= MAX_LINE_BYTES:
         return text

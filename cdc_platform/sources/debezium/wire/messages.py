@@ -14,7 +14,7 @@ from cdc_platform.sources.debezium.wire.schema_blocks import (
     load_part,
 )
 from cdc_platform.sources.json_codec import text_of_bytes
-from cdc_platform.sources.sound_rows import escaped, is_unicode
+from cdc_platform.sources.sound_rows import escape, is_unicode
 
 _MEMBERS: Final = frozenset(
     {
@@ -102,7 +102,7 @@ class _MessageMalformed(ValueError):
     """A message is not in any supported format; the text states the reason."""
 
 
-def parse_sent(sent: Sent, position: int) -> Message | FaultyEvent:
+def parse_message(sent: Sent, position: int) -> Message | FaultyEvent:
     """Return the message of a line at a position, or of a record, which has its own."""
     return parse_line(sent, position) if isinstance(sent, bytes) else parse_raw(sent)
 
@@ -121,7 +121,7 @@ def parse_line(line: bytes, position: int) -> Message | FaultyEvent:
             raise _MessageMalformed("a line must be a JSON object")
         return _of_fields(fields, position, text)
     except (ValueError, RecursionError, TypeError, LookupError, AttributeError) as error:
-        return FaultyEvent(f"The line cannot be read as a message: {error}.", escaped(text), position)
+        return FaultyEvent(f"The line cannot be read as a message: {error}.", escape(text), position)
 
 
 def is_utf8(text: bytes | str) -> bool:
@@ -145,8 +145,8 @@ def _of_fields(fields: dict[str, Any], position: int, text: str) -> Message:
         whole_number(fields.get("partition") or 0),
         None if fields.get("offset") is None else whole_number(fields["offset"]),
         None if timestamp is None else whole_number(timestamp) * 1000,
-        embedded(fields.get("key")),
-        embedded(fields[value_name]),
+        parse_part(fields.get("key")),
+        parse_part(fields[value_name]),
         _headers(fields["headers"]) if fields.get("headers") is not None else None,
         position,
         "key" in fields,
@@ -166,14 +166,14 @@ def parse_raw(raw: RawMessage) -> Message | FaultyEvent:
     """Return the message of a record from Kafka or the engine."""
     try:
         headers = (
-            None if raw.headers is None else {name: embedded(item) for name, item in raw.headers.items()}
+            None if raw.headers is None else {name: parse_part(item) for name, item in raw.headers.items()}
         )
         return Message(
             raw.topic,
             raw.partition,
             raw.offset,
             raw.timestamp_micros,
-            embedded(raw.key),
+            parse_part(raw.key),
             _strict(raw.value),
             headers,
             raw.position,
@@ -194,7 +194,7 @@ def _strict(value: bytes | str | None) -> Any:
     return load_part(value)
 
 
-def embedded(value: Any) -> Any:
+def parse_part(value: Any) -> Any:
     """Return the JSON of a part that is embedded as JSON or as text; text that is not JSON stays text."""
     if isinstance(value, bytes):
         value = text_of_bytes(value)
@@ -218,7 +218,7 @@ def _headers(headers: Any) -> dict[str, Any]:
         pairs = [(name, value) for name, value in headers]
     else:
         pairs = list(zip(headers[::2], headers[1::2], strict=True))
-    return {str(name): embedded(value) for name, value in pairs}
+    return {str(name): parse_part(value) for name, value in pairs}
 
 
 def has_block_in(line: bytes) -> bool:

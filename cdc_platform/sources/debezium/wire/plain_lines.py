@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Generic, Literal, TypeVar
 import msgspec
 
 from cdc_platform.sources.debezium.wire.envelope import NEW_KEY, OLD_KEY, SEQUENCE
-from cdc_platform.sources.debezium.wire.messages import RawMessage, Sent, embedded, has_block_in, is_utf8
+from cdc_platform.sources.debezium.wire.messages import RawMessage, Sent, has_block_in, is_utf8, parse_part
 from cdc_platform.sources.debezium.wire.positions import ORDERS
 from cdc_platform.sources.debezium.wire.schema_blocks import (
     SchemaBlock,
@@ -109,7 +109,7 @@ class PlainChange(msgspec.Struct, frozen=True, gc=False):
     @property
     def run_id(self) -> object:
         """The connector's run, if the message has its headers."""
-        return (embedded(self.headers.get(RUN_ID)) or None) if self.headers else None
+        return (parse_part(self.headers.get(RUN_ID)) or None) if self.headers else None
 
 
 _LINES: Final = msgspec.json.Decoder(PlainLine[dict[str, Any], PlainEnvelope], float_hook=Decimal)
@@ -141,7 +141,7 @@ def _of_line(text: bytes) -> PlainChange | None:
         parts = _LINES_WITH_BLOCKS.decode(text)
         return _of_blocks(parts.value, parts.key, parts.headers, parts.offset)
     line = _LINES.decode(text)
-    return _checked(line.value, line.key, line.headers, line.offset)
+    return _check(line.value, line.key, line.headers, line.offset)
 
 
 def _of_raw(raw: RawMessage) -> PlainChange | None:
@@ -152,7 +152,7 @@ def _of_raw(raw: RawMessage) -> PlainChange | None:
     if has_block(value) and has_block(key):
         typed = _VALUES_WITH_BLOCKS.decode(value), _KEYS_WITH_BLOCKS.decode(key)
         return _of_blocks(*typed, raw.headers, raw.offset)
-    return _checked(_VALUES.decode(value), _KEYS.decode(key), raw.headers, raw.offset)
+    return _check(_VALUES.decode(value), _KEYS.decode(key), raw.headers, raw.offset)
 
 
 def _of_blocks(
@@ -164,10 +164,10 @@ def _of_blocks(
     blocks = [parsed_block(bytes(part.schema)) for part in (value, key)]
     if not all(isinstance(block, SchemaBlock) for block in blocks):
         return None
-    return _checked(value.payload, key.payload, headers, offset, *blocks)
+    return _check(value.payload, key.payload, headers, offset, *blocks)
 
 
-def _checked(
+def _check(
     envelope: PlainEnvelope,
     key: dict[str, Any],
     headers: Mapping[str, Any] | None,

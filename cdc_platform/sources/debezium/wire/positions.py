@@ -146,7 +146,7 @@ def event_id(event: DataEvent, table: str) -> str:
     if lsn is None and source.sequence is not None and not is_snapshot(source):
         lsn = source.sequence[1]  # a flattened event may have the one without the other
     parts: list[Any] = [source.server, source.tx_id, lsn, event.total_order, source.schema, table]
-    parts.append(_bounded(write_sorted(event.key)))
+    parts.append(_bound_length(write_sorted(event.key)))
     if source.snapshot == INCREMENTAL:
         parts += [source.sequence, source.micros]
     elif is_snapshot(source):
@@ -182,11 +182,11 @@ def change_ids(
     parts = zip(transactions, positions, orders, write_sorted_lines(keys), strict=True)
     return write_lines(
         [
-            (server, transaction, position, order, schema, table, _bounded(key), *kind)
+            (server, transaction, position, order, schema, table, _bound_length(key), *kind)
             for transaction, position, order, key in parts
         ]
     )
 
 
-def _bounded(text: str) -> str:
+def _bound_length(text: str) -> str:
     return text if len(text) <= _LONGEST_KEY else sha256(text.encode()).hexdigest()

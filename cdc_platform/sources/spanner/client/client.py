@@ -108,13 +108,13 @@ class SpannerClient(SpannerConnection):
         streams, routines = (
             [str(name) for (name,) in self.fetch_texts(query)] for query in (STREAM_NAMES, ROUTINE_NAMES)
         )
-        placed = [
+        placements = [
             str(name)
             for name, option, value in self.fetch_texts(PLACEMENT_OPTIONS)
             if has_placements({str(option): str(value)})
         ]
         other_functions, placed_others = (
-            [f"{self.read_function}{name}" for name in names] for names in (streams, placed)
+            [f"{self.read_function}{name}" for name in names] for names in (streams, placements)
         )
         functions = placement_functions(routines, self.whole_function, other_functions, placed_others)
         if not functions:

@@ -97,9 +97,9 @@ class SpannerConnection:
         Raises:
             SourceError: it failed, with bounded retries.
         """
-        session = self._retried(lambda: (self._connected(), self._new_session())[1])
+        session = self._retry(lambda: (self._connect(), self._new_session())[1])
         options = {"read_only": {"read_timestamp": to_rfc3339(at_micros)}}
-        transaction = self._retried(
+        transaction = self._retry(
             lambda: self._api.begin_transaction(
                 request={"session": session, "options": options}, **self._unary(session)
             )
@@ -113,21 +113,21 @@ class SpannerConnection:
             SourceError: it failed, with bounded retries.
         """
         request = {"session": session, "transaction": {"id": transaction}, "sql": sql}
-        answer = self._retried(lambda: self._api.partition_query(request=request, **self._unary(session)))
+        answer = self._retry(lambda: self._api.partition_query(request=request, **self._unary(session)))
         return [bytes(partition.partition_token) for partition in answer.partitions]
 
     def _unary(self, session: str) -> dict[str, Any]:
         metadata = [*self._metadata(), _routing(session)]
         return {"retry": None, "timeout": self.settings.deadline_s, "metadata": metadata}
 
-    def _retried(self, call: Callable[[], Any]) -> Any:
+    def _retry(self, call: Callable[[], Any]) -> Any:
         attempts = self.attempts()
         while True:
             try:
                 with self._translating():
                     return call()
             except SourceUnreachable as error:
-                attempts.failed(error)
+                attempts.wait_after(error)
 
     @contextmanager
     def _translating(self) -> Iterator[None]:
@@ -137,7 +137,7 @@ class SpannerConnection:
         except SourceError:
             raise
         except Exception as error:
-            raise self._translated(error) from error
+            raise self._translate(error) from error
 
     def fetch(self, query: Query) -> list[list[bytes]]:
         """Return all rows of a small query, with bounded retries.
@@ -145,7 +145,7 @@ class SpannerConnection:
         Raises:
             SourceError: it failed, with bounded retries.
         """
-        rows: list[list[bytes]] = self._retried(lambda: list(self.rows(query)))
+        rows: list[list[bytes]] = self._retry(lambda: list(self.rows(query)))
         return rows
 
     def fetch_texts(self, query: Query, read_micros: int | None = None) -> list[Texts]:
@@ -166,11 +166,11 @@ class SpannerConnection:
             api.transport.close()
 
     def _execute(self, make_request: Callable[[str], Any], deadline_s: float) -> Any:
-        request = make_request(self._connected())
+        request = make_request(self._connect())
         metadata = [*self._metadata(), _routing(request.session)]
         return self._call(request, timeout=deadline_s, metadata=metadata)
 
-    def _connected(self) -> str:
+    def _connect(self) -> str:
         with self._lock:
             if self._api is None:
                 self._api = _generated_client(self.settings)
@@ -200,7 +200,7 @@ class SpannerConnection:
             "report it to Google's support",
         )
 
-    def _translated(self, error: Exception) -> SourceError:
+    def _translate(self, error: Exception) -> SourceError:
         from google.api_core.exceptions import GoogleAPICallError
         from google.auth.exceptions import GoogleAuthError, TransportError
 

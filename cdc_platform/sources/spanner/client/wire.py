@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
-from cdc_platform.model.base.malformed import MALFORMED
+from cdc_platform.model.base.decoding_errors import MALFORMED
 from cdc_platform.model.base.timestamps import from_rfc3339, is_moment
 
 NULL_TAG: Final = 0x08
@@ -38,7 +38,7 @@ def text(value: bytes) -> str | None:
         return value[_payload_start(value) :].decode()
     if value[0] == NULL_TAG:
         return None
-    raise _unexpected("a text", value)
+    raise _unexpected_value("a text", value)
 
 
 def required_text(value: bytes) -> str:
@@ -49,7 +49,7 @@ def required_text(value: bytes) -> str:
     """
     content = text(value)
     if content is None:
-        raise _unexpected("a text", value)
+        raise _unexpected_value("a text", value)
     return content
 
 
@@ -60,7 +60,7 @@ def boolean(value: bytes) -> bool:
         ValueError: the value is not a boolean.
     """
     if value[0] != BOOL_TAG:
-        raise _unexpected("a boolean", value)
+        raise _unexpected_value("a boolean", value)
     return value[1] == 1
 
 
@@ -114,7 +114,7 @@ def items(value: bytes) -> list[bytes]:
     if value[0] != LIST_TAG:
         if value[0] == NULL_TAG:
             return []
-        raise _unexpected("a list", value)
+        raise _unexpected_value("a list", value)
     elements = []
     position, end = _payload_start(value), len(value)
     while position < end:
@@ -125,7 +125,7 @@ def items(value: bytes) -> list[bytes]:
         elements.append(value[position : position + length])
         position += length
     if position != end:
-        raise _unexpected("a whole list", value)
+        raise _unexpected_value("a whole list", value)
     return elements
 
 
@@ -183,5 +183,5 @@ def _payload_start(value: bytes) -> int:
     return start
 
 
-def _unexpected(expected: str, value: bytes) -> ValueError:
+def _unexpected_value(expected: str, value: bytes) -> ValueError:
     return ValueError(f"{expected} was expected, not the value {value[:40]!r}")

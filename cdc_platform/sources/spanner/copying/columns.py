@@ -78,7 +78,7 @@ def to_arrow(column_type: ColumnType, values: Sequence[bytes]) -> pa.Array:
     Raises:
         ValueError, ArithmeticError, ...: one of `MISSHAPEN`, if a value does not have the type.
     """
-    return pa.array(_decoded(column_type, values), arrow_type(column_type))
+    return pa.array(_decode(column_type, values), arrow_type(column_type))
 
 
 def is_readable(column_type: ColumnType, value: bytes) -> bool:
@@ -110,10 +110,10 @@ def find_unfit_moment(values: Iterable[bytes]) -> str | None:
     return None
 
 
-def _decoded(column_type: ColumnType, values: Sequence[bytes]) -> list[Any]:
+def _decode(column_type: ColumnType, values: Sequence[bytes]) -> list[Any]:
     if column_type.code == ARRAY and column_type.element is not None:
         element = column_type.element
-        return [None if is_null(value) else _decoded(element, items(value)) for value in values]
+        return [None if is_null(value) else _decode(element, items(value)) for value in values]
     read = _reader(column_type)[1]
     return [None if is_null(value) else read(value) for value in values]
 

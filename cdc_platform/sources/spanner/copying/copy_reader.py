@@ -99,13 +99,13 @@ def read_chunk(client: SpannerClient, table: TableSchema, chunk: Chunk) -> Itera
                 _check_keys(table, rows)
                 yield rows_to_batch(table, rows)
         except SourceError as error:
-            failure = _translated(error, chunk)
+            failure = _translate(error, chunk)
             if not failure.retryable or buffer.is_ahead:
                 raise failure from error
             if buffer.token != before:
-                attempts.progressed()
+                attempts.reset()
             buffer.forget_unsafe()
-            attempts.failed(failure)
+            attempts.wait_after(failure)
         else:
             return
 
@@ -120,7 +120,7 @@ def _check_keys(table: TableSchema, rows: list[list[bytes]]) -> None:
             raise KeyUnfit(
                 f"The initial copy of `{table.name}` holds a key whose last digits would be cut off, so that "
                 f"two rows could become one. Name `{name}` in `nanosecond_columns` of a pipeline with "
-                f"another `name`, or leave the table out by the setting `tables`. "
+                f"another `name`, or exclude the table with the setting `tables`. "
                 f"Value of `{column.name}`: {unfit}"
             )
 
@@ -146,7 +146,7 @@ def _read_on(client: SpannerClient, chunk: Chunk, buffer: _Rows) -> Iterator[lis
         yield full_rows
 
 
-def _translated(error: SourceError, chunk: Chunk) -> SourceError:
+def _translate(error: SourceError, chunk: Chunk) -> SourceError:
     """Return an expiry error if the copy's version, session or tokens are gone, else the same error."""
     is_token_gone = chunk.partition is not None and (
         isinstance(error, SourceNotFound)

@@ -45,10 +45,10 @@ def rows_at(client: SpannerClient, table: TableSchema, at_micros: int) -> Iterat
         try:
             for batch in _batches(client, query, table, count):
                 count += batch.num_rows
-                attempts.progressed()
+                attempts.reset()
                 yield batch
         except SourceUnreachable as error:
-            attempts.failed(error)
+            attempts.wait_after(error)
         else:
             return
 

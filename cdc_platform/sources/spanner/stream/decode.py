@@ -191,7 +191,7 @@ def _column_types(value: bytes) -> str:
         columns.append(
             {
                 "name": required_text(name),
-                "type": _parsed(required_text(type_json)),
+                "type": _parse_type(required_text(type_json)),
                 "is_primary_key": boolean(is_key),
                 "ordinal_position": _integer(ordinal),
             },
@@ -200,7 +200,7 @@ def _column_types(value: bytes) -> str:
     return json.dumps(columns, ensure_ascii=False)
 
 
-def _parsed(type_text: str) -> Any:
+def _parse_type(type_text: str) -> Any:
     try:
         return json.loads(type_text)
     except ValueError:

@@ -101,13 +101,13 @@ def decode_again(cycle: int, token: str, sequence: str, record_text: str) -> pa.
         record_text: the record as stored by `malformed_row`.
     """
     try:
-        row = _decoded(record_text)
+        row = _decode(record_text)
     except MISSHAPEN:
         return None
     return to_batch(cycle, token, [tuple(row._replace(record_sequence=sequence))])
 
 
-def _decoded(record_text: str) -> RecordRow:
+def _decode(record_text: str) -> RecordRow:
     if record_text.startswith("{"):
         return json_data_row(json.loads(record_text))
     if record_text.startswith(MESSAGE_PREFIX):

@@ -98,9 +98,9 @@ def _read_to_end(
             return
         if builder.extent > furthest:
             furthest = builder.extent
-            attempts.progressed()
+            attempts.reset()
         else:
-            attempts.failed(
+            attempts.wait_after(
                 SourceUnreachable(f"The stream of partition {window.token} keeps ending too early.")
             )
         builder.forget_incomplete()
@@ -116,11 +116,11 @@ def _read_with_retries(
             yield from _read_once(client, builder, window)
         except SourceUnreachable as error:
             if builder.complete_micros > before_micros:
-                attempts.progressed()
+                attempts.reset()
             builder.forget_incomplete()
             if builder.end_micros is not None:
                 return
-            attempts.failed(error)
+            attempts.wait_after(error)
         else:
             return
 

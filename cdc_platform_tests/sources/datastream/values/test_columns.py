@@ -14,7 +14,7 @@ from cdc_platform.sources.datastream.events.envelope import Envelope
 from cdc_platform.sources.datastream.files.decoding import Decoding
 from cdc_platform.sources.datastream.files.files import read_events
 from cdc_platform.sources.datastream.values.columns import HugeInteger, RowBatch, WideInteger, types_of
-from cdc_platform.sources.datastream.values.inference import joined, type_of_column, type_of_value
+from cdc_platform.sources.datastream.values.inference import join_types, type_of_column, type_of_value
 from cdc_platform.sources.datastream.values.json_text import JsonNumber
 from cdc_platform.sources.datastream.values.rows import ColumnFaulty, RowReader, row_reader
 from cdc_platform.sources.datastream.values.types import UNKNOWN_TYPE, FieldType, Kind
@@ -41,7 +41,7 @@ FIELDS: Final = [FieldType(kind) for kind in Kind if kind not in (Kind.DECIMAL, 
 @example([[1], JsonNumber("NaN")])
 def test_the_type_of_a_column_is_that_of_its_values(values: list[Any]) -> None:
     """A look at the types of all values finds what a look at each value finds."""
-    expected = reduce(joined, map(type_of_value, values))
+    expected = reduce(join_types, map(type_of_value, values))
     assert expected == type_of_column(values, types_of(values))
 
 
@@ -76,7 +76,7 @@ def read_lines(texts: list[str]) -> list[tuple[ColumnType, str | None]]:
 def test_a_reader_that_is_not_asked_would_change_nothing(values: list[Any], field: FieldType) -> None:
     """Rows are the same, faults and types of Python included, whether or not a reader was fitted to them."""
     reader = row_reader((("c", field),), {}, json_reader)
-    fitted = reader.fitted({"c": types_of(values)})
+    fitted = reader.specialise({"c": types_of(values)})
     assert [read(reader, value) for value in values] == [read(fitted, value) for value in values]
 
 

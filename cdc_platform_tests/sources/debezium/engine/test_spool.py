@@ -19,7 +19,7 @@ EVENT = '"topic":"cdc.public.t","key":{{"id":{0}}},"value":{{"n":1.10}},"headers
 def filled(folder: Path, *sizes: int) -> Spool:
     """Return a spool with a file of each size."""
     spool = Spool(folder / "spool")
-    with spool.opened(SOURCE) as writer:
+    with spool.open_writer(SOURCE) as writer:
         for size in sizes:
             writer.write([EVENT.format(number) for number in range(size)], 1_700_000_000_000)
     return spool
@@ -55,7 +55,7 @@ def test_what_the_lake_has_is_deleted_and_its_offsets_never_come_again(tmp_path:
     assert spool.delete_before(6) == 2
     assert spool.files() == []
     assert spool.next_offset() == 6
-    with spool.opened(SOURCE) as writer:
+    with spool.open_writer(SOURCE) as writer:
         assert writer.write([EVENT.format(1)], 0).name == "00000000000000000006.jsonl"
 
 
@@ -93,7 +93,7 @@ def test_what_was_not_finished_is_no_file(tmp_path: Path) -> None:
     part = spool.folder / "00000000000000000001.jsonl.part"
     part.write_text('{"topic":')
     assert [file.first_offset for file in spool.files()] == [0]
-    with spool.opened(SOURCE):
+    with spool.open_writer(SOURCE):
         assert not part.exists()
     assert spool.next_offset() == 1
 
@@ -103,27 +103,27 @@ def test_a_writer_leaves_alone_what_a_reader_writes(tmp_path: Path) -> None:
     spool = filled(tmp_path, 1)
     part = spool.folder / "deleted.json.part"
     part.write_text("{}")
-    with spool.opened(SOURCE):
+    with spool.open_writer(SOURCE):
         assert part.exists()
 
 
 def test_a_spool_has_one_writer(tmp_path: Path) -> None:
     """A second engine is refused while the first one runs, and only then."""
     spool = filled(tmp_path)
-    with spool.opened(SOURCE), pytest.raises(SlotInUse, match="stop it"), spool.opened(SOURCE):
+    with spool.open_writer(SOURCE), pytest.raises(SlotInUse, match="stop it"), spool.open_writer(SOURCE):
         pass
-    with spool.opened(SOURCE):
+    with spool.open_writer(SOURCE):
         pass
 
 
 def test_a_spool_has_one_source(tmp_path: Path) -> None:
     """Events of two databases would get into one order that means nothing; a start without events is none."""
-    with Spool(tmp_path / "spool").opened(SOURCE | {"database": "mistyped"}):
+    with Spool(tmp_path / "spool").open_writer(SOURCE | {"database": "mistyped"}):
         pass
     spool = filled(tmp_path, 1)
     with (
         pytest.raises(SettingError, match="its database is `shop`, not `other`"),
-        spool.opened(SOURCE | {"database": "other"}),
+        spool.open_writer(SOURCE | {"database": "other"}),
     ):
         pass
 
@@ -132,7 +132,7 @@ def test_a_spool_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     """Its files may mean something else."""
     spool = filled(tmp_path, 1)
     (spool.folder / "spool.json").write_text(json.dumps(SOURCE | {"format_version": 2}))
-    with pytest.raises(SpoolUnusable, match="newer version"), spool.opened(SOURCE):
+    with pytest.raises(SpoolUnusable, match="newer version"), spool.open_writer(SOURCE):
         pass
 
 
@@ -141,7 +141,7 @@ def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with (
         pytest.raises(SpoolUnusable, match=r"No event is lost.*file/spool"),
-        Spool(tmp_path / "file" / "spool").opened(SOURCE),
+        Spool(tmp_path / "file" / "spool").open_writer(SOURCE),
     ):
         pass
 
@@ -156,7 +156,7 @@ def test_a_full_disk_is_waited_for(tmp_path: Path) -> None:
 def test_the_copy_of_the_offsets_is_whole(tmp_path: Path) -> None:
     """It is what the engine wrote when the batch was acknowledged."""
     spool = filled(tmp_path)
-    with spool.opened(SOURCE) as writer:
+    with spool.open_writer(SOURCE) as writer:
         writer.keep_offsets()
         assert not spool.offsets_copy.exists()
         spool.offsets.write_bytes(b"position")
@@ -173,7 +173,7 @@ class Capture:
 
     def run(self) -> None:
         """Send three batches of two events, each with the engine's file of offsets, and read them."""
-        with self.spool.opened(SOURCE) as writer:
+        with self.spool.open_writer(SOURCE) as writer:
             while (sent := self._acknowledged()) < 6:
                 writer.write([EVENT.format(number) for number in range(sent, sent + 2)], 0)
                 self.spool.offsets.write_text(str(sent + 2))

@@ -120,22 +120,22 @@ def test_a_store_that_fails_within_a_file_has_given_what_came_before(
         connector.insert(key)
     path = written(tmp_path, connector.lines)
     cycles = Cycles(settings_with(input=FilesInput(str(tmp_path))))
-    opened = FileStore.opened
+    open_stream = FileStore.open_stream
     half_bytes = len("\n".join([*connector.lines[:3], ""]).encode())
 
     @contextmanager
     def failing(store: FileStore, name: str, begin: int = 0) -> Iterator["_Failing"]:
-        with opened(store, name, begin) as stream:
+        with open_stream(store, name, begin) as stream:
             yield _Failing(stream, half_bytes - begin)
 
-    monkeypatch.setattr(FileStore, "opened", failing)
+    monkeypatch.setattr(FileStore, "open_stream", failing)
     with monkeypatch.context() as patching:
         patching.setattr(segments, "check_gzip", lambda _stream, _max_bytes: None)
         assert not any(_errors(cycles.read()))
         assert (keys_of(cycles), FileProgress.of(cycles.read_progress[str(path)]).version) == ([0, 1, 2], "")
         (error,) = _errors(cycles.read())
         assert "SourceUnreachable" in error
-    monkeypatch.setattr(FileStore, "opened", opened)
+    monkeypatch.setattr(FileStore, "open_stream", open_stream)
     cycles.read()
     assert keys_of(cycles) == list(range(6))
 

@@ -339,7 +339,7 @@ def test_a_transaction_that_never_becomes_whole_is_given_up() -> None:
     second = logs.cycle()
     faults = {row["event"]["fault"] for row in second}
     (fault,) = faults
-    assert "11 events by the connector's word, of which 10 have come" in fault
+    assert "11 events according to the connector, of which 10 have come" in fault
     assert len(events_in(decode("transactions", logs.settings))) - 1 == len(first) + len(second)
 
 

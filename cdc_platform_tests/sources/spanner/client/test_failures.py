@@ -82,9 +82,9 @@ def test_attempts_are_bounded_and_wait_longer_each_time() -> None:
     error = SourceUnreachable("down")
 
     for _ in range(4):
-        attempts.failed(error)
+        attempts.wait_after(error)
     with pytest.raises(SourceUnreachable):
-        attempts.failed(error)
+        attempts.wait_after(error)
 
     limits = [(0.5, 1.0), (1.0, 2.0), (1.5, 3.0), (1.5, 3.0)]
     assert all(low <= pause <= high for pause, (low, high) in zip(pauses, limits, strict=True))
@@ -95,8 +95,8 @@ def test_progress_forgives_failures() -> None:
     attempts = Retries(2, 0.0, 0.0, lambda _: None)
 
     for _ in range(10):
-        attempts.failed(SourceUnreachable("down"))
-        attempts.progressed()
+        attempts.wait_after(SourceUnreachable("down"))
+        attempts.reset()
 
     assert attempts.failures == 0
 
@@ -104,18 +104,18 @@ def test_progress_forgives_failures() -> None:
 def test_what_cannot_pass_is_not_tried_again() -> None:
     """An error that stays is raised at once."""
     with pytest.raises(AccessDenied):
-        Retries(5, 1.0, 1.0, lambda _: pytest.fail("waited")).failed(AccessDenied("no"))
+        Retries(5, 1.0, 1.0, lambda _: pytest.fail("waited")).wait_after(AccessDenied("no"))
 
 
 def test_a_silent_partition_is_asked_again_once() -> None:
     """The second silence ends the read, after any events in between, and with attempts left."""
     attempts = Retries(9, 0.0, 0.0, lambda _: None)
-    attempts.failed(PartitionStuck("silent"))
-    attempts.progressed()
-    attempts.failed(SourceUnreachable("down"))
+    attempts.wait_after(PartitionStuck("silent"))
+    attempts.reset()
+    attempts.wait_after(SourceUnreachable("down"))
 
     with pytest.raises(PartitionStuck):
-        attempts.failed(PartitionStuck("silent"))
+        attempts.wait_after(PartitionStuck("silent"))
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_credentials_that_cannot_be_fetched_now_are_fetched_later(
     cause: type[Exception], error: type[SourceError], text: str
 ) -> None:
     """A server of credentials that does not answer is no lack of credentials."""
-    actual = SpannerConnection(SETTINGS)._translated(cause("no answer"))  # noqa: SLF001  only Google's servers raise it elsewhere
+    actual = SpannerConnection(SETTINGS)._translate(cause("no answer"))  # noqa: SLF001  only Google's servers raise it elsewhere
 
     assert error is type(actual)
     assert text in str(actual)

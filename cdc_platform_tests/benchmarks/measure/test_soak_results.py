@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from benchmarks.measure.soaked import Sample, Soaked, judge, markdown
+from benchmarks.measure.soak_results import Sample, SoakResult, judge, markdown
 from cdc_platform_tests.support.footprints.footprint import Footprint, Memory, Tree
 from cdc_platform_tests.support.footprints.soak import Cycle
 
@@ -17,17 +17,17 @@ MEMORY: Final = Memory(100_000_000, 1, 1, 1, 1, 1)
 TREE: Final = Tree(7, 70, 1000)
 
 
-def steady() -> Soaked:
+def steady() -> SoakResult:
     """Return a run in which nothing grows once it is warm."""
     cycles = [
         Cycle(number, "bank", 100, 9.0 if number < 50 else 1.5, 2.0, {}, FOOTPRINT)
         for number in range(1, CYCLES + 1)
     ]
     samples = [Sample(number, MEMORY, TREE, TREE, 50, 100) for number in range(EVERY, CYCLES + 1, EVERY)]
-    return Soaked("spanner", cycles, samples, [])
+    return SoakResult("spanner", cycles, samples, [])
 
 
-def with_footprint(run: Soaked, number: int, **numbers: int) -> Soaked:
+def with_footprint(run: SoakResult, number: int, **numbers: int) -> SoakResult:
     """Return the run with other counts from one of its cycles on."""
     changed = [
         replace(cycle, footprint=replace(cycle.footprint, **numbers)) if cycle.number >= number else cycle
@@ -36,7 +36,7 @@ def with_footprint(run: Soaked, number: int, **numbers: int) -> Soaked:
     return replace(run, cycles=changed)
 
 
-def unmet(run: Soaked) -> list[str]:
+def unmet(run: SoakResult) -> list[str]:
     """Return the criteria that a run does not meet."""
     return [criterion.name for criterion in judge(run) if not criterion.is_met]
 
@@ -45,7 +45,7 @@ def test_a_steady_run_meets_every_criterion() -> None:
     """Slow first cycles count for nothing, and a run is the same after a way through JSON."""
     run = steady()
     assert unmet(run) == []
-    assert run == Soaked.from_json(json.loads(json.dumps(asdict(run))))
+    assert run == SoakResult.from_json(json.loads(json.dumps(asdict(run))))
     assert "| spanner | 1000 | 0 | 95 → 95 | 1.50 → 1.50 |" in markdown([run])
 
 

@@ -76,8 +76,8 @@ def unresolved_values(
     living = rows.join(F.broadcast(truncated), "table_name", "left").where(
         f"NOT is_gone AND newest > coalesce(truncated_at, {lowest})"
     )
-    begun = f"greatest(coalesce(begun_at, {lowest}), coalesce(truncated_at, {lowest}))"
-    unknown = f"named_at IS NULL OR named_at < {begun}"
+    start = f"greatest(coalesce(begun_at, {lowest}), coalesce(truncated_at, {lowest}))"
+    unknown = f"named_at IS NULL OR named_at < {start}"
     return living.where(unknown).select("table_name", "keys", "column_name")
 
 

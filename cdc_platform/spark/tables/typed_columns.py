@@ -85,7 +85,7 @@ def type_changes(
     if table.is_evolving:
         of_change["committed"] = "unix_micros(commit_timestamp)"
     of_change |= {"k_texts": _texts("keys", table), "v_texts": _texts("new_values", table)}
-    of_change |= {"k": _parsed("k", KEY_TEXT, table), "v": _parsed("v", "new_values", table)}
+    of_change |= {"k": _check_parsed("k", KEY_TEXT, table), "v": _check_parsed("v", "new_values", table)}
     values = {column.name: _value(table, column) for column in (*table.key_columns, *table.value_columns)}
     if has_partial_updates:
         values |= {flag_of(column.name): _is_named(column) for column in table.value_columns}
@@ -115,7 +115,7 @@ def key_parts(table: TableSchema) -> list[str]:
 
 def with_key_parts(changes: DataFrame, table: TableSchema) -> DataFrame:
     """Return changes of one table with typed columns of their keys, and the columns that these come from."""
-    parts = {KEY_TEXT: "keys", "k_texts": _texts("keys", table), "k": _parsed("k", KEY_TEXT, table)}
+    parts = {KEY_TEXT: "keys", "k_texts": _texts("keys", table), "k": _check_parsed("k", KEY_TEXT, table)}
     if table.is_evolving:
         parts["committed"] = "unix_micros(commit_timestamp)"
     values = (_value(table, column) for column in table.key_columns)
@@ -130,7 +130,7 @@ def _called(columns: Mapping[str, str]) -> Iterator[str]:
 def _texts(mod: str, table: TableSchema) -> str:
     """Return the SQL of the texts of a table's columns in the keys or the new values of a change.
 
-    All are NULL if Spark cannot parse the mod: see `_parsed`, which every caller uses.
+    All are NULL if Spark cannot parse the mod: see `_check_parsed`, which every caller uses.
     """
     names = _names_in(table, is_keys=mod == "keys")
     flag_of = ", ".join(f"{quote_spark(name)}: string" for name in names)
@@ -139,7 +139,7 @@ def _texts(mod: str, table: TableSchema) -> str:
     return f"cast(from_json({mod}, {schema}) AS struct<{fields or '_: string'}>)"
 
 
-def _parsed(part: str, mod: str, table: TableSchema) -> str:
+def _check_parsed(part: str, mod: str, table: TableSchema) -> str:
     """Return the SQL of the result of `_texts`, a column, which fails the query if parsing failed.
 
     Spark's parser returns a struct of NULLs for an object that it rejects, such as one with a name that is

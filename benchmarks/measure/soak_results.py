@@ -51,7 +51,7 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Soaked:
+class SoakResult:
     """The run of one source.
 
     Args:
@@ -67,7 +67,7 @@ class Soaked:
     faults: Sequence[str]
 
     @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> "Soaked":
+    def from_json(cls, fields: Mapping[str, Any]) -> "SoakResult":
         """Return the run from the JSON of `dataclasses.asdict`."""
         return cls(
             fields["name"],
@@ -111,7 +111,7 @@ class Criterion:
     summary: str
 
 
-def judge(soaked: Soaked) -> list[Criterion]:
+def judge(result: SoakResult) -> list[Criterion]:
     """Return whether each criterion is met.
 
     The last hundred cycles are compared with those from the 101st to the 200th, since the first hundred warm
@@ -119,24 +119,24 @@ def judge(soaked: Soaked) -> list[Criterion]:
     by their means.
     """
     criterions = [
-        Criterion("tables and checks", not soaked.faults, len(soaked.faults), "; ".join(soaked.faults)),
-        _none("cache manager empty", soaked, lambda footprint: footprint.cached_plans),
-        _none("no RDD persisted", soaked, lambda footprint: footprint.persisted_rdds),
+        Criterion("tables and checks", not result.faults, len(result.faults), "; ".join(result.faults)),
+        _none("cache manager empty", result, lambda footprint: footprint.cached_plans),
+        _none("no RDD persisted", result, lambda footprint: footprint.persisted_rdds),
     ]
-    if not soaked.can_be_compared:
+    if not result.can_be_compared:
         return [
             *criterions,
-            Criterion("enough cycles", is_met=False, value=len(soaked.cycles), summary="too few"),
+            Criterion("enough cycles", is_met=False, value=len(result.cycles), summary="too few"),
         ]
     return [
         *criterions,
-        _ratio("heap", HEAP_GROWTH_MAX, _of_samples(soaked, _heap_mib), "MiB"),
-        _ratio("seconds", SECONDS_GROWTH_MAX, _of_cycles(soaked, _whole_s, statistics.mean), "s a cycle"),
-        *(_flat(name, limit, _of_footprints(soaked, count)) for name, (limit, count) in FLAT.items()),
+        _ratio("heap", HEAP_GROWTH_MAX, _of_samples(result, _heap_mib), "MiB"),
+        _ratio("seconds", SECONDS_GROWTH_MAX, _of_cycles(result, _whole_s, statistics.mean), "s a cycle"),
+        *(_flat(name, limit, _of_footprints(result, count)) for name, (limit, count) in FLAT.items()),
     ]
 
 
-def markdown(soaked: Iterable[Soaked]) -> str:
+def markdown(results: Iterable[SoakResult]) -> str:
     """Return a table of the runs; two numbers are those of the second and of the last window."""
     heads = (
         *("source", "cycles", "cache manager, maximum", "heap, MiB", "seconds a cycle"),
@@ -144,27 +144,27 @@ def markdown(soaked: Iterable[Soaked]) -> str:
         *("temporary files", "files of the lake", "snapshots, maximum", "criteria"),
     )
     lines = [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}"]
-    return "\n".join([*lines, *(f"| {' | '.join(_row(item))} |" for item in soaked)])
+    return "\n".join([*lines, *(f"| {' | '.join(_row(item))} |" for item in results)])
 
 
-def _row(soaked: Soaked) -> list[str]:
-    failed = [criterion.name for criterion in judge(soaked) if not criterion.is_met]
+def _row(result: SoakResult) -> list[str]:
+    failed = [criterion.name for criterion in judge(result) if not criterion.is_met]
     outcome = f"failed: {', '.join(failed)}" if failed else "passed"
-    begin = [soaked.name, str(len(soaked.cycles))]
-    if not soaked.can_be_compared:
+    begin = [result.name, str(len(result.cycles))]
+    if not result.can_be_compared:
         return [*begin, *["-"] * 9, outcome]
-    pairs = [_pair(_of_footprints(soaked, count), 0) for _, count in FLAT.values()]
+    pairs = [_pair(_of_footprints(result, count), 0) for _, count in FLAT.values()]
     return [
         *begin,
-        str(max(cycle.footprint.cached_plans for cycle in soaked.cycles)),
-        _pair(_of_samples(soaked, _heap_mib), 0),
-        _pair(_of_cycles(soaked, _whole_s, statistics.mean), 2),
-        _pair(_of_cycles(soaked, lambda cycle: cycle.processor_s, statistics.mean), 2),
+        str(max(cycle.footprint.cached_plans for cycle in result.cycles)),
+        _pair(_of_samples(result, _heap_mib), 0),
+        _pair(_of_cycles(result, _whole_s, statistics.mean), 2),
+        _pair(_of_cycles(result, lambda cycle: cycle.processor_s, statistics.mean), 2),
         ", ".join(pairs[:2]),
         ", ".join(pairs[2:]),
-        _pair(_of_samples(soaked, lambda sample: sample.temporary.files), 0),
-        _pair(_of_samples(soaked, lambda sample: sample.lake.files), 0),
-        _pair(_of_samples(soaked, lambda sample: sample.max_snapshots), 0),
+        _pair(_of_samples(result, lambda sample: sample.temporary.files), 0),
+        _pair(_of_samples(result, lambda sample: sample.lake.files), 0),
+        _pair(_of_samples(result, lambda sample: sample.max_snapshots), 0),
         outcome,
     ]
 
@@ -173,8 +173,8 @@ def _pair(numbers: Pair, digits: int) -> str:
     return " → ".join(f"{number:,.{digits}f}" for number in numbers)
 
 
-def _none(name: str, soaked: Soaked, count: Callable[[Footprint], int]) -> Criterion:
-    counts = [count(cycle.footprint) for cycle in soaked.cycles]
+def _none(name: str, result: SoakResult, count: Callable[[Footprint], int]) -> Criterion:
+    counts = [count(cycle.footprint) for cycle in result.cycles]
     first = next((number for number, count in enumerate(counts, 1) if count), None)
     summary = f"first in cycle {first}, {counts[-1]} after the last one" if first is not None else ""
     return Criterion(name, first is None, max(counts, default=0), summary)
@@ -194,19 +194,19 @@ def _flat(name: str, limit: int, pair: Pair) -> Criterion:
     )
 
 
-def _of_footprints(soaked: Soaked, count: Callable[[Footprint], int]) -> Pair:
-    return _of_cycles(soaked, lambda cycle: count(cycle.footprint), statistics.median)
+def _of_footprints(result: SoakResult, count: Callable[[Footprint], int]) -> Pair:
+    return _of_cycles(result, lambda cycle: count(cycle.footprint), statistics.median)
 
 
 def _of_cycles(
-    soaked: Soaked, number: Callable[[Cycle], float], whole: Callable[[Iterable[float]], float]
+    result: SoakResult, number: Callable[[Cycle], float], whole: Callable[[Iterable[float]], float]
 ) -> Pair:
-    return whole([*map(number, soaked.early)]), whole([*map(number, soaked.late)])
+    return whole([*map(number, result.early)]), whole([*map(number, result.late)])
 
 
-def _of_samples(soaked: Soaked, number: Callable[[Sample], float]) -> Pair:
+def _of_samples(result: SoakResult, number: Callable[[Sample], float]) -> Pair:
     early, late = (
-        statistics.median(map(number, soaked.sampled(cycles))) for cycles in (soaked.early, soaked.late)
+        statistics.median(map(number, result.sampled(cycles))) for cycles in (result.early, result.late)
     )
     return early, late
 

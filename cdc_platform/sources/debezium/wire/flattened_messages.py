@@ -74,7 +74,7 @@ def _read_flattened(message: Message) -> DataEvent:
     metadata = {
         word: row[name] for word, names in _NAMES.items() for name in names if row.get(name) is not None
     }
-    _check_found(metadata, row)
+    _check_order_fields(metadata, row)
     op = _op_of(metadata, row)
     columns = {name: value for name, value in row.items() if name not in _KNOWN}
     source, fields = _source_of(metadata, message), fields_of(part_of(message.value)[1])
@@ -85,7 +85,7 @@ def _read_flattened(message: Message) -> DataEvent:
     return replace(event, is_flat=True)
 
 
-def _check_found(metadata: Mapping[str, Any], row: Mapping[str, Any]) -> None:
+def _check_order_fields(metadata: Mapping[str, Any], row: Mapping[str, Any]) -> None:
     if not any(name.startswith(ADDED_PREFIX) for name in row):
         raise MessageUnusable(
             "The value is neither an event of Debezium nor a row with order fields besides its columns, so "

@@ -14,7 +14,7 @@ from cdc_platform.model.schema.table_schema import Column, ColumnType, TableSche
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.spark.frames import casts
 from cdc_platform.spark.log.order import order_records
-from cdc_platform.spark.tables.typed import flag_of, type_changes, unfit_values, with_row
+from cdc_platform.spark.tables.typed_columns import flag_of, type_changes, unfit_values, with_row
 from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.spark.tables.value_texts import (
     UNFIT,
