@@ -2,6 +2,7 @@
 
 import random
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
@@ -91,21 +92,23 @@ def list_places(trial: Trial) -> tuple[Effect, ...]:
         return tuple(POINTS.effects)
 
 
-def outrun(trial: Trial, number: int, *, lead: Lead = Lead.PUBLISHED, has_checks: bool = True) -> Recovery:
-    """Let a run pause at one of its places while another process goes ahead, and return the outcome.
+def outrun(
+    trial: Trial, is_at: Callable[[Effect], bool], *, lead: Lead = Lead.PUBLISHED, has_checks: bool = True
+) -> Recovery:
+    """Let a run pause at its first suitable place while another process goes ahead, and return the outcome.
 
     What is published must be right once its process has caught up, and, unless the other process has left
     something to merge, as soon as the run has ended.
 
     Raises:
-        PointNotReached: the run had fewer places.
+        PointNotReached: the run had no such place.
         CdcError: it ended before the place by an error, for which no pause was the reason.
     """
     trial.lake.restore(trial.begun)
     overtaker, faults = Overtaker(trial, lead), list[str]()
     ended: CdcError | None = None
     with reopened(trial.settings) as pipeline:
-        with POINTS.counted(pause=Pause(number, overtaker.overtake), has_looks=True):
+        with POINTS.counted(pause=Pause(is_at, overtaker.overtake), has_looks=True):
             try:
                 with reaching(trial.settings.lake):
                     trial.act(pipeline, trial.spark)
@@ -114,7 +117,7 @@ def outrun(trial: Trial, number: int, *, lead: Lead = Lead.PUBLISHED, has_checks
                 if not error.retryable:
                     faults.append(f"the run ended by {type(error).__name__}: {error}")
             if not overtaker.has_run:
-                raise ended or PointNotReached(f"place {number} of {len(POINTS.effects)}")
+                raise ended or PointNotReached(f"none of {len(POINTS.effects)} places")
         # What is there now must be deleted at the end.
         trial.lake.keep()
         if lead is Lead.PUBLISHED:
@@ -132,7 +135,9 @@ def run_overtaking(trial: Trial, lead: Lead, extent: Extent, chance: random.Rand
     return run_places(
         trial,
         list_places(trial),
-        lambda place, has_checks: outrun(trial, place.number, lead=lead, has_checks=has_checks),
+        lambda place, has_checks: outrun(
+            trial, lambda effect: effect.number == place.number, lead=lead, has_checks=has_checks
+        ),
         # Each pause leaves more input: a later run may have another place at a number than the listed one.
         lambda place: f"paused at {describe(POINTS.effects[place.number - 1], trial.lake.folder)}",
         extent,

@@ -80,12 +80,12 @@ class Death:
 
 @dataclass(frozen=True)
 class Pause:
-    """A pause of the run after an effect or before a look, and what other processes do meanwhile.
+    """A pause of the run after the first suitable effect or before such a look, and what others do meanwhile.
 
     Their effects are not counted, nor are those of the run's other threads, which the pause does not stop.
     """
 
-    number: int
+    is_at: Callable[["Effect"], bool]
     meanwhile: Callable[[], object]
 
 
@@ -173,13 +173,14 @@ class CrashPoints:
             if self.failure is not None and self.death == Death(number, Moment.WITHIN):
                 raise self._end(number)
             self._die_at(Death(number, Moment.AFTER))
-            is_paused_here = self.pause is not None and self.pause.number == number
-            self.is_paused |= is_paused_here
-        if is_paused_here and self.pause is not None:
-            try:
-                self.pause.meanwhile()
-            finally:
-                self.is_paused = False
+            pause = self.pause
+            if pause is None or not pause.is_at(self.effects[number - 1]):
+                return
+            self.is_paused, self.pause = True, None
+        try:
+            pause.meanwhile()
+        finally:
+            self.is_paused = False
 
     def have(self, kind: EffectKind, target: str, act: Callable[[], ResultT]) -> ResultT:
         """Have an effect that happens at once or not at all."""

@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.spark.session.config import CATALOG_PREFIX
+from cdc_platform_tests.java_options import SHORT_LIVED
 from cdc_platform_tests.support.crash_points.points import POINTS, Died, EffectKind, Failed
 
 CATALOG_CLASS: Final = "MortalCatalog"
@@ -45,7 +46,8 @@ def build_jar() -> Path:
     jars = [*Path(pyspark.__file__).parent.glob("jars/*.jar")]
     jars += [*Path.home().glob(".ivy2*/jars/org.apache.iceberg_iceberg-spark-runtime*.jar")]
     path = os.pathsep.join(map(str, jars))
-    subprocess.run(["javac", "-nowarn", "-cp", path, "-d", folder / "classes", SOURCE], check=True)
+    options = (f"-J{option}" for option in SHORT_LIVED.split())
+    subprocess.run(["javac", *options, "-nowarn", "-cp", path, "-d", folder / "classes", SOURCE], check=True)
     archive = shutil.make_archive(str(folder / "crash-points"), "zip", folder / "classes")
     return Path(archive).rename(folder / "crash-points.jar")
 
