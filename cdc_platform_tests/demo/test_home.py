@@ -78,7 +78,7 @@ def test_another_bank_begins_a_lake(tmp_path: Path) -> None:
 def test_a_home_that_cannot_be_is_refused(tmp_path: Path) -> None:
     """A file is not a folder: the option is named."""
     (tmp_path / "file").touch()
-    with pytest.raises(SettingError, match="`--home` names a place"), open_home(tmp_path / "file"):
+    with pytest.raises(SettingError, match="`--home` names a folder"), open_home(tmp_path / "file"):
         pass
 
 
