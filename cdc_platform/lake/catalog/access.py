@@ -36,6 +36,9 @@ _SILENT: Final = re.compile(
     "AWS Error (?:NETWORK_CONNECTION|REQUEST_TIMEOUT|SLOW_DOWN|SERVICE_UNAVAILABLE|INTERNAL_FAILURE"
     r"|THROTTLING)|Status\(UNAVAILABLE|HTTP status (?:429|5..)|curlCode|Status Code: (?:429|5..)"
     "|Unable to execute HTTP request"
+    # An answer that ends within a file, which the client of Java does not request again.
+    "|ConnectionClosedException|ChunkCodingException|TruncatedChunkException|NoHttpResponseException"
+    "|java.net.Socket(?:Timeout)?Exception"
 )
 _WRONG_LOGIN: Final = re.compile(
     "password authentication failed|no password supplied|no pg_hba.conf entry|permission denied for"
