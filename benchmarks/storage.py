@@ -13,7 +13,7 @@ import random
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -73,11 +73,11 @@ class Storage:
     between: Callable[[int], None] = lambda _cycle: None
 
 
-def _behind_http(proxy: HttpProxy, lake: LakeSettings, choice: Choice) -> Storage:
+def _behind_http(proxy: HttpProxy, lake: LakeSettings, choice: Choice, faults: Sequence[Fault]) -> Storage:
     def choose(choice: Choice) -> None:
         proxy.choose = choice
 
-    counts = {fault.value: 0 for fault in Fault}
+    counts = {fault.value: 0 for fault in faults}
     return Storage(
         lake,
         lambda: choose(choice),
@@ -100,7 +100,7 @@ def _s3(folder: Path, options: argparse.Namespace) -> Iterator[Storage]:
             "http-client.apache.socket-timeout-ms": str(CLIENT_TIMEOUT_S * 1000),
         }
         lake = LakeSettings(f"s3://{BUCKET}/lake", catalog)
-        yield _behind_http(proxy, lake, seldom(options.seed, options.share, STORE_FAULTS))
+        yield _behind_http(proxy, lake, seldom(options.seed, options.share, STORE_FAULTS), STORE_FAULTS)
 
 
 @contextmanager
@@ -113,7 +113,7 @@ def _rest(folder: Path, options: argparse.Namespace) -> Iterator[Storage]:
         def choose(request: Request) -> Fault | None:
             return dice(request) if request.method == "POST" and "/tables/" in request.path else None
 
-        yield _behind_http(proxy, lake, choose)
+        yield _behind_http(proxy, lake, choose, CATALOG_FAULTS)
 
 
 @contextmanager
