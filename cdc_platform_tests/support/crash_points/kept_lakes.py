@@ -1,5 +1,6 @@
 """Lakes that are set back to former states: their files never change, so a state is a list of files."""
 
+import gc
 import os
 import sqlite3
 import time
@@ -71,6 +72,8 @@ class KeptLake:
             os.utime(self.folder / file, (moment, moment))
 
     def _restore_catalog(self, rows: str) -> None:
+        # The backup waits without end for a read whose cursor is still to be collected as garbage.
+        gc.collect()
         with sqlite3.connect(":memory:") as kept, sqlite3.connect(self.folder / CATALOG, timeout=60) as now:
             kept.executescript(rows)
             kept.backup(now)
