@@ -105,6 +105,7 @@ def stop_at_random(
         print(f"  pause {pauses} of {seconds:.0f} s: {position(target.lake)}", flush=True)
         check.check()
     check.pipeline.source.close()
+    must_equal(True, check.cuts > 0, "whether any cut was compared")
     return pauses, check.cuts
 
 

@@ -13,14 +13,11 @@ from cdc_platform.pipeline.checks.check_result import EVERYTHING
 from cdc_platform.pipeline.checks.table_checks import check_tables_equal_log
 from cdc_platform.pipeline.copying import chunks, copy
 from cdc_platform.pipeline.copying.copy import copy_tables
-from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.pipeline.ordering.order import order_changes
-from cdc_platform.pipeline.publishing.publish import publish_cut
 from cdc_platform_tests.pipeline.bank import NOW, balances, bank_of
 from cdc_platform_tests.support.interruptions import interrupt_once
-from cdc_platform_tests.support.pipelines import feed, found_table
+from cdc_platform_tests.support.pipelines import feed, found_table, run_steps
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,9 +31,7 @@ def publish(pipeline: Pipeline, spark: "SparkSession") -> None:
     """Copy everything, and publish a cut."""
     while copy_tables(pipeline, spark).is_pending:
         pass
-    order_changes(pipeline, spark)
-    merge_tables(pipeline, spark, pipeline.tables)
-    publish_cut(pipeline)
+    run_steps(pipeline, spark)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """A run that is overtaken while it orders replaces nothing of what another run has set aside."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -20,9 +20,7 @@ from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.ordering import log_commit
 from cdc_platform.pipeline.ordering.order import order_changes
-from cdc_platform.pipeline.ordering.strategy import Window
 from cdc_platform.pipeline.reading.read import read_generations
-from cdc_platform.spark.log.order import LogStats
 from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, opening
 from cdc_platform_tests.support.cycles import sync
 from cdc_platform_tests.support.datastream.files import StreamFolder
@@ -45,6 +43,18 @@ def feed_broken(pipeline: Pipeline, number: int) -> None:
     feed(pipeline, begun + SECOND - 1, row)
 
 
+def users_with_unordered_delete(
+    spark: "SparkSession", lake: LakeSettings, path: Path
+) -> tuple[StreamFolder, Pipeline]:
+    """Return a pipeline that has published two users and read, but not ordered, the delete of the first."""
+    folder = StreamFolder(path)
+    folder.write([user(f"insert-{key}", "INSERT", key, key) for key in (1, 2)])
+    pipeline = sync(make_pipeline(lake, path), spark)
+    folder.write([user("delete-1", "DELETE", 3, 1)])
+    read_generations(pipeline, spark)
+    return folder, pipeline
+
+
 def interleave(
     monkeypatch: pytest.MonkeyPatch,
     first: Callable[[], object],
@@ -52,15 +62,14 @@ def interleave(
     second: Callable[[], object],
 ) -> None:
     """Order twice at once: the second run begins when the first one has set aside rows, and ends after it."""
-    is_written, continues, properties = Event(), Event(), log_commit._properties  # noqa: SLF001
+    is_written, continues = Event(), Event()
 
-    def waiting(window: Window, stats: LogStats, late: Sequence[str]) -> dict[str, str]:
-        monkeypatch.setattr(log_commit, "_properties", properties)
+    def wait() -> None:
         is_written.set()
         assert continues.wait(WAIT_S)
-        return properties(window, stats, late)
 
-    monkeypatch.setattr(log_commit, "_properties", waiting)
+    # The first run comes here once it has set aside its rows.
+    interrupt_once(monkeypatch, log_commit, "_properties", wait)
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(first)
         assert is_written.wait(WAIT_S)
@@ -97,11 +106,7 @@ def test_deletion_markers_of_a_run_that_another_one_overlaps_stay(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same, of a row that an older event would bring back."""
-    folder = StreamFolder(tmp_path)
-    folder.write([user(f"insert-{key}", "INSERT", key, key) for key in (1, 2)])
-    pipeline = sync(make_pipeline(session_lake, tmp_path), spark)
-    folder.write([user("delete-1", "DELETE", 3, 1)])
-    read_generations(pipeline, spark)
+    folder, pipeline = users_with_unordered_delete(spark, session_lake, tmp_path)
     other = open_pipeline(pipeline.settings)
 
     def meanwhile() -> None:
@@ -149,11 +154,7 @@ def test_deletion_markers_of_another_run_stay(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without them, an older event that arrives later would bring a deleted row back."""
-    folder = StreamFolder(tmp_path)
-    folder.write([user(f"insert-{key}", "INSERT", key, key) for key in (1, 2)])
-    pipeline = sync(make_pipeline(session_lake, tmp_path), spark)
-    folder.write([user("delete-1", "DELETE", 3, 1)])
-    read_generations(pipeline, spark)
+    folder, pipeline = users_with_unordered_delete(spark, session_lake, tmp_path)
 
     def rival() -> None:
         other = open_pipeline(pipeline.settings)

@@ -72,7 +72,8 @@ class KeptLake:
             os.utime(self.folder / file, (moment, moment))
 
     def _restore_catalog(self, rows: str) -> None:
-        # The backup waits without end for a read whose cursor is still to be collected as garbage.
+        # The backup waits without end for an open read. A run that paused within a look at the catalog leaves
+        # one: errors of the run that overtook it there refer to the frames of that look, until collected.
         gc.collect()
         with sqlite3.connect(":memory:") as kept, sqlite3.connect(self.folder / CATALOG, timeout=60) as now:
             kept.executescript(rows)
