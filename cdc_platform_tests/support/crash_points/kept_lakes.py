@@ -1,6 +1,5 @@
 """Lakes that are set back to former states: their files never change, so a state is a list of files."""
 
-import gc
 import os
 import sqlite3
 import time
@@ -72,9 +71,6 @@ class KeptLake:
             os.utime(self.folder / file, (moment, moment))
 
     def _restore_catalog(self, rows: str) -> None:
-        # The backup waits without end for an open read. A run that paused within a look at the catalog leaves
-        # one: errors of the run that overtook it there refer to the frames of that look, until collected.
-        gc.collect()
         with sqlite3.connect(":memory:") as kept, sqlite3.connect(self.folder / CATALOG, timeout=60) as now:
             kept.executescript(rows)
             kept.backup(now)

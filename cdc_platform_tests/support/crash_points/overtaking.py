@@ -1,5 +1,6 @@
 """A process that pauses, after an effect or before a look at the catalog, while another one goes ahead."""
 
+import gc
 import random
 import time
 from collections.abc import Callable
@@ -69,6 +70,9 @@ class Overtaker:
                     order_changes(pipeline, self.trial.spark)
         except Exception as error:  # noqa: BLE001  the process that pauses is not to receive it
             self.faults.append(f"the other process: {type(error).__name__}: {error}")
+        # Its errors refer to the frames of the look that it interrupts: until they are collected, the look's
+        # read stays open and keeps the catalog locked.
+        gc.collect()
 
 
 def persist(trial: Trial, pipeline: Pipeline) -> None:
