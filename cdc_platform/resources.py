@@ -25,7 +25,7 @@ from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.spark.session.config import launch_secrets, session_secrets
 from cdc_platform.spark.session.connect_token import VARIABLE as TOKEN_VARIABLE
 from cdc_platform.spark.session.interrupted_start import interruptible_start
-from cdc_platform.spark.session.jars import check_jars, start_config
+from cdc_platform.spark.session.jars import check_jars, exclusive_fetch, start_config
 from cdc_platform.spark.session.java import check_java
 from cdc_platform.spark.session.properties import started_with
 from cdc_platform.spark.session.running_tasks import watch_tasks
@@ -104,7 +104,8 @@ def _open_session(
     check_jars(settings.spark)
     _refuse_second_lake(settings)
     secrets = launch_secrets(settings.spark, settings.lake)
-    with started_with(secrets), _launcher_output(report) as lines, interruptible_start():
+    fetch = exclusive_fetch(resource.spark_config)
+    with fetch, started_with(secrets), _launcher_output(report) as lines, interruptible_start():
         try:
             session: SparkSession = resource.spark_session
         except Exception as error:

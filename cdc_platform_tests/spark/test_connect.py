@@ -2,6 +2,7 @@
 
 import stat
 import subprocess
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,9 @@ def test_a_server_that_stops_while_starting_is_reported(tmp_path: Path) -> None:
 def test_a_server_that_does_not_answer_is_reported(tmp_path: Path) -> None:
     """Waiting ends, and says how long it took."""
     with subprocess.Popen(["sleep", "60"]) as process:
-        server = ConnectServer(process, free_port(), tmp_path / "server.log", tmp_path / "secrets")
+        server = ConnectServer(
+            process, free_port(), tmp_path / "server.log", tmp_path / "secrets", ExitStack()
+        )
         try:
             with pytest.raises(SparkUnreachable, match="did not answer within 0 s"):
                 wait_until_ready(server, timeout_s=0.3)

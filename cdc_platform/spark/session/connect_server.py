@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.private_files import open_private
 from cdc_platform.spark.session.config import launch_secrets
 from cdc_platform.spark.session.connect_token import VARIABLE as TOKEN_VARIABLE
-from cdc_platform.spark.session.jars import check_jars, start_config
+from cdc_platform.spark.session.jars import check_jars, exclusive_fetch, start_config
 from cdc_platform.spark.session.java import check_java
 from cdc_platform.spark.session.properties import properties_options, write_properties
 from cdc_platform.spark.session.spark_settings import SparkSettings
@@ -34,12 +35,14 @@ class ConnectServer:
         port: its port on loopback.
         log_file: Spark's log file.
         secrets_folder: private folder with its additional settings, during the start.
+        fetch: closed when the server has its packages, so that other processes may fetch theirs.
     """
 
     process: "subprocess.Popen[bytes]"
     port: int
     log_file: Path
     secrets_folder: Path
+    fetch: ExitStack
 
 
 def start_connect_server(
@@ -69,8 +72,9 @@ def start_connect_server(
         TOKEN_VARIABLE: token,
         "PYTHONPATH": os.pathsep.join(path for path in paths if path),
     }
-    folder = Path(tempfile.mkdtemp(prefix="cdc_platform-"))
+    folder, fetch = Path(tempfile.mkdtemp(prefix="cdc_platform-")), ExitStack()
     try:
+        fetch.enter_context(exclusive_fetch(conf))
         if secrets:
             write_properties(folder / "spark.conf", secrets)
             command += properties_options(folder / "spark.conf")
@@ -83,13 +87,14 @@ def start_connect_server(
                 stderr=log,
             )
     except OSError:
+        fetch.close()
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    return ConnectServer(process, port, log_file, folder)
+    return ConnectServer(process, port, log_file, folder, fetch)
 
 
 def wait_until_ready(server: ConnectServer, timeout_s: float = 180) -> None:
-    """Wait until the server answers, and delete its private settings.
+    """Wait until the server answers, delete its private settings, and let others fetch packages.
 
     Raises:
         SparkUnreachable: it stopped, or did not answer in time.
@@ -97,6 +102,7 @@ def wait_until_ready(server: ConnectServer, timeout_s: float = 180) -> None:
     try:
         _wait(server, timeout_s)
     finally:
+        server.fetch.close()
         shutil.rmtree(server.secrets_folder, ignore_errors=True)
 
 

@@ -1,8 +1,10 @@
 """The jars that Spark downloads by default, which must match the published ones."""
 
+import fcntl
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -78,6 +80,27 @@ def start_config(spark: SparkSettings, lake: LakeSettings) -> dict[str, str]:
         return _with_archive(conf | {"spark.jars": ",".join(map(str, jars))}, spark)
     # Jars of `spark.jars` would be copied at each start, and their classes would be in no archive.
     return _with_archive(conf | {CLASS_PATH_SETTING: os.pathsep.join(map(str, jars))}, spark)
+
+
+@contextmanager
+def exclusive_fetch(conf: Mapping[str, str]) -> Iterator[None]:
+    """Start Spark within the context: if it fetches packages, no other process does so meanwhile.
+
+    Ivy locks nothing by default: of two processes that fetch the same jar, one deletes the other's part.
+
+    Args:
+        conf: the settings of the start.
+    """
+    with ExitStack() as lock:
+        if PACKAGES_SETTING in conf:
+            folder = Path(conf.get(FOLDER_SETTING, Path.home()))
+            # Where folders cannot be locked, Spark starts without it.
+            with suppress(OSError):
+                folder.mkdir(parents=True, exist_ok=True)
+                descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+                lock.callback(os.close, descriptor)
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
 
 
 def _with_archive(conf: dict[str, str], spark: SparkSettings) -> dict[str, str]:

@@ -3,6 +3,7 @@
 import os
 from dataclasses import replace
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 
@@ -21,6 +22,7 @@ from cdc_platform.spark.session.jars import (
     PACKAGES_SETTING,
     SHA256,
     check_jars,
+    exclusive_fetch,
     start_config,
 )
 from cdc_platform.spark.session.spark_settings import (
@@ -110,6 +112,38 @@ def test_jars_of_the_user_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         "spark.jars.excludes": {PACKAGES_SETTING},
         CLASS_PATH_SETTING: {"spark.jars"},
     }
+
+
+def test_packages_are_fetched_by_one_process_at_a_time(tmp_path: Path) -> None:
+    """A start that fetches none waits for no other."""
+    folder = {FOLDER_SETTING: str(tmp_path / "ivy")}
+    fetches = folder | {PACKAGES_SETTING: "a:b:1"}
+    begun, order = Event(), list[str]()
+
+    def start_second() -> None:
+        begun.set()
+        with exclusive_fetch(fetches):
+            order.append("second")
+
+    with exclusive_fetch(fetches):
+        thread = Thread(target=start_second)
+        thread.start()
+        begun.wait()
+        with exclusive_fetch(folder):
+            order.append("without packages")
+        thread.join(0.1)
+        order.append("first")
+    thread.join()
+    assert order == ["without packages", "first", "second"]
+
+
+@pytest.mark.parametrize("folder", ["", "file/ivy"])
+def test_a_folder_that_cannot_be_locked_delays_no_start(tmp_path: Path, folder: str) -> None:
+    """Spark reports what is wrong with the folder."""
+    (tmp_path / "file").touch()
+    path = tmp_path / folder if folder else Path("/dev/null")
+    with exclusive_fetch({FOLDER_SETTING: str(path), PACKAGES_SETTING: "a:b:1"}):
+        assert not path.is_dir()
 
 
 @pytest.mark.integration
