@@ -1,7 +1,7 @@
 PYTHON ?= python3
 
 .DEFAULT_GOAL := help
-.PHONY: help install lint types docs licenses audit test test-fast engines demo bench
+.PHONY: help install lint types docs licenses audit test test-fast engines demo bench nightly
 
 help:  ## Show the commands.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,21 @@ demo:  ## Start the demo with its UI.
 	cdc-platform demo
 
 bench:  ## Run most benchmarks once (many hours; docs/benchmarks.md has the single commands, and the others).
-	@for name in decode merge small_commits cycle growth partitions generations latency copy datastream unavailable log_length dashboard kill crash_points storage clocks pauses traffic soak; do \
+	@for name in decode merge small_commits cycle growth partitions generations latency copy datastream unavailable log_length dashboard traffic soak; do \
 		$(PYTHON) -m benchmarks.$$name || exit 1; \
 	done
+
+# All of them run, also after one has found something.
+NIGHTLY = "crash_points --processes 2 --minutes 55 --singly 45" \
+	"crash_points --failing full --minutes 15" "crash_points --failing read_only --minutes 15" \
+	"crash_points --failing broken --minutes 15" "crash_points --failing refused --minutes 15" \
+	"crash_points --overtaken published --minutes 30" "crash_points --overtaken ordered --minutes 30" \
+	"kill --during all --kills 25" "kill --source datastream --kills 10" "pauses --rate 10" \
+	"storage --storage s3 --minutes 20" "storage --storage postgresql --minutes 20" \
+	"storage --storage rest --minutes 20" "clocks --minutes 6" \
+	"clocks --workload datastream_history --minutes 4" "clocks --workload debezium_enrich_files --minutes 4"
+
+nightly:  ## Inject faults into pipelines (five to six hours; docs/reliability.md has two longer runs).
+	@failed=; for run in $(NIGHTLY); do \
+		echo "python -m benchmarks.$$run"; $(PYTHON) -m benchmarks.$$run || failed="$$failed\n$$run"; \
+	done; [ -z "$$failed" ] || { printf "failed:$$failed\n"; exit 1; }

@@ -119,7 +119,8 @@ class Trial:
 
         Args:
             first: where the run dies.
-            second: where the recovery dies, as a share of its effects between 0 and 1.
+            second: where the recovery dies, as a share between 0 and 1 of the moments before and after each
+                of its effects.
             has_checks: whether all checks are made.
 
         Raises:
@@ -130,12 +131,12 @@ class Trial:
         left = self.lake.keep()
         with POINTS.counted():
             self._run(self.recover)
-            effects = tuple(POINTS.effects)
+            moments = (Moment.BEFORE, Moment.AFTER)
+            deaths = [Death(effect.number, moment) for effect in POINTS.effects for moment in moments]
         self.lake.restore(left)
-        if not effects:
+        if not deaths:
             raise PointNotReached(f"the recovery from {first} has no effect")
-        effect = effects[int(second * len(effects))]
-        self.die(self.recover, Death(effect.number, effect.moments[-1]))
+        self.die(self.recover, deaths[int(second * len(deaths))])
         return self.recovery(has_checks=has_checks)
 
     def delete_orphans(self) -> tuple[int, list[str]]:

@@ -128,6 +128,14 @@ SOURCES: Final[Mapping[str, tuple[str, str]]] = {
 """By source: the workload, and one of its tables."""
 BY_SPARK: Final[Mapping[str, Any]] = {"local_read_s": 0.0, "local_merge_bytes": 0}
 """Spark's tasks read, order and merge, even small inputs."""
+COPY: Final[Mapping[str, Any]] = {"copy_chunk_rows": 250, "copy_s": 0.0}
+"""An initial copy in several chunks, of which each cycle copies some."""
+
+
+def _with_tasks(name: str, scenario: Scenario) -> dict[str, Scenario]:
+    """Return a kind of cycle as it is, and as Spark's tasks run it."""
+    by_spark = replace(scenario, changes={**scenario.changes, **BY_SPARK})
+    return {name: scenario, f"{name}, by Spark": by_spark}
 
 
 def _of_source(name: str) -> dict[str, Scenario]:
@@ -135,15 +143,14 @@ def _of_source(name: str) -> dict[str, Scenario]:
     of = partial(Scenario, workload(named))
     options = {"history": TableOptions(history=True), "soft delete": TableOptions(soft_delete=True)}
     with_options = {
-        f"{kind}{end}": of(changes={"table_options": {table: option}, **tasks})
+        each: scenario
         for kind, option in options.items()
-        for end, tasks in (("", {}), (", by Spark", BY_SPARK))
+        for each, scenario in _with_tasks(kind, of(changes={"table_options": {table: option}})).items()
     }
     cheap = {"maintenance": IMPATIENT}
     return {
-        "first cycle": of(cycles=0),
-        "ordinary": of(),
-        "ordinary, by Spark": of(changes=BY_SPARK),
+        **_with_tasks("first cycle", of(cycles=0)),
+        **_with_tasks("ordinary", of()),
         **with_options,
         "rebuild": of(act=rebuild(table), reads=False),
         "rebuild, asked for again": of(act=rebuild(table), reads=False, repeats=True),
@@ -154,17 +161,14 @@ def _of_source(name: str) -> dict[str, Scenario]:
 
 SCENARIOS: Final[Mapping[str, Scenario]] = {
     **{f"{source}: {kind}": scenario for source in SOURCES for kind, scenario in _of_source(source).items()},
-    "spanner: copy": Scenario(copied_bank, cycles=0, changes={"copy_chunk_rows": 250, "copy_s": 0.0}),
-    "spanner: copy, by Spark": Scenario(
-        copied_bank, cycles=1, changes={"copy_chunk_rows": 250, "copy_s": 0.0, **BY_SPARK}
-    ),
-    "spanner: schema change": Scenario(changing_bank, cycles=1),
-    "spanner: moving keys": Scenario(moving_bank),
-    "spanner: moving keys, by Spark": Scenario(moving_bank, changes=BY_SPARK),
-    "spanner: replay": Scenario(misread_bank, replay, repeats=True),
-    "datastream: schema change": Scenario(widening_files),
-    "datastream: replay": Scenario(refused_files, replay, repeats=True),
-    "debezium: schema change": Scenario(widening_transactions),
-    "debezium: replay": Scenario(refused_transactions, replay, repeats=True),
+    "spanner: copy": Scenario(copied_bank, cycles=0, changes=COPY),
+    "spanner: copy, by Spark": Scenario(copied_bank, cycles=1, changes={**COPY, **BY_SPARK}),
+    **_with_tasks("spanner: moving keys", Scenario(moving_bank)),
+    **_with_tasks("spanner: schema change", Scenario(changing_bank, cycles=1)),
+    **_with_tasks("spanner: replay", Scenario(misread_bank, replay, repeats=True)),
+    **_with_tasks("datastream: schema change", Scenario(widening_files)),
+    **_with_tasks("datastream: replay", Scenario(refused_files, replay, repeats=True)),
+    **_with_tasks("debezium: schema change", Scenario(widening_transactions)),
+    **_with_tasks("debezium: replay", Scenario(refused_transactions, replay, repeats=True)),
 }
 """By source and kind."""
