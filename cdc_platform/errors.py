@@ -5,7 +5,7 @@
   x SetupError                a program or library that the platform needs is missing
     + JavaMissing               no Java, or one too old
     + JarsUnavailable           Spark's packages could not be fetched
-    + SparkUnreachable          the named Spark server does not answer
+    + SparkUnreachable          Spark's process has ended, or the named server does not answer
     + LibraryMissing            an optional library is not installed
     + SpoolUnusable             the folder between capture and pipeline cannot be written
   x SourceError               the source could not be read
@@ -89,7 +89,7 @@ class JarsUnavailable(SetupError):
 
 
 class SparkUnreachable(SetupError):
-    """The named Spark server does not answer."""
+    """Spark's process has ended, or the named server does not answer."""
 
 
 class LibraryMissing(SetupError):

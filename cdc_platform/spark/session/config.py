@@ -111,6 +111,9 @@ LOOPBACK: Final = {
     "spark.driver.host": "127.0.0.1",
     # Other users of the machine can reach loopback; Spark creates the secret of a local master itself.
     "spark.authenticate": "true",
+    # A machine that sleeps for two minutes, or a clock that is set ahead, is no lost executor: ten minutes
+    # later Spark would end its process, since it did not accept its own heartbeats any more.
+    "spark.storage.blockManagerHeartbeatTimeoutMs": "1000d",
 }
 """Settings of a driver without workers on other machines."""
 

@@ -24,6 +24,16 @@ from cdc_platform.spark.session.spark_settings import (
 )
 
 
+def test_a_sleeping_machine_loses_no_executor(tmp_path: Path) -> None:
+    """Only a cluster has executors that can be lost; the driver's own sleeps and wakes with it."""
+    setting = "spark.storage.blockManagerHeartbeatTimeoutMs"
+    masters = {"local[2]": "1000d", "spark://host:7077": None, "local-cluster[2,1,1024]": None}
+    lake = LakeSettings(str(tmp_path))
+    assert masters == {
+        master: spark_config(SparkSettings(master=master), lake).get(setting) for master in masters
+    }
+
+
 def test_a_classic_session_has_all_that_the_platform_needs(tmp_path: Path) -> None:
     """Catalog, jars, time zone, loopback and the interpreter that runs us."""
     conf = spark_config(SparkSettings(master="local[3]", driver_memory="1g"), LakeSettings(str(tmp_path)))

@@ -1,0 +1,60 @@
+"""Sessions whose Spark has ended, detected in the errors of their calls."""
+
+import re
+import subprocess
+import sys
+from typing import Final
+
+from cdc_platform.errors import SparkUnreachable
+
+_LIBRARIES: Final = frozenset({"py4j", "pyspark"})
+_ENDS: Final = re.compile(
+    "RejectedExecutionException|Shutdown in progress|stopped SparkContext|SparkContext was shut down"
+)
+"""What Java reports while its process ends."""
+_SERVER_ENDED: Final = re.compile(
+    r"StatusCode\.UNAVAILABLE|failed to connect to all addresses|INVALID_HANDLE\.SESSION_"
+)
+"""What a client reports of a server that has ended, or that was started again and does not know it."""
+
+
+def find_lost_session(error: BaseException | None) -> SparkUnreachable | None:
+    """Return an error with advice if a session's process or server has ended; None for other errors."""
+    while error is not None:
+        # Py4j passes on what the system says of a closed connection.
+        if type(error).__module__.partition(".")[0] in _LIBRARIES or isinstance(error, ConnectionError):
+            lost = _lost_process(str(error)) or _lost_server(str(error))
+            if lost is not None:
+                return lost
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def _lost_process(text: str) -> SparkUnreachable | None:
+    process = _own_process()
+    if process is None or (process.poll() is None and not _ENDS.search(text)):
+        return None
+    code = process.poll()
+    end = f"was ended by signal {-code}" if code is not None and code < 0 else "has ended"
+    return SparkUnreachable(
+        f"Spark's Java process {end}. Commits are kept: start again, and the next cycle resumes from them. "
+        "If the machine was short of memory, lower the setting `spark.driver_memory` or stop other programs."
+    )
+
+
+def _own_process() -> "subprocess.Popen[bytes] | None":
+    """Return the Java process that this process has started, if it has started one."""
+    # Commands that need no Spark do not import it.
+    pyspark = sys.modules.get("pyspark")
+    gateway = pyspark.SparkContext._gateway if pyspark is not None else None  # noqa: SLF001  it has no public name
+    return getattr(gateway, "proc", None)
+
+
+def _lost_server(text: str) -> SparkUnreachable | None:
+    match = _SERVER_ENDED.search(text)
+    if match is None or _own_process() is not None:
+        return None
+    return SparkUnreachable(
+        "The Spark Connect server has ended, or was started again. Commits are kept: start the server if it "
+        f"does not run, and then this command again; the next cycle resumes from them. Spark said: {match[0]}"
+    )

@@ -1,0 +1,54 @@
+"""Sessions whose Spark has ended: the error says so, and what to do."""
+
+import subprocess
+import sys
+
+import pytest
+from pyspark.errors.exceptions.connect import SparkConnectGrpcException
+
+from cdc_platform.commands.common import expected_error
+from cdc_platform.errors import SparkUnreachable
+from cdc_platform.spark.session.lost_session import find_lost_session
+from cdc_platform_tests.spark_fixtures import require_java
+
+KILLED = """
+from py4j.java_gateway import java_import
+from pyspark import SparkContext, java_gateway
+from cdc_platform.commands.common import error_text, expected_error
+SparkContext._gateway = gateway = java_gateway.launch_gateway()
+print(expected_error(OSError("of something else")))
+gateway.proc.kill()
+gateway.proc.wait()
+try:
+    gateway.jvm.System.nanoTime()
+except Exception as error:
+    print(error_text(error))
+"""
+
+
+@pytest.mark.integration
+def test_a_killed_java_process_is_named() -> None:
+    """Every command ends with the advice instead of the traceback of a closed connection."""
+    require_java()
+    command = [sys.executable, "-c", KILLED]
+    output = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
+    assert output[0] == "None"
+    assert output[1].startswith(
+        "SparkUnreachable: Spark's Java process was ended by signal 9. Commits are kept"
+    )
+
+
+@pytest.mark.parametrize("code", ["INVALID_HANDLE.SESSION_NOT_FOUND", "INVALID_HANDLE.SESSION_CHANGED"])
+def test_a_server_that_was_started_again_is_named(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not know the sessions of its predecessor."""
+    monkeypatch.setattr("pyspark.SparkContext._gateway", None)
+    lost = expected_error(SparkConnectGrpcException(f"[{code}] The handle is invalid"))
+    assert isinstance(lost, SparkUnreachable)
+    assert "The Spark Connect server has ended, or was started again" in str(lost)
+
+
+def test_other_errors_keep_their_tracebacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection of another library, and a query that Spark refuses, do not end a session."""
+    monkeypatch.setattr("pyspark.SparkContext._gateway", None)
+    for error in (ConnectionRefusedError("refused"), SparkConnectGrpcException("[DIVIDE_BY_ZERO] by zero")):
+        assert find_lost_session(error) is None
