@@ -6,6 +6,7 @@
     + JavaMissing               no Java, or one too old
     + JarsUnavailable           Spark's packages could not be fetched
     + SparkUnreachable          Spark's process has ended, or the named server does not answer
+    + OutOfMemory               Spark has too little memory
     + LibraryMissing            an optional library is not installed
     + SpoolUnusable             the folder between capture and pipeline cannot be written
   x SourceError               the source could not be read
@@ -90,6 +91,10 @@ class JarsUnavailable(SetupError):
 
 class SparkUnreachable(SetupError):
     """Spark's process has ended, or the named server does not answer."""
+
+
+class OutOfMemory(SetupError):
+    """Spark has too little memory."""
 
 
 class LibraryMissing(SetupError):

@@ -24,7 +24,7 @@ from cdc_platform.errors import CdcError, SettingError
 from cdc_platform.lake.catalog.damage import find_damage, find_full
 from cdc_platform.printing.lines import print_line, print_text
 from cdc_platform.printing.progress_display import shown_step
-from cdc_platform.spark.session.lost_session import find_lost_session
+from cdc_platform.spark.session.session_failures import find_session_failure
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -183,7 +183,7 @@ def expected_error(error: Exception) -> CdcError | None:
     """Return an error whose message is all that a user needs; None for an error that needs its traceback."""
     if isinstance(error, CdcError):
         return error
-    return find_full(error) or find_damage(error) or find_lost_session(error)
+    return find_full(error) or find_damage(error) or find_session_failure(error)
 
 
 def error_text(error: Exception) -> str:

@@ -1,11 +1,11 @@
-"""Sessions whose Spark has ended, detected in the errors of their calls."""
+"""Sessions whose Spark has ended, or has too little memory, detected in the errors of their calls."""
 
 import re
 import subprocess
 import sys
 from typing import Final
 
-from cdc_platform.errors import SparkUnreachable
+from cdc_platform.errors import OutOfMemory, SetupError, SparkUnreachable
 
 _LIBRARIES: Final = frozenset({"py4j", "pyspark"})
 _ENDS: Final = re.compile(
@@ -16,18 +16,36 @@ _SERVER_ENDED: Final = re.compile(
     r"StatusCode\.UNAVAILABLE|failed to connect to all addresses|INVALID_HANDLE\.SESSION_"
 )
 """What a client reports of a server that has ended, or that was started again and does not know it."""
+_MEMORY: Final = re.compile(
+    r"[^\n]*(?:java\.lang\.OutOfMemoryError|SparkOutOfMemoryError|UNABLE_TO_ACQUIRE_MEMORY"
+    r"|Not enough memory to build and broadcast|is bigger than spark\.driver\.maxResultSize"
+    r"|exceeding (?:physical |virtual )?memory limits|Python worker exited unexpectedly)[^\n]*"
+)
+"""Lines of Spark about memory; the system kills Python's workers where it has none left."""
 
 
-def find_lost_session(error: BaseException | None) -> SparkUnreachable | None:
-    """Return an error with advice if a session's process or server has ended; None for other errors."""
+def find_session_failure(error: BaseException | None) -> SetupError | None:
+    """Return an error with advice if Spark has ended or has too little memory; None for other errors."""
     while error is not None:
         # Py4j passes on what the system says of a closed connection.
         if type(error).__module__.partition(".")[0] in _LIBRARIES or isinstance(error, ConnectionError):
-            lost = _lost_process(str(error)) or _lost_server(str(error))
-            if lost is not None:
-                return lost
+            text = str(error)
+            failure = _short_memory(text) or _lost_process(text) or _lost_server(text)
+            if failure is not None:
+                return failure
         error = error.__cause__ or error.__context__
     return None
+
+
+def _short_memory(text: str) -> OutOfMemory | None:
+    match = _MEMORY.search(text)
+    if match is None:
+        return None
+    return OutOfMemory(
+        "Spark has too little memory for this cycle. Commits are kept. Raise the setting "
+        "`spark.driver_memory`, or for the executors of a cluster `spark.executor.memory` and "
+        f"`spark.executor.memoryOverhead` in `spark.conf`, and start again: {match[0].strip()}"
+    )
 
 
 def _lost_process(text: str) -> SparkUnreachable | None:

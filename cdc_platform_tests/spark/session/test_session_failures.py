@@ -1,4 +1,4 @@
-"""Sessions whose Spark has ended: the error says so, and what to do."""
+"""Sessions whose Spark has ended, or has too little memory: the error says so, and what to do."""
 
 import subprocess
 import sys
@@ -8,15 +8,18 @@ from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 
 from cdc_platform.commands.common import expected_error
 from cdc_platform.errors import SparkUnreachable
-from cdc_platform.spark.session.lost_session import find_lost_session
+from cdc_platform.spark.session.session_failures import find_session_failure
 from cdc_platform_tests.spark_fixtures import require_java
 
 KILLED = """
-from py4j.java_gateway import java_import
 from pyspark import SparkContext, java_gateway
 from cdc_platform.commands.common import error_text, expected_error
 SparkContext._gateway = gateway = java_gateway.launch_gateway()
 print(expected_error(OSError("of something else")))
+try:
+    gateway.jvm.java.util.ArrayList(2**31 - 8)
+except Exception as error:
+    print(error_text(error))
 gateway.proc.kill()
 gateway.proc.wait()
 try:
@@ -27,15 +30,17 @@ except Exception as error:
 
 
 @pytest.mark.integration
-def test_a_killed_java_process_is_named() -> None:
+def test_a_full_heap_and_a_killed_java_process_are_named() -> None:
     """Every command ends with the advice instead of the traceback of a closed connection."""
     require_java()
     command = [sys.executable, "-c", KILLED]
     output = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
-    assert output[0] == "None"
-    assert output[1].startswith(
-        "SparkUnreachable: Spark's Java process was ended by signal 9. Commits are kept"
+    expected = (
+        "None",
+        "OutOfMemory: Spark has too little memory for this cycle. Commits are kept. Raise the setting",
+        "SparkUnreachable: Spark's Java process was ended by signal 9. Commits are kept: start again",
     )
+    assert all(line.startswith(text) for text, line in zip(expected, output, strict=True)), output
 
 
 @pytest.mark.parametrize("code", ["INVALID_HANDLE.SESSION_NOT_FOUND", "INVALID_HANDLE.SESSION_CHANGED"])
@@ -51,4 +56,4 @@ def test_other_errors_keep_their_tracebacks(monkeypatch: pytest.MonkeyPatch) -> 
     """A connection of another library, and a query that Spark refuses, do not end a session."""
     monkeypatch.setattr("pyspark.SparkContext._gateway", None)
     for error in (ConnectionRefusedError("refused"), SparkConnectGrpcException("[DIVIDE_BY_ZERO] by zero")):
-        assert find_lost_session(error) is None
+        assert find_session_failure(error) is None
