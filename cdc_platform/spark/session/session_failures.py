@@ -13,7 +13,7 @@ _ENDS: Final = re.compile(
 )
 """What Java reports while its process ends."""
 _SERVER_ENDED: Final = re.compile(
-    r"StatusCode\.UNAVAILABLE|failed to connect to all addresses|INVALID_HANDLE\.SESSION_|RETRIES_EXCEEDED"
+    r"StatusCode\.UNAVAILABLE|failed to connect to all addresses|INVALID_HANDLE\.SESSION_"
 )
 """What a client reports of a server that has ended, or that was started again and does not know it."""
 _MEMORY: Final = re.compile(
