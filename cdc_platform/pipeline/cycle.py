@@ -10,13 +10,13 @@ from pyspark.sql import SparkSession
 from cdc_platform.lake.catalog.lake import LOG, RAW
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.cuts import Cut, newest_cut
-from cdc_platform.model.base.progress import as_step
 from cdc_platform.pipeline.checks.running_checks import CheckRunner
 from cdc_platform.pipeline.copying.copy import NOTHING_COPIED, CopyOutcome, copy_tables
 from cdc_platform.pipeline.histories.history_build import extend_histories
 from cdc_platform.pipeline.merging.build import MergeOutcome
 from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline_step import pipeline_step
 from cdc_platform.pipeline.ordering.order import OrderOutcome, order_changes
 from cdc_platform.pipeline.publishing.maintain import NOTHING_MAINTAINED, MaintenanceOutcome, maintain_lake
 from cdc_platform.pipeline.publishing.publish import publish_cut
@@ -57,7 +57,7 @@ class _Stopwatch:
         self.seconds[step] = time.monotonic() - start_s
 
 
-@as_step("cycle")
+@pipeline_step("cycle")
 def run_cycle(
     pipeline: Pipeline, spark: SparkSession, *, ends_pauses: bool = False, checks: CheckRunner | None = None
 ) -> CycleOutcome:
@@ -98,7 +98,7 @@ def _merge_all(pipeline: Pipeline, spark: SparkSession) -> tuple[MergeOutcome, .
     return tables + extend_histories(pipeline, spark, pipeline.histories)
 
 
-@as_step("end of an interrupted cycle")
+@pipeline_step("end of an interrupted cycle")
 def finish_cycle(pipeline: Pipeline, spark: SparkSession) -> None:
     """Publish what an interrupted run has read, before more is read.
 

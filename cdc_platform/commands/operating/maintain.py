@@ -42,7 +42,6 @@ def maintain(defs: Path, name: str | None) -> None:
     may run at the same time: if both commit to one table, the second fails with CommitConflict; repeat it.
     """
     from cdc_platform.components.loading import load_each
-    from cdc_platform.lake.catalog.access import reaching
     from cdc_platform.pipeline.publishing.maintain import maintain_lake
     from cdc_platform.resources import SPARK_IS_QUIET
     from cdc_platform.spark.session.running_tasks import watch_tasks
@@ -55,7 +54,7 @@ def maintain(defs: Path, name: str | None) -> None:
         for pipeline in takewhile(lambda _: stop.is_not_asked(), pipelines):
             pipeline.progress.count_tasks = count_tasks
             print_name(pipeline.name, all_settings)
-            with reaching(pipeline.settings.lake), show_progress(pipeline.progress):
+            with show_progress(pipeline.progress):
                 outcome = maintain_lake(pipeline, session, thorough=True)
             print_text(describe_outcome(outcome))
     if not stop.is_not_asked():

@@ -144,11 +144,10 @@ def replay(
     A record that is now valid enters the log at its own place in the source's order, so it overrides
     nothing newer. A record that is still invalid returns to quarantine with its new reason.
     """
-    from cdc_platform.lake.catalog.access import reaching
     from cdc_platform.pipeline.on_demand.replay import replay_records
 
     pipeline = _open(defs, name)
-    with reaching(pipeline.settings.lake), show_progress(pipeline.progress):
+    with show_progress(pipeline.progress):
         outcome = replay_records(pipeline, replace(record_filter, record=record))
     print_text(json.dumps(_outcome_as_dict(outcome), indent=2) if as_json else describe_replay(outcome, defs))
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from threading import Lock
-from typing import Concatenate, Final, ParamSpec, Protocol, TypeVar
+from typing import Final, ParamSpec, TypeVar
 
 from cdc_platform.model.base.quantities import as_duration, as_number
 
@@ -157,33 +157,6 @@ class Progress:
         if innermost.done or innermost.total is not None:
             return (*reports, counted)
         return (*reports[:-1], replace(counted, name=innermost.name, elapsed_s=innermost.elapsed_s))
-
-
-class HasProgress(Protocol):
-    """Something that takes steps, such as a pipeline."""
-
-    @property
-    def progress(self) -> Progress:
-        """Its steps."""
-
-
-OwnerT = TypeVar("OwnerT", bound=HasProgress)
-
-
-def as_step(
-    name: str,
-) -> Callable[[Callable[Concatenate[OwnerT, P], T]], Callable[Concatenate[OwnerT, P], T]]:
-    """Return a decorator: a call of the function, whose first argument takes the step, is a step."""
-
-    def decorate(work: Callable[Concatenate[OwnerT, P], T]) -> Callable[Concatenate[OwnerT, P], T]:
-        @wraps(work)
-        def work_as_step(owner: OwnerT, /, *arguments: P.args, **options: P.kwargs) -> T:
-            with owner.progress.step(name):
-                return work(owner, *arguments, **options)
-
-        return work_as_step
-
-    return decorate
 
 
 def without_frames(reports: Sequence[StepReport]) -> list[StepReport]:

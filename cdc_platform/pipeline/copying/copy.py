@@ -19,12 +19,13 @@ from cdc_platform.lake.commits.maintenance import expire_snapshots
 from cdc_platform.lake.commits.metadata_files import delete_old_metadata
 from cdc_platform.lake.state.copies import COPY_BRANCH, CopyPlan, CopyProgress, load_copy_progress, load_plans
 from cdc_platform.lake.state.cuts import Cut, newest_cut
-from cdc_platform.model.base.progress import Step, as_step
+from cdc_platform.model.base.progress import Step
 from cdc_platform.model.schema.table_options import stored_schema
 from cdc_platform.model.schema.table_schema import TableSchema, spark_type
 from cdc_platform.pipeline.copying.chunks import copy_chunks, level_branch
 from cdc_platform.pipeline.copying.copy_plans import find_new_tables, make_plans, plan_missing
 from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline_step import pipeline_step
 from cdc_platform.pipeline.schema.evolve import planned_columns
 from cdc_platform.pipeline.schema.table_ddl import make_table
 from cdc_platform.pipeline.versions.attempts import PARALLEL_TABLES
@@ -57,7 +58,7 @@ class CopyOutcome:
 NOTHING_COPIED: Final = CopyOutcome()
 
 
-@as_step("copy")
+@pipeline_step("copy")
 def copy_tables(pipeline: Pipeline, spark: SparkSession) -> CopyOutcome:
     """Copy missing rows of the tables that are not in a cut yet, for about as long as the settings allow.
 

@@ -12,7 +12,6 @@ from pyspark.sql import SparkSession
 from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import fact, head, read_mark
 from cdc_platform.lake.state.cuts import Cut, cut_number, newest_cut
-from cdc_platform.model.base.progress import as_step
 from cdc_platform.model.schema.table_options import keeps_deleted, stored_schema
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.pipeline.merging.build import Build, MergeOutcome, full_build, split_build
@@ -22,6 +21,7 @@ from cdc_platform.pipeline.merging.soft_delete import (
     report_rebuild,
 )
 from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline_step import pipeline_step
 from cdc_platform.pipeline.schema.evolve import history_through
 from cdc_platform.pipeline.schema.table_ddl import ensure_table
 from cdc_platform.pipeline.versions.attempts import run_attempts
@@ -58,7 +58,7 @@ def merge_table(pipeline: Pipeline, spark: SparkSession, table: str) -> MergeOut
     return merge_tables(pipeline, spark, [pipeline.table(table)])[0]
 
 
-@as_step("merge")
+@pipeline_step("merge")
 def merge_tables(
     pipeline: Pipeline, spark: SparkSession, schemas: Sequence[TableSchema]
 ) -> tuple[MergeOutcome, ...]:

@@ -6,7 +6,6 @@ from pyspark.sql import SparkSession
 
 from cdc_platform.errors import CommitConflict, CutNotFound
 from cdc_platform.lake.state.cuts import Cut, find_cut, newest_cut
-from cdc_platform.model.base.progress import as_step
 from cdc_platform.pipeline.histories.history_build import extend_histories, run_history_builds
 from cdc_platform.pipeline.histories.history_plan import plan_extension, plan_whole
 from cdc_platform.pipeline.merging.build import Build, MergeOutcome
@@ -18,6 +17,7 @@ from cdc_platform.pipeline.merging.merge import (
 )
 from cdc_platform.pipeline.merging.soft_delete import drop_markers, misses_deleted
 from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline_step import pipeline_step
 from cdc_platform.pipeline.publishing.publish import publish_cut
 from cdc_platform.pipeline.schema.table_ddl import ensure_history, ensure_table
 from cdc_platform.pipeline.versions.change_source import whole_span
@@ -25,7 +25,7 @@ from cdc_platform.pipeline.versions.handover import find_copy
 from cdc_platform.pipeline.versions.log_span import LogSpan, pending_span
 
 
-@as_step("rebuild")
+@pipeline_step("rebuild")
 def rebuild_table(
     pipeline: Pipeline, spark: SparkSession, table: str, at_cut: int | None = None
 ) -> MergeOutcome:

@@ -14,7 +14,6 @@ from cdc_platform.lake.catalog.lake import LOG, RAW
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.quarantine import ReplayMark, load_quarantined, mark_replayed
 from cdc_platform.lake.state.read_progress import load_read_progress
-from cdc_platform.model.base.progress import as_step
 from cdc_platform.model.stream.files import READ_AGAIN
 from cdc_platform.model.stream.quarantined_records import (
     QuarantinedRecord,
@@ -23,6 +22,7 @@ from cdc_platform.model.stream.quarantined_records import (
     with_company,
 )
 from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline_step import pipeline_step
 
 TEXTS_OF_A_CYCLE: Final = 20_000
 """Maximum number of texts replayed per cycle, except for larger transactions: its process decodes them."""
@@ -49,7 +49,7 @@ class ReplayOutcome:
     unreadable: tuple[QuarantinedRecord, ...] = ()
 
 
-@as_step("replay")
+@pipeline_step("replay")
 def replay_records(pipeline: Pipeline, chosen_by: QuarantineFilter) -> ReplayOutcome:
     """Request the replay of records in quarantine; a repeated request is idempotent.
 

@@ -6,9 +6,9 @@ from pyspark.sql import SparkSession
 
 from cdc_platform.lake.catalog.lake import DELETION_MARKERS, LOG, QUARANTINED, RAW
 from cdc_platform.lake.commits.commits import read_mark
-from cdc_platform.model.base.progress import as_step
 from cdc_platform.model.stream.lineage import watermark_micros
 from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline_step import pipeline_step
 from cdc_platform.pipeline.ordering.change_streams import ChangeStreams
 from cdc_platform.pipeline.ordering.events import Events
 from cdc_platform.pipeline.ordering.log_commit import commit_changes, commit_nothing, restore_replaced
@@ -31,7 +31,7 @@ class OrderOutcome:
     quarantined: int
 
 
-@as_step("order")
+@pipeline_step("order")
 def order_changes(pipeline: Pipeline, spark: SparkSession) -> OrderOutcome:
     """Extend the log to the watermark, and follow changes of the source's schema.
 

@@ -40,10 +40,10 @@ from cdc_platform.lake.commits.metadata_files import delete_old_metadata
 from cdc_platform.lake.state.cuts import Cut
 from cdc_platform.model.base.cached_values import cached_value
 from cdc_platform.model.base.names import lake_table_name
-from cdc_platform.model.base.progress import as_step
 from cdc_platform.model.base.turns import choose_by_turns
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import MaintenanceSettings
+from cdc_platform.pipeline.opened.pipeline_step import pipeline_step
 from cdc_platform.pipeline.publishing.expire import (
     age_of_merged,
     age_of_own,
@@ -127,7 +127,7 @@ class TableTask:
     run: Callable[[MaintenanceRun], MaintenanceOutcome]
 
 
-@as_step("maintain")
+@pipeline_step("maintain")
 def maintain_lake(pipeline: Pipeline, spark: SparkSession, *, thorough: bool = False) -> MaintenanceOutcome:
     """Compact the files of small commits, and expire old snapshots.
 

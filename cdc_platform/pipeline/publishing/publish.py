@@ -10,8 +10,8 @@ from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.branches import advance_main, contains
 from cdc_platform.lake.commits.commits import head, read_mark
 from cdc_platform.lake.state.cuts import Cut, append_cut, cut_number, newest_cut
-from cdc_platform.model.base.progress import as_step
 from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline_step import pipeline_step
 from cdc_platform.pipeline.versions.branch import finished_head, load_table
 from cdc_platform.pipeline.versions.handover import find_handover
 from cdc_platform.pipeline.versions.level import find_level
@@ -27,7 +27,7 @@ class _Version:
     is_new: bool
 
 
-@as_step("publish")
+@pipeline_step("publish")
 def publish_cut(pipeline: Pipeline) -> Cut | None:
     """Publish the versions on the branches as one cut, and return it; the newest cut if nothing is new.
 

@@ -16,13 +16,13 @@ from cdc_platform.lake.commits.commits import POSITION, read_mark
 from cdc_platform.lake.commits.writes import CycleStep, commit_cycle
 from cdc_platform.lake.state.control import read_control
 from cdc_platform.lake.state.read_progress import load_read_progress, save_poll, waiting_texts
-from cdc_platform.model.base.progress import as_step
 from cdc_platform.model.base.quantities import as_count
 from cdc_platform.model.stream.lineage import live, watermark_micros
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest, WindowOutcome, WindowReport
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.model.stream.watermark_holders import find_stuck
 from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline_step import pipeline_step
 from cdc_platform.pipeline.reading.local_read import commit_local
 from cdc_platform.pipeline.reading.replayed_texts import replayed_records
 from cdc_platform.pipeline.reading.trace import trace_lineage
@@ -149,7 +149,7 @@ def read_partitions(
     return read_windows(pipeline, spark, partition_keys, ends_pauses=ends_pauses)
 
 
-@as_step("read")
+@pipeline_step("read")
 def read_windows(
     pipeline: Pipeline,
     spark: SparkSession,

@@ -2,7 +2,6 @@
 
 import re
 import time
-from dataclasses import dataclass, field
 from threading import Event
 
 import pytest
@@ -10,24 +9,10 @@ import pytest
 from cdc_platform.model.base.progress import (
     Progress,
     Step,
-    StepReport,
     TaskCount,
-    as_step,
     without_frames,
 )
 from cdc_platform.model.base.progress_lines import report_lines
-
-
-@dataclass(frozen=True)
-class Worker:
-    """Something that takes a step."""
-
-    progress: Progress = field(default_factory=Progress)
-
-    @as_step("work")
-    def work(self) -> tuple[StepReport, ...]:
-        """Return what is shown meanwhile."""
-        return self.progress.reports()
 
 
 def test_rate_and_time_left_are_of_what_this_run_does() -> None:
@@ -84,16 +69,6 @@ def test_the_innermost_step_shows_the_tasks_of_spark() -> None:
         ("tasks", 3, 12),
     ]
     assert progress.reports() == ()
-
-
-def test_a_function_is_a_step() -> None:
-    """The step is in progress exactly as long as the function runs, for any kind of end."""
-    worker = Worker()
-    assert [report.name for report in worker.work()] == ["work"]
-    assert worker.progress.reports() == ()
-    with pytest.raises(ZeroDivisionError):
-        as_step("fail")(lambda owner: 1 // len(owner.progress.reports()[1:]))(worker)
-    assert worker.progress.reports() == ()
 
 
 def test_long_steps_say_where_they_are() -> None:
