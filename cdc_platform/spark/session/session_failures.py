@@ -13,9 +13,9 @@ _ENDS: Final = re.compile(
 )
 """What Java reports while its process ends."""
 _SERVER_ENDED: Final = re.compile(
-    r"StatusCode\.UNAVAILABLE|failed to connect to all addresses|INVALID_HANDLE\.SESSION_"
+    r"StatusCode\.(?:UNAVAILABLE|UNAUTHENTICATED)|failed to connect to all addresses|INVALID_HANDLE\.SESSION_"
 )
-"""What a client reports of a server that has ended, or that was started again and does not know it."""
+"""What a client reports of a server that has ended, or of another one, which does not know its session."""
 _MEMORY: Final = re.compile(
     r"[^\n]*(?:java\.lang\.OutOfMemoryError|SparkOutOfMemoryError|UNABLE_TO_ACQUIRE_MEMORY"
     r"|Not enough memory to build and broadcast|is bigger than spark\.driver\.maxResultSize"

@@ -43,7 +43,10 @@ def test_a_full_heap_and_a_killed_java_process_are_named() -> None:
     assert all(line.startswith(text) for text, line in zip(expected, output, strict=True)), output
 
 
-@pytest.mark.parametrize("code", ["INVALID_HANDLE.SESSION_CHANGED", "failed to connect to all addresses"])
+@pytest.mark.parametrize(
+    "code",
+    ["INVALID_HANDLE.SESSION_CHANGED", "failed to connect to all addresses", "StatusCode.UNAUTHENTICATED"],
+)
 def test_a_server_that_has_ended_is_named(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It does not answer for ten minutes, or, started again, does not know its predecessor's sessions."""
     monkeypatch.setattr("pyspark.SparkContext._gateway", None)
