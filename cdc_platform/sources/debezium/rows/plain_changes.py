@@ -8,6 +8,8 @@ message shows that an inserted row had another key, its run is turned into singl
 """
 
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 from cdc_platform.model.base.decoding_errors import MALFORMED
@@ -33,11 +35,22 @@ from cdc_platform.sources.debezium.wire.message_contents import (
 from cdc_platform.sources.debezium.wire.messages import Arrival, Message, Sent, parse_message
 from cdc_platform.sources.debezium.wire.plain_lines import PlainChange, PlainSource, plain_change
 
-_UNPAIRED: Final = "unpaired"
-"""Marks the form of inserts whose rows may have had another key."""
 _MAX_WAITING: Final = 4_096
 _MAX_WAITING_BYTES: Final = 4_000_000
 """Changes that wait become batches of rows, of which Spark holds a few at a time."""
+
+
+@dataclass(eq=False)
+class _Queue:
+    """Changes of one form that wait; a queue is a key by itself, since hashing a form takes long."""
+
+    form: PlainForm
+    changes: list[Change] = field(default_factory=list)
+
+    @cached_property
+    def unpaired(self) -> "_Queue":
+        """The queue of inserts of this form whose rows may have had another key."""
+        return _Queue(self.form._replace(is_new=False))
 
 
 class PlainChanges:
@@ -52,10 +65,10 @@ class PlainChanges:
         self.runs: list[PlainRun] = []
         self.single_events: list[Arrival[SourceEvent | FaultyEvent]] = []
         self._rows = rows
-        self._forms: dict[Hashable, PlainForm] = {}
+        self._queues: dict[Hashable, _Queue] = {}
         self._new_form: Hashable = None
-        self._waiting: dict[Hashable, tuple[PlainForm, list[Change]]] = {}
-        self._at_rest: set[Hashable] = set()
+        self._waiting: list[_Queue] = []
+        self._at_rest: set[_Queue] = set()
         self._count = 0
         self._bytes = 0
 
@@ -66,7 +79,7 @@ class PlainChanges:
             return
         source, plan = event.source, self._rows.planner.plan(event, table)
         parts = source.server, source.name, source.schema, source.table
-        self._forms[self._new_form] = PlainForm(event.op, True, is_full, table, plan, *parts)
+        self._queues[self._new_form] = _Queue(PlainForm(event.op, True, is_full, table, plan, *parts))
 
     def recheck_forms(self) -> None:
         """Check forms again before their next changes: the state of tables and servers may have changed."""
@@ -77,17 +90,19 @@ class PlainChanges:
         sent, pairer = arrival.content, self._rows.state.pairer
         plain = plain_change(sent)
         key = None if plain is None else _form_of(plain)
-        form = None if key is None else self._forms.get(key)
-        self._new_form = key if form is None else None
-        if plain is None or form is None or not self._shows_nothing(plain, form):
+        queue = None if key is None else self._queues.get(key)
+        self._new_form = key if queue is None else None
+        if plain is None or queue is None or not self._shows_nothing(plain, queue.form):
             return False
-        if key not in self._at_rest and not self._is_at_rest(key, form, plain.envelope.source.lsn):
+        if queue not in self._at_rest and not self._is_at_rest(queue, plain.envelope.source.lsn):
             return False
-        if not pairer.remember_plain(plain) and form.op is CREATE:
-            if self._may_be_full(form):
+        if not pairer.remember_plain(plain) and queue.form.op is CREATE:
+            if self._may_be_full(queue.form):
                 return False
-            key, form = (key, _UNPAIRED), form._replace(is_new=False)
-        self._waiting.setdefault(key, (form, []))[1].append((plain, arrival))
+            queue = queue.unpaired
+        if not queue.changes:
+            self._waiting.append(queue)
+        queue.changes.append((plain, arrival))
         self._count += 1
         self._bytes += len(sent if isinstance(sent, bytes) else sent.value or "")
         if self._count >= _MAX_WAITING or self._bytes >= _MAX_WAITING_BYTES:
@@ -102,9 +117,9 @@ class PlainChanges:
             return False
         return not form.is_full or _keeps_key_and_identity(change, form)
 
-    def _is_at_rest(self, key: Hashable, form: PlainForm, lsn: int) -> bool:
+    def _is_at_rest(self, queue: _Queue, lsn: int) -> bool:
         """Return whether such a change shows nothing in the present state of its table and server."""
-        state = self._rows.state
+        state, form = self._rows.state, queue.form
         if form.op is UPDATE and form.is_full is not (form.name in state.full):
             return False
         if not form.is_full and form.name in state.unusable:
@@ -113,7 +128,7 @@ class PlainChanges:
         if snapshots is None or not snapshots.is_at_rest(lsn):
             return False
         if not snapshots.empty:  # otherwise the answer depends on the position
-            self._at_rest.add(key)
+            self._at_rest.add(queue)
         return True
 
     def _is_of_first_snapshot(self, source: PlainSource) -> bool:
@@ -127,10 +142,11 @@ class PlainChanges:
 
     def finish(self) -> None:
         """Decode the collected changes."""
-        waiting, self._waiting = self._waiting, {}
+        waiting, self._waiting = self._waiting, []
         self._count = self._bytes = 0
-        for form, changes in waiting.values():
-            self._decode(form, changes)
+        for queue in waiting:
+            changes, queue.changes = queue.changes, []
+            self._decode(queue.form, changes)
 
     def _decode(self, form: PlainForm, changes: Sequence[Change]) -> None:
         """Decode changes of one form by column; halving finds those that cannot be decoded so."""
