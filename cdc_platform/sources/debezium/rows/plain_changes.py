@@ -1,10 +1,10 @@
 """Plain changes, which show the decoder nothing new, as most events of a stream do.
 
-A plain change is an insert or update of a table and columns that were seen before; it has an image before
-only if the table's replica identity is known to be FULL. It shows no other identity, no key change and no
-snapshot; nor does a row within the first snapshot of the stream. What the decoder asks of each event has one
-answer for all plain changes of one form, so they are collected and decoded together, by column. If a later
-message shows that an inserted row had another key, its run is turned into single events.
+A plain change is an insert, update or delete of a table and columns that were seen before; an update has an
+image before only if the table's replica identity is known to be FULL. It shows no other identity, no key
+change and no snapshot; nor does a row within the first snapshot of the stream. What the decoder asks of each
+event has one answer for all plain changes of one form, so they are collected and decoded together, by column.
+If a later message shows that an inserted row had another key, its run is turned into single events.
 """
 
 from collections.abc import Hashable, Sequence
@@ -14,7 +14,7 @@ from typing import Final
 
 from cdc_platform.model.base.decoding_errors import MALFORMED
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
-from cdc_platform.sources.debezium.rows.identity import update_shows_index
+from cdc_platform.sources.debezium.rows.identity import delete_shows_known, update_shows_index
 from cdc_platform.sources.debezium.rows.plain_columns import (
     Change,
     PlainForm,
@@ -28,6 +28,7 @@ from cdc_platform.sources.debezium.wire.event_faults import fault_of
 from cdc_platform.sources.debezium.wire.flattened_messages import read_content
 from cdc_platform.sources.debezium.wire.message_contents import (
     CREATE,
+    DELETE,
     READ,
     UPDATE,
     DataEvent,
@@ -74,10 +75,11 @@ class PlainChanges:
 
     def learn(self, event: DataEvent, table: str) -> None:
         """Take note of the form of the last message, whose event for a table of the lake has been decoded."""
-        is_full = event.before is not None
-        if self._new_form is None or (is_full and event.source.name not in self._rows.state.full):
+        source, is_delete = event.source, event.op is DELETE
+        is_full = self._may_be_full(source.name, table) if is_delete else event.before is not None
+        if self._new_form is None or (is_full and not is_delete and source.name not in self._rows.state.full):
             return
-        source, plan = event.source, self._rows.planner.plan(event, table)
+        plan = self._rows.planner.plan(event, table)
         parts = source.server, source.name, source.schema, source.table
         self._queues[self._new_form] = _Queue(PlainForm(event.op, True, is_full, table, plan, *parts))
 
@@ -96,8 +98,10 @@ class PlainChanges:
             return False
         if queue not in self._at_rest and not self._is_at_rest(queue, plain.envelope.source.lsn):
             return False
+        if queue.form.op is DELETE:
+            self._rows.state.remember(plain)
         if not pairer.remember_plain(plain) and queue.form.op is CREATE:
-            if self._may_be_full(queue.form):
+            if self._may_be_full(queue.form.name, queue.form.table):
                 return False
             queue = queue.unpaired
         if not queue.changes:
@@ -115,6 +119,9 @@ class PlainChanges:
             return False
         if form.op is READ and not self._is_of_first_snapshot(change.envelope.source):
             return False
+        if form.op is DELETE:
+            images, is_full = (change.key, change.envelope.before or {}), form.name in self._rows.state.full
+            return delete_shows_known(*images, form.plan.columns, is_full=is_full)
         return not form.is_full or _keeps_key_and_identity(change, form)
 
     def _is_at_rest(self, queue: _Queue, lsn: int) -> bool:
@@ -122,7 +129,10 @@ class PlainChanges:
         state, form = self._rows.state, queue.form
         if form.op is UPDATE and form.is_full is not (form.name in state.full):
             return False
-        if not form.is_full and form.name in state.unusable:
+        is_delete = form.op is DELETE
+        if is_delete and form.is_full is not self._may_be_full(form.name, form.table):
+            return False
+        if (is_delete or not form.is_full) and form.name in state.unusable:
             return False
         snapshots = state.snapshots.servers.get(form.server)
         if snapshots is None or not snapshots.is_at_rest(lsn):
@@ -137,8 +147,8 @@ class PlainChanges:
         snapshots = state.snapshots.servers[source.name]
         return snapshots.first == snapshots.newest == state.floors.get(source.name) == source.lsn
 
-    def _may_be_full(self, form: PlainForm) -> bool:
-        return form.name in self._rows.state.full or form.table in self._rows.settings.full_identity
+    def _may_be_full(self, name: str, table: str) -> bool:
+        return name in self._rows.state.full or table in self._rows.settings.full_identity
 
     def finish(self) -> None:
         """Decode the collected changes."""
@@ -189,7 +199,7 @@ class PlainChanges:
 
 def _keeps_key_and_identity(change: PlainChange, form: PlainForm) -> bool:
     """Return whether an update with the row before it shows neither another key nor another identity."""
-    key, before, after = change.key, change.envelope.before or {}, change.envelope.after
+    key, before, after = change.key, change.envelope.before or {}, change.envelope.after or {}
     if any(name not in before or before[name] != value for name, value in key.items()):
         return False
     return not update_shows_index(key, before, after, form.plan.columns)
@@ -208,7 +218,7 @@ def _form_of(change: PlainChange) -> Hashable:
         source.table,
         source.version,
         tuple(change.key),
-        tuple(change.envelope.after),
+        None if change.envelope.after is None else tuple(change.envelope.after),
         None if change.envelope.before is None else tuple(change.envelope.before),
         None if fields is None else fields.form,
         None if key_fields is None else key_fields.form,
