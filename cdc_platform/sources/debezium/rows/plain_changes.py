@@ -115,14 +115,14 @@ class PlainChanges:
 
     def _shows_nothing(self, change: PlainChange, form: PlainForm) -> bool:
         """Return whether a change shows neither another key nor another identity or snapshot."""
-        if form.op is CREATE and self._rows.state.pairer.knows_deletion(change):
-            return False
-        if form.op is READ and not self._is_of_first_snapshot(change.envelope.source):
-            return False
+        if form.op is UPDATE:
+            return not form.is_full or _keeps_key_and_identity(change, form)
         if form.op is DELETE:
             images, is_full = (change.key, change.envelope.before or {}), form.name in self._rows.state.full
             return delete_shows_known(*images, form.plan.columns, is_full=is_full)
-        return not form.is_full or _keeps_key_and_identity(change, form)
+        if form.op is CREATE:
+            return not self._rows.state.pairer.knows_deletion(change)
+        return self._is_of_first_snapshot(change.envelope.source)
 
     def _is_at_rest(self, queue: _Queue, lsn: int) -> bool:
         """Return whether such a change shows nothing in the present state of its table and server."""

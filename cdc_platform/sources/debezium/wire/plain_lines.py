@@ -175,8 +175,10 @@ def _check(
     offset: int | None,
     *blocks: SchemaBlock,
 ) -> PlainChange | None:
-    is_snapshot = envelope.source.snapshot == "true"
-    if not key or is_snapshot is not (envelope.op == "r") or not _has_images(envelope):
+    op, is_snapshot = envelope.op, envelope.source.snapshot == "true"
+    images = envelope.after, envelope.before
+    image, other = reversed(images) if op == "d" else images
+    if not (key and image) or is_snapshot is not (op == "r") or (other is not None and op != "u"):
         return None
     if part_of(key)[0] is not key:  # the key alone has a block
         return None
@@ -185,10 +187,3 @@ def _check(
     if headers and (OLD_KEY in headers or NEW_KEY in headers):
         return None
     return PlainChange(envelope, key, headers, offset, *blocks)
-
-
-def _has_images(envelope: PlainEnvelope) -> bool:
-    """Return whether an envelope has the images that its operation needs, and no other."""
-    if envelope.op == "d":
-        return bool(envelope.before) and envelope.after is None
-    return bool(envelope.after) and (envelope.before is None or envelope.op == "u")
