@@ -29,7 +29,7 @@ def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_table_after_many_changes_of_another_is_listed(tmp_path: Path) -> None:
-    """Of the changes of a table that is known by then, few are decoded."""
+    """Only the first change of each table is decoded."""
     other = envelope("c", after={"id": 1}, source={"table": "others"})
     values = [*[envelope("u", after={"id": 1})] * 9, other]
     (tmp_path / "1.jsonl").write_text("\n".join(line(value, {"id": 1}) for value in values))
