@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 _TASK_ERROR: Final = re.compile(r"cdc_platform\.errors\.(\w+): ([^\n]*)", re.ASCII)
 """The text in Spark's errors for an error of the platform that a task raised."""
 DESCRIBED_MESSAGES: Final = 10_000
-DESCRIBED_CHARACTERS: Final = 16_000_000
+DESCRIBED_BYTES: Final = 16_000_000
 """Limits of the messages at the start of each file that show its tables before the first read."""
 
 
@@ -72,13 +72,13 @@ def states_of(read_progress: Mapping[str, str]) -> dict[str, str | None]:
     return {"state": read_progress.get(STATE), "passed": read_progress.get(PASSED)}
 
 
-def _first_lines(stream: BinaryIO) -> Iterator[str]:
-    characters = 0
+def _first_lines(stream: BinaryIO) -> Iterator[bytes]:
+    text_bytes = 0
     for line in islice(read_lines(stream), DESCRIBED_MESSAGES):
-        text = line.text.decode(errors="surrogateescape")
-        yield text
-        characters += len(text)
-        if characters > DESCRIBED_CHARACTERS:
+        if line.text.strip():
+            yield line.text
+        text_bytes += len(line.text)
+        if text_bytes > DESCRIBED_BYTES:
             return
 
 
@@ -149,7 +149,7 @@ class DebeziumSource(ArrivalTimeSource):
             with suppress(SourceError, FileDamaged):
                 with self.store.open_stream(file.path) as stream:
                     lines = list(_first_lines(stream))
-                yield from decoder.decode_lines(lines)
+                yield from decoder.decode_beginning(lines)
 
     def _files(self) -> list[SourceFile]:
         own_input = self.settings.input

@@ -50,7 +50,7 @@ class TopicsSource(DebeziumSource):
     def list_tables(self) -> tuple[TableSchema, ...]:
         """Return the tables at the start of each topic."""
         beginnings = self.client.beginnings(DESCRIBED_MESSAGES)
-        return tables_of(Decoder(self.settings).decode_raw(beginnings))
+        return tables_of(Decoder(self.settings).decode_beginning(beginnings))
 
     def plan(
         self, lineage: Lineage, request: ReadRequest, read_progress: Callable[[], Mapping[str, str]]

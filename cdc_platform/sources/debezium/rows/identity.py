@@ -146,6 +146,17 @@ def update_shows_index(
     return is_changed and any(_has_content(columns, name, after.get(name)) for name in rest)
 
 
+def delete_shows_known(
+    key: Mapping[str, Any], before: Mapping[str, Any], columns: Columns, *, is_full: bool
+) -> bool:
+    """Return whether a delete of a row with a key shows the known identity of its table, FULL or DEFAULT."""
+    names = _with_content(before, columns)
+    if is_full:
+        return any(name not in key for name in names)
+    has_key_alone = all(name in key and not columns[name].is_nullable for name in names)
+    return has_key_alone and all(_has_content(columns, name, value) for name, value in key.items())
+
+
 def _is_in_no_index(column: ColumnPlan, after: Mapping[str, Any]) -> bool:
     """Return whether a column cannot be in a replica identity's index, which needs NOT NULL and an order."""
     is_null = after.get(column.name, _MISSING) is None

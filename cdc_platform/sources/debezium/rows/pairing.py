@@ -41,9 +41,7 @@ class Pairer:
         if event.total_order is not None:
             self._orders.setdefault((identity[0], identity[2]), set()).add(event.total_order)
         if event.op is DELETE and event.key is not None:
-            self._deleted.pop(identity, None)
-            self._deleted[identity] = event.key
-            return identity
+            return self._note_deleted(identity, event.key)
         return None
 
     def remember_plain(self, change: PlainChange) -> bool:
@@ -58,12 +56,20 @@ class Pairer:
         orders.add(order)
         return order == 1 or order - 1 in orders
 
+    def remember_deletion(self, change: PlainChange) -> Identity | None:
+        """Note a plain delete, and return the identity of its row unless its headers show a key change."""
+        if _has_headers(change.headers):
+            return None
+        return self._note_deleted(_identity_of_plain(change), change.key)
+
+    def _note_deleted(self, identity: Identity, key: Mapping[str, Any]) -> Identity:
+        self._deleted.pop(identity, None)
+        self._deleted[identity] = key
+        return identity
+
     def knows_deletion(self, change: PlainChange) -> bool:
         """Return whether a row was deleted at the position of a change."""
-        if not self._deleted:
-            return False
-        source = change.envelope.source
-        return (source.name, f"{source.schema}.{source.table}", source.txId, source.lsn) in self._deleted
+        return bool(self._deleted) and _identity_of_plain(change) in self._deleted
 
     def old_key(self, event: DataEvent) -> Mapping[str, Any] | None:
         """Return the former key of an inserted row; None if unknown."""
@@ -110,6 +116,11 @@ def identity_of(event: DataEvent) -> Identity | None:
     if source.tx_id is None or source.lsn is None or is_snapshot(source):
         return None
     return source.server, source.name, source.tx_id, source.lsn
+
+
+def _identity_of_plain(change: PlainChange) -> Identity:
+    source = change.envelope.source
+    return source.name, f"{source.schema}.{source.table}", source.txId, source.lsn
 
 
 def key_text(key: Mapping[str, Any]) -> str:

@@ -1,18 +1,20 @@
 """Plain changes, which show the decoder nothing new, as most events of a stream do.
 
-A plain change is an insert or update of a table and columns that were seen before; it has an image before
-only if the table's replica identity is known to be FULL. It shows no other identity, no key change and no
-snapshot; nor does a row within the first snapshot of the stream. What the decoder asks of each event has one
-answer for all plain changes of one form, so they are collected and decoded together, by column. If a later
-message shows that an inserted row had another key, its run is turned into single events.
+A plain change is an insert, update or delete of a table and columns that were seen before; an update has an
+image before only if the table's replica identity is known to be FULL. It shows no other identity, no key
+change and no snapshot; nor does a row within the first snapshot of the stream. What the decoder asks of each
+event has one answer for all plain changes of one form, so they are collected and decoded together, by column.
+If a later message shows that an inserted row had another key, its run is turned into single events.
 """
 
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 from cdc_platform.model.base.decoding_errors import MALFORMED
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
-from cdc_platform.sources.debezium.rows.identity import update_shows_index
+from cdc_platform.sources.debezium.rows.identity import delete_shows_known, update_shows_index
 from cdc_platform.sources.debezium.rows.plain_columns import (
     Change,
     PlainForm,
@@ -26,6 +28,7 @@ from cdc_platform.sources.debezium.wire.event_faults import fault_of
 from cdc_platform.sources.debezium.wire.flattened_messages import read_content
 from cdc_platform.sources.debezium.wire.message_contents import (
     CREATE,
+    DELETE,
     READ,
     UPDATE,
     DataEvent,
@@ -33,11 +36,22 @@ from cdc_platform.sources.debezium.wire.message_contents import (
 from cdc_platform.sources.debezium.wire.messages import Arrival, Message, Sent, parse_message
 from cdc_platform.sources.debezium.wire.plain_lines import PlainChange, PlainSource, plain_change
 
-_UNPAIRED: Final = "unpaired"
-"""Marks the form of inserts whose rows may have had another key."""
 _MAX_WAITING: Final = 4_096
 _MAX_WAITING_BYTES: Final = 4_000_000
 """Changes that wait become batches of rows, of which Spark holds a few at a time."""
+
+
+@dataclass(eq=False)
+class _Queue:
+    """Changes of one form that wait; a queue is a key by itself, since hashing a form takes long."""
+
+    form: PlainForm
+    changes: list[Change] = field(default_factory=list)
+
+    @cached_property
+    def unpaired(self) -> "_Queue":
+        """The queue of inserts of this form whose rows may have had another key."""
+        return _Queue(self.form._replace(is_new=False))
 
 
 class PlainChanges:
@@ -52,21 +66,22 @@ class PlainChanges:
         self.runs: list[PlainRun] = []
         self.single_events: list[Arrival[SourceEvent | FaultyEvent]] = []
         self._rows = rows
-        self._forms: dict[Hashable, PlainForm] = {}
+        self._queues: dict[Hashable, _Queue] = {}
         self._new_form: Hashable = None
-        self._waiting: dict[Hashable, tuple[PlainForm, list[Change]]] = {}
-        self._at_rest: set[Hashable] = set()
+        self._waiting: list[_Queue] = []
+        self._at_rest: set[_Queue] = set()
         self._count = 0
         self._bytes = 0
 
     def learn(self, event: DataEvent, table: str) -> None:
         """Take note of the form of the last message, whose event for a table of the lake has been decoded."""
-        is_full = event.before is not None
-        if self._new_form is None or (is_full and event.source.name not in self._rows.state.full):
+        source, is_delete = event.source, event.op is DELETE
+        is_full = self._may_be_full(source.name, table) if is_delete else event.before is not None
+        if self._new_form is None or (is_full and not is_delete and source.name not in self._rows.state.full):
             return
-        source, plan = event.source, self._rows.planner.plan(event, table)
+        plan = self._rows.planner.plan(event, table)
         parts = source.server, source.name, source.schema, source.table
-        self._forms[self._new_form] = PlainForm(event.op, True, is_full, table, plan, *parts)
+        self._queues[self._new_form] = _Queue(PlainForm(event.op, True, is_full, table, plan, *parts))
 
     def recheck_forms(self) -> None:
         """Check forms again before their next changes: the state of tables and servers may have changed."""
@@ -77,17 +92,21 @@ class PlainChanges:
         sent, pairer = arrival.content, self._rows.state.pairer
         plain = plain_change(sent)
         key = None if plain is None else _form_of(plain)
-        form = None if key is None else self._forms.get(key)
-        self._new_form = key if form is None else None
-        if plain is None or form is None or not self._shows_nothing(plain, form):
+        queue = None if key is None else self._queues.get(key)
+        self._new_form = key if queue is None else None
+        if plain is None or queue is None or not self._shows_nothing(plain, queue.form):
             return False
-        if key not in self._at_rest and not self._is_at_rest(key, form, plain.envelope.source.lsn):
+        if queue not in self._at_rest and not self._is_at_rest(queue, plain.envelope.source.lsn):
             return False
-        if not pairer.remember_plain(plain) and form.op is CREATE:
-            if self._may_be_full(form):
+        if queue.form.op is DELETE:
+            self._rows.state.remember(plain)
+        if not pairer.remember_plain(plain) and queue.form.op is CREATE:
+            if self._may_be_full(queue.form.name, queue.form.table):
                 return False
-            key, form = (key, _UNPAIRED), form._replace(is_new=False)
-        self._waiting.setdefault(key, (form, []))[1].append((plain, arrival))
+            queue = queue.unpaired
+        if not queue.changes:
+            self._waiting.append(queue)
+        queue.changes.append((plain, arrival))
         self._count += 1
         self._bytes += len(sent if isinstance(sent, bytes) else sent.value or "")
         if self._count >= _MAX_WAITING or self._bytes >= _MAX_WAITING_BYTES:
@@ -96,24 +115,30 @@ class PlainChanges:
 
     def _shows_nothing(self, change: PlainChange, form: PlainForm) -> bool:
         """Return whether a change shows neither another key nor another identity or snapshot."""
-        if form.op is CREATE and self._rows.state.pairer.knows_deletion(change):
-            return False
-        if form.op is READ and not self._is_of_first_snapshot(change.envelope.source):
-            return False
-        return not form.is_full or _keeps_key_and_identity(change, form)
+        if form.op is UPDATE:
+            return not form.is_full or _keeps_key_and_identity(change, form)
+        if form.op is DELETE:
+            images, is_full = (change.key, change.envelope.before or {}), form.name in self._rows.state.full
+            return delete_shows_known(*images, form.plan.columns, is_full=is_full)
+        if form.op is CREATE:
+            return not self._rows.state.pairer.knows_deletion(change)
+        return self._is_of_first_snapshot(change.envelope.source)
 
-    def _is_at_rest(self, key: Hashable, form: PlainForm, lsn: int) -> bool:
+    def _is_at_rest(self, queue: _Queue, lsn: int) -> bool:
         """Return whether such a change shows nothing in the present state of its table and server."""
-        state = self._rows.state
+        state, form = self._rows.state, queue.form
         if form.op is UPDATE and form.is_full is not (form.name in state.full):
             return False
-        if not form.is_full and form.name in state.unusable:
+        is_delete = form.op is DELETE
+        if is_delete and form.is_full is not self._may_be_full(form.name, form.table):
+            return False
+        if (is_delete or not form.is_full) and form.name in state.unusable:
             return False
         snapshots = state.snapshots.servers.get(form.server)
         if snapshots is None or not snapshots.is_at_rest(lsn):
             return False
         if not snapshots.empty:  # otherwise the answer depends on the position
-            self._at_rest.add(key)
+            self._at_rest.add(queue)
         return True
 
     def _is_of_first_snapshot(self, source: PlainSource) -> bool:
@@ -122,15 +147,16 @@ class PlainChanges:
         snapshots = state.snapshots.servers[source.name]
         return snapshots.first == snapshots.newest == state.floors.get(source.name) == source.lsn
 
-    def _may_be_full(self, form: PlainForm) -> bool:
-        return form.name in self._rows.state.full or form.table in self._rows.settings.full_identity
+    def _may_be_full(self, name: str, table: str) -> bool:
+        return name in self._rows.state.full or table in self._rows.settings.full_identity
 
     def finish(self) -> None:
         """Decode the collected changes."""
-        waiting, self._waiting = self._waiting, {}
+        waiting, self._waiting = self._waiting, []
         self._count = self._bytes = 0
-        for form, changes in waiting.values():
-            self._decode(form, changes)
+        for queue in waiting:
+            changes, queue.changes = queue.changes, []
+            self._decode(queue.form, changes)
 
     def _decode(self, form: PlainForm, changes: Sequence[Change]) -> None:
         """Decode changes of one form by column; halving finds those that cannot be decoded so."""
@@ -173,7 +199,7 @@ class PlainChanges:
 
 def _keeps_key_and_identity(change: PlainChange, form: PlainForm) -> bool:
     """Return whether an update with the row before it shows neither another key nor another identity."""
-    key, before, after = change.key, change.envelope.before or {}, change.envelope.after
+    key, before, after = change.key, change.envelope.before or {}, change.envelope.after or {}
     if any(name not in before or before[name] != value for name, value in key.items()):
         return False
     return not update_shows_index(key, before, after, form.plan.columns)
@@ -192,7 +218,7 @@ def _form_of(change: PlainChange) -> Hashable:
         source.table,
         source.version,
         tuple(change.key),
-        tuple(change.envelope.after),
+        None if change.envelope.after is None else tuple(change.envelope.after),
         None if change.envelope.before is None else tuple(change.envelope.before),
         None if fields is None else fields.form,
         None if key_fields is None else key_fields.form,

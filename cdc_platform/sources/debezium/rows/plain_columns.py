@@ -20,7 +20,14 @@ from cdc_platform.sources.debezium.rows.plans import ColumnPlan, TablePlan
 from cdc_platform.sources.debezium.rows.row_values import is_readable, key_json, read_values
 from cdc_platform.sources.debezium.values.detector import VALUE
 from cdc_platform.sources.debezium.wire.envelope import sequences_of
-from cdc_platform.sources.debezium.wire.message_contents import MOD_TYPES, READ, UPDATE, MessageUnusable, Op
+from cdc_platform.sources.debezium.wire.message_contents import (
+    DELETE,
+    MOD_TYPES,
+    READ,
+    UPDATE,
+    MessageUnusable,
+    Op,
+)
 from cdc_platform.sources.debezium.wire.messages import Arrival, Sent
 from cdc_platform.sources.debezium.wire.plain_lines import PlainChange, PlainSource
 from cdc_platform.sources.debezium.wire.positions import SNAPSHOT, change_ids, change_keys
@@ -42,8 +49,8 @@ class Undecidable(ValueError):
 class PlainForm(NamedTuple):
     """What plain changes of one form share: their table in the lake and in the database, and its plan.
 
-    ``is_new`` means of inserts that their rows certainly had no other key; ``is_full`` of updates that they
-    have the whole rows before, as with the replica identity FULL.
+    ``is_new`` means of inserts that their rows certainly had no other key; ``is_full`` of updates and deletes
+    that they have the whole rows before, as with the replica identity FULL.
     """
 
     op: Op
@@ -67,7 +74,7 @@ class PlainRun:
     transaction_ids: Sequence[str]
     micros: Sequence[int | None]
     keys: Sequence[str]
-    new_values: Sequence[str]
+    new_values: Sequence[str | None]
     old_values: Sequence[str | None]
     unavailable_columns: Sequence[tuple[str, ...]]
     metadata: Sequence[str]
@@ -150,13 +157,13 @@ def _ordering_keys(
         for position, change in zip(positions, changes, strict=True)
     ]
     if op is READ:  # before all later writes
-        return change_keys(log_positions, [0] * len(places), orders, places)
+        return change_keys(op, log_positions, [0] * len(places), orders, places)
     stated = [change.envelope.source.commit_lsn for change in changes]
     commits = [
         before if commit is UNSET or commit is None else commit
         for commit, (before, _) in zip(stated, sequences, strict=True)
     ]
-    return change_keys(commits, log_positions, orders, places)
+    return change_keys(op, commits, log_positions, orders, places)
 
 
 def _moments(sources: Sequence[PlainSource]) -> list[int | None]:
@@ -182,9 +189,15 @@ def _keys(plan: TablePlan, keys: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _values(
-    form: PlainForm, rows: Sequence[Mapping[str, Any]], findings: FindingsByPlace, *, keeps_null: bool
-) -> list[str]:
-    plans, single = form.plan.value_columns, set[int]()
+    form: PlainForm,
+    afters: Sequence[Mapping[str, Any] | None],
+    findings: FindingsByPlace,
+    *,
+    keeps_null: bool,
+) -> Sequence[str | None]:
+    if form.op is DELETE:
+        return [None] * len(afters)
+    rows, plans, single = cast("Sequence[Mapping[str, Any]]", afters), form.plan.value_columns, set[int]()
     names = [name for name in rows[0] if name in plans]
     columns = [_column(form, plans[name], [row[name] for row in rows], findings, single) for name in names]
     if single:

@@ -9,6 +9,7 @@ from cdc_platform.model.base.stored_texts import parse_stored
 from cdc_platform.sources.debezium.rows.pairing import DeletedRow, Identity, Pairer
 from cdc_platform.sources.debezium.rows.snapshots import ServerSnapshots, SnapshotWatch
 from cdc_platform.sources.debezium.wire.message_contents import DataEvent, MessageUnusable, SourceInfo
+from cdc_platform.sources.debezium.wire.plain_lines import PlainChange
 from cdc_platform.sources.debezium.wire.positions import is_snapshot, needs_floor, ordering_key
 
 
@@ -86,9 +87,12 @@ class DecoderState:
             return ordering_key(event, self.floor_of(event.source))
         return ""
 
-    def remember(self, event: DataEvent) -> None:
-        """Take note of an event whose other half may come."""
-        deleted = self.pairer.remember(event)
+    def remember(self, event: DataEvent | PlainChange) -> None:
+        """Take note of an event, or of a plain delete, whose other half may come."""
+        if isinstance(event, PlainChange):
+            deleted = self.pairer.remember_deletion(event)
+        else:
+            deleted = self.pairer.remember(event)
         if deleted is not None:
             self.use.deleted.add(deleted)
 

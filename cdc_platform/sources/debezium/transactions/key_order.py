@@ -18,7 +18,7 @@ from cdc_platform.model.stream.records import ModType
 from cdc_platform.sources.debezium.rows.plain_columns import PlainRun
 from cdc_platform.sources.debezium.rows.rows import RowDecoder, UnpairedInsert
 from cdc_platform.sources.debezium.wire.event_faults import fault_of
-from cdc_platform.sources.debezium.wire.message_contents import CREATE
+from cdc_platform.sources.debezium.wire.message_contents import CREATE, DELETE, Op
 
 _ROWS: Final = frozenset({ModType.INSERT, ModType.UPDATE, ModType.DELETE})
 
@@ -27,13 +27,11 @@ KeyOfTable = tuple[str, str, str]
 
 def shares_keys(events: Sequence[SourceEvent | FaultyEvent], runs: Sequence[PlainRun]) -> bool:
     """Return whether a key is left and taken in one transaction, so that all its events are needed."""
-    old_keys = _keys(events, ModType.DELETE)
+    old_keys = _keys(events, ModType.DELETE).union(*_run_keys(runs, DELETE))
     if not old_keys:
         return False
-    of_runs = (
-        zip(run.transaction_ids, repeat(run.form.table), run.keys) for run in runs if run.form.op is CREATE
-    )
-    return bool(old_keys & _keys(events, ModType.INSERT)) or not all(map(old_keys.isdisjoint, of_runs))
+    new_keys = (_keys(events, ModType.INSERT), *_run_keys(runs, CREATE))
+    return not all(map(old_keys.isdisjoint, new_keys))
 
 
 def ordering_keys(
@@ -55,6 +53,13 @@ def ordering_keys(
     }
     orders = parted_orders(_uses(list(distinct.values()), shared, befores))
     yield from ((distinct[identity], order) for identity, order in orders.items())
+
+
+def _run_keys(runs: Sequence[PlainRun], op: Op) -> Iterator[Iterator[KeyOfTable]]:
+    """Yield the keys of each run with an operation."""
+    for run in runs:
+        if run.form.op is op:
+            yield zip(run.transaction_ids, repeat(run.form.table), run.keys)
 
 
 def _keys(events: Sequence[SourceEvent | FaultyEvent], kind: ModType) -> set[KeyOfTable]:

@@ -1,7 +1,7 @@
 """Messages of plain changes, which most messages are, parsed into their types.
 
-The types say what the decoder would otherwise ask of each: an insert or update of a row with a key, or a row
-of a snapshot that is neither its first nor its last one, with its transaction and its position in the log.
+The types say what the decoder would otherwise ask of each: an insert, update or delete of a row with a key,
+or a row of a snapshot that is neither its first nor its last one, with its transaction and its log position.
 """
 
 from collections.abc import Mapping
@@ -26,6 +26,7 @@ RUN_ID: Final = "__debezium.context.runId"
 _OF_UPDATE: Final = b'"u"'
 _OF_INSERT: Final = b'"c"'
 _OF_SNAPSHOT: Final = b'"r"'
+_OF_DELETE: Final = b'"d"'
 """Each plain change has one of them, so most other messages need not be parsed as one."""
 _STATES_COMMIT: Final = '["'
 """Beginning of `sequence` if it states the commit before the event's own."""
@@ -67,9 +68,9 @@ class PlainTransaction(msgspec.Struct, frozen=True, gc=False):
 class PlainEnvelope(msgspec.Struct, frozen=True, gc=False, kw_only=True, forbid_unknown_fields=True):
     """The envelope of a change."""
 
-    op: Literal["c", "u", "r"]
+    op: Literal["c", "u", "r", "d"]
     source: PlainSource
-    after: dict[str, Any]
+    after: dict[str, Any] | None = None
     before: dict[str, Any] | None = None
     transaction: PlainTransaction | None = None
     ts_ms: Any = None
@@ -133,7 +134,7 @@ def plain_change(sent: Sent) -> PlainChange | None:
 
 
 def _of_line(text: bytes) -> PlainChange | None:
-    if not (_OF_UPDATE in text or _OF_INSERT in text or _OF_SNAPSHOT in text):
+    if not (_OF_UPDATE in text or _OF_INSERT in text or _OF_SNAPSHOT in text or _OF_DELETE in text):
         return None
     if not is_utf8(text):
         return None
@@ -174,12 +175,12 @@ def _check(
     offset: int | None,
     *blocks: SchemaBlock,
 ) -> PlainChange | None:
-    is_snapshot = envelope.source.snapshot == "true"
-    if not key or not envelope.after or is_snapshot is not (envelope.op == "r"):
+    op, is_snapshot = envelope.op, envelope.source.snapshot == "true"
+    images = envelope.after, envelope.before
+    image, other = reversed(images) if op == "d" else images
+    if not (key and image) or is_snapshot is not (op == "r") or (other is not None and op != "u"):
         return None
     if part_of(key)[0] is not key:  # the key alone has a block
-        return None
-    if envelope.before is not None and envelope.op != "u":
         return None
     if not (is_snapshot or envelope.source.sequence.startswith(_STATES_COMMIT)):
         return None

@@ -11,6 +11,7 @@ from cdc_platform.sources.debezium.wire.message_contents import (
     DataEvent,
     LogicalMessage,
     MessageUnusable,
+    Op,
     SourceInfo,
 )
 from cdc_platform.sources.json_codec import write_lines, write_sorted, write_sorted_lines
@@ -53,18 +54,23 @@ def ordering_key(event: DataEvent | LogicalMessage, floor: int) -> str:
         MessageUnusable: the event has no position.
     """
     commit, change = _log_position(event.source, floor)
-    rank = _GIVE_UP if isinstance(event, DataEvent) and event.op is DELETE else _OTHERS
+    rank = _rank_of(event.op) if isinstance(event, DataEvent) else _OTHERS
     message = event.message
     position = message.offset if message.offset is not None else message.position
     return _KEY % (commit & _UNSIGNED, change & _UNSIGNED, _total_order(event), rank, position)
 
 
 def change_keys(
-    commits: Sequence[int | None], changes: Sequence[int], orders: Sequence[int | None], places: Sequence[int]
+    op: Op,
+    commits: Sequence[int | None],
+    changes: Sequence[int],
+    orders: Sequence[int | None],
+    places: Sequence[int],
 ) -> list[str]:
     """Return the ordering keys of changes that state the commit before their own, or their own.
 
     Args:
+        op: their operation.
         commits: the positions of these commits.
         changes: the positions of the changes in the log.
         orders: their orders in their transactions, None where they state none.
@@ -75,11 +81,15 @@ def change_keys(
     """
     if None in commits:
         raise ValueError(commits)
-    stated = cast("Sequence[int]", commits)
+    stated, rank = cast("Sequence[int]", commits), _rank_of(op)
     return [
-        _KEY % (commit & _UNSIGNED, change & _UNSIGNED, order or 0, _OTHERS, place)
+        _KEY % (commit & _UNSIGNED, change & _UNSIGNED, order or 0, rank, place)
         for commit, change, order, place in zip(stated, changes, orders, places, strict=True)
     ]
+
+
+def _rank_of(op: Op) -> int:
+    return _GIVE_UP if op is DELETE else _OTHERS
 
 
 def _total_order(event: DataEvent | LogicalMessage) -> int:

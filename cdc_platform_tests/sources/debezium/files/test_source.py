@@ -2,14 +2,17 @@
 
 import json
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from cdc_platform.errors import SourceNotFound, SpoolUnusable
 from cdc_platform.sources.debezium.engine.spool import Spool
 from cdc_platform.sources.debezium.files.source import DebeziumSource
+from cdc_platform.sources.debezium.rows.decoder import Decoder
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput
 from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
+from cdc_platform_tests.sources.debezium.written_events import envelope, line, settings_with
 
 
 def test_a_spool_that_its_engine_has_not_made_yet_holds_nothing(tmp_path: Path) -> None:
@@ -23,6 +26,20 @@ def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     source = DebeziumSource(DebeziumSettings(FilesInput(str(tmp_path / "nowhere"))))
     with pytest.raises(SourceNotFound, match="nowhere"):
         source.list_tables()
+
+
+def test_a_table_after_many_changes_of_another_is_listed(tmp_path: Path) -> None:
+    """Only the first change of each table is decoded."""
+    other = envelope("c", after={"id": 1}, source={"table": "others"})
+    values = [*[envelope("u", after={"id": 1})] * 9, other]
+    (tmp_path / "1.jsonl").write_text("\n".join(line(value, {"id": 1}) for value in values))
+    columns = {name: {"id": "bigint"} for name in ("public.orders", "public.others")}
+    source = DebeziumSource(settings_with(input=FilesInput(str(tmp_path)), columns=columns))
+    with patch.object(Decoder, "decode", autospec=True, side_effect=Decoder.decode) as decode:
+        listed = source.list_tables()
+
+    assert list(columns) == [table.name for table in listed]
+    assert decode.call_count == len(columns)
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,8 @@ SETTINGS: Final[dict[str, Any]] = {
 
 
 WHOLE: Final[dict[str, Any]] = {"id": 1, "n": 1, "big": "x", "xs": [1]}
+KEY_ALONE: Final = {**dict.fromkeys(WHOLE), "id": 1}
+"""Row before a delete with the replica identity DEFAULT."""
 
 
 ODD: Final[tuple[dict[str, Any], ...]] = (
@@ -117,7 +119,7 @@ def with_blocks(texts: Sequence[str], kind: str = "int32") -> list[str]:
 @st.composite
 def lines(draw: st.DrawFn) -> str:
     """Draw the line of an event: about half are plain changes of one table, some have something odd."""
-    op = draw(st.sampled_from("uuuuuuuUUccccdrrr"))
+    op = draw(st.sampled_from("uuuuuuuUUccccdddrrr"))
     odd = draw(st.sampled_from([{}] * len(ODD) + [*ODD]))
     # Inserts and deletes share positions, of a statement or a key change, but not with updates.
     lsn = 2 * draw(st.integers(1, 3)) + (op in "uU")
@@ -126,7 +128,9 @@ def lines(draw: st.DrawFn) -> str:
     if op == "r":
         source["snapshot"] = draw(st.sampled_from(["first", *["true"] * 4, "last", "incremental"]))
     before = (
-        draw(st.sampled_from([WHOLE, {**WHOLE, "big": None}, {**WHOLE, "id": 0}])) if op in "Ud" else None
+        draw(st.sampled_from([WHOLE, {**WHOLE, "big": None}, {**WHOLE, "id": 0}, *[KEY_ALONE] * (op == "d")]))
+        if op in "Ud"
+        else None
     )
     if op == "d" and before is not None and "key" not in odd:
         key = {"id": before["id"]}
@@ -342,10 +346,34 @@ def test_plain_changes_are_not_decoded_one_by_one(rest: dict[str, Any], decoding
     """Of four equal updates, the first one and each that is no plain change are decoded in full."""
     plain = envelope("u", after={"id": 1, "n": 1, "big": "a", "xs": [1]})
     other = envelope("u", after=plain["after"], **json.loads(json.dumps(rest)))
-    with patch.object(Decoder, "_decode_row", autospec=True, side_effect=Decoder._decode_row) as decode_row:  # noqa: SLF001  counted where it is asked
-        decode([line(plain, {"id": 1}), *(line(other, {"id": 1}) for _ in range(3))])
 
-    assert decodings == decode_row.call_count
+    assert decodings == _count_decodings([plain, other, other, other])
+
+
+@pytest.mark.parametrize(
+    ("is_full", "before", "decodings"),
+    [
+        (False, KEY_ALONE, 2),
+        (False, WHOLE, 5),
+        (True, WHOLE, 2),
+        (True, KEY_ALONE, 5),
+    ],
+)
+def test_plain_deletes_are_not_decoded_one_by_one(
+    is_full: bool, before: Mapping[str, Any], decodings: int
+) -> None:
+    """Of four equal deletes, only the first one is, if they show the identity that an update has shown."""
+    update = envelope("u", before=WHOLE if is_full else None, after=WHOLE)
+    deletes = [envelope("d", before=before, after=None)] * 4
+
+    assert decodings == _count_decodings([update, *deletes])
+
+
+def _count_decodings(values: Sequence[Mapping[str, Any]]) -> int:
+    """Return how many events of the row with the key 1 are decoded in full."""
+    with patch.object(Decoder, "_decode_row", autospec=True, side_effect=Decoder._decode_row) as decode_row:  # noqa: SLF001  counted where it is asked
+        decode([line(value, {"id": 1}) for value in values])
+    return decode_row.call_count
 
 
 def test_after_another_table_was_found_empty_changes_are_decoded_by_column_again() -> None:
