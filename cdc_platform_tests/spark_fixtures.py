@@ -19,7 +19,7 @@ from cdc_platform.spark.session.jars import CLASS_PATH_SETTING, start_config
 from cdc_platform.spark.session.java import check_java
 from cdc_platform.spark.session.session_settings import INTERPRETED, ONE_TASK, changed_settings
 from cdc_platform.spark.session.spark_settings import DEFAULT_PACKAGES, POSTGRESQL_DRIVER, SparkSettings
-from cdc_platform_tests.java_options import ROOM_FOR_NEW, VARIABLE
+from cdc_platform_tests.java_options import SHARED, VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -127,7 +127,7 @@ def spark(session_lake: LakeSettings) -> "Iterator[SparkSession]":
     # Classic sessions read it from the environment when the JVM starts the first worker.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(VARIABLE, f"{os.environ[VARIABLE]} {ROOM_FOR_NEW}")
+        patch.setenv(VARIABLE, f"{os.environ[VARIABLE]} {SHARED}")
         session = _start(shared_config(session_lake.path))
     keep_classes(session)
     # Otherwise Spark walks the stack of Java for each RDD and each job, to name it by the line that made it.

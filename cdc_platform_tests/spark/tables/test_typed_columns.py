@@ -89,22 +89,18 @@ def test_annotated_types_stay_text(spark: "SparkSession") -> None:
     assert typed(spark, schema, [change(json.dumps({"n": huge}))])[0]["n"] == huge
 
 
-@pytest.mark.parametrize(
-    ("written", "expected"),
-    [
-        ("2024-02-29T01:02:03.123456789Z", "2024-02-29T01:02:03.123456789Z"),
-        ("2024-02-29T01:02:03.5+02:00", "2024-02-28T23:02:03.500000000Z"),
-        ("0001-01-01T00:00:00.000000001Z", "0001-01-01T00:00:00.000000001Z"),
-        (None, None),
-    ],
-)
-def test_nanoseconds_are_kept_as_text(
-    spark: "SparkSession", written: str | None, expected: str | None
-) -> None:
+def test_nanoseconds_are_kept_as_text(spark: "SparkSession") -> None:
     """A timestamp whose nanoseconds count is in UTC with nine digits, for every spelling."""
+    texts = {
+        "2024-02-29T01:02:03.123456789Z": "2024-02-29T01:02:03.123456789Z",
+        "2024-02-29T01:02:03.5+02:00": "2024-02-28T23:02:03.500000000Z",
+        "0001-01-01T00:00:00.000000001Z": "0001-01-01T00:00:00.000000001Z",
+        None: None,
+    }
     schema = with_nanoseconds(table("t", {"id": "INT64"}, {"at": "TIMESTAMP"}))
-    row = typed(spark, schema, [change(json.dumps({"at": written}))])[0]
-    assert (expected, None if written is None else to_nanosecond_text(written)) == (row["at"], expected)
+    rows = typed(spark, schema, [change(json.dumps({"at": written})) for written in texts])
+    assert [*texts.values()] == [row["at"] for row in rows]
+    assert [*texts.values()] == [written and to_nanosecond_text(written) for written in texts]
 
 
 @pytest.mark.parametrize(("text", "value"), UNFIT)
@@ -177,12 +173,13 @@ def assert_unparsed(
     assert len(str(caught.value)) < 1_500
 
 
-@pytest.mark.parametrize("text", ["{}", '{"other": "1"}', '{"a": null}', None])
-def test_an_object_without_values_of_the_table_is_none(spark: "SparkSession", text: str | None) -> None:
+def test_an_object_without_values_of_the_table_is_none(spark: "SparkSession") -> None:
     """A text that names nothing the table has, or NULLs, is read as such."""
+    texts = ["{}", '{"other": "1"}', '{"a": null}', None]
     schema = table("t", {"id": "INT64"}, {"a": "STRING(9)"})
-    [row] = typed(spark, schema, [change("{}") | {"new_values": text}], has_partial_updates=False)
-    assert (row["id"], row["a"]) == (1, None)
+    changes = [change("{}") | {"new_values": text} for text in texts]
+    rows = typed(spark, schema, changes, has_partial_updates=False)
+    assert [(1, None)] * len(texts) == [(row["id"], row["a"]) for row in rows]
 
 
 def test_faults_name_what_does_not_fit(spark: "SparkSession") -> None:
@@ -239,25 +236,18 @@ def test_faults_of_keys(spark: "SparkSession") -> None:
         assert str(row["fault"]).startswith(str(expected)), keys
 
 
-@pytest.mark.parametrize(
-    ("values", "is_whole", "expected"),
-    [
+def test_an_explicit_null_is_not_an_absent_column(spark: "SparkSession") -> None:
+    """A partial update states for each column whether it names it."""
+    cases: list[tuple[Mapping[str, Any], bool, Mapping[str, tuple[Any, bool]]]] = [
         ({"a": None}, False, {"a": (None, True), "b": (None, False)}),  # an explicit NULL, one absent
         ({"b": "x"}, False, {"a": (None, False), "b": ("x", True)}),
         ({}, False, {"a": (None, False), "b": (None, False)}),  # names nothing
         ({"a": "1"}, True, {"a": (1, True), "b": (None, True)}),  # a whole row names all: absent is NULL
-    ],
-)
-def test_an_explicit_null_is_not_an_absent_column(
-    spark: "SparkSession",
-    values: Mapping[str, Any],
-    is_whole: bool,
-    expected: Mapping[str, tuple[Any, bool]],
-) -> None:
-    """A partial update states for each column whether it names it."""
+    ]
     schema = table("t", {"id": "INT64"}, {"a": "INT64", "b": "STRING(9)"})
-    row = typed(spark, schema, [change(json.dumps(values), is_whole=is_whole)])[0]
-    assert expected == {name: (row[name], row[flag_of(name)]) for name in ("a", "b")}
+    rows = typed(spark, schema, [change(json.dumps(values), is_whole=whole) for values, whole, _ in cases])
+    stated = [{name: (row[name], row[flag_of(name)]) for name in ("a", "b")} for row in rows]
+    assert [expected for _, _, expected in cases] == stated
 
 
 def test_names_that_differ_in_case_or_need_quotes_are_found(spark: "SparkSession") -> None:
