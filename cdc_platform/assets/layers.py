@@ -77,12 +77,6 @@ class PipelineAssets:
         """Key of the initial copies."""
         return self._system(COPIED)
 
-    def own_columns(self, key: dg.AssetKey) -> Mapping[str, dg.TableSchema]:
-        """Return the columns of a system table, as an entry of its asset's metadata."""
-        table = key.path[-1]
-        schema = own_tables(delivers_events=self.capabilities.delivers_events)[table]
-        return {COLUMN_SCHEMA: own_schema(table, schema)}
-
     def inputs(self, key: dg.AssetKey) -> list[dg.AssetKey]:
         """Return the keys of the inputs of an asset."""
         before_tables = [self.log, *([self.copies] if self.copies_first else [])]
@@ -136,9 +130,20 @@ class PipelineAssets:
     def _system(self, name: str) -> dg.AssetKey:
         return dg.AssetKey([f"{self.pipeline}__cdc", name])
 
+    def _own_columns(self, key: dg.AssetKey) -> Mapping[str, dg.TableSchema]:
+        """Return the metadata with the columns of a system table's asset; empty for other assets."""
+        name = key.path[-1]
+        schema = own_tables(delivers_events=self.capabilities.delivers_events).get(name)
+        return {COLUMN_SCHEMA: own_schema(name, schema)} if schema and key == self._system(name) else {}
+
     def arguments(self, key: dg.AssetKey, kinds: set[str], **metadata: object) -> AssetArguments:
         """Return the common arguments of an asset, without metadata entries that are None."""
-        entries = {TABLE_NAME: ".".join(["lake", *key.path]), **link_status_page(self.pipeline), **metadata}
+        entries = {
+            TABLE_NAME: ".".join(["lake", *key.path]),
+            **link_status_page(self.pipeline),
+            **self._own_columns(key),
+            **metadata,
+        }
         return {
             "key": key,
             "deps": self.inputs(key),

@@ -22,7 +22,7 @@ from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.pipeline.histories import history_plan
 from cdc_platform.pipeline.merging import build, merge
-from cdc_platform.pipeline.merging.merge import merge_table, merge_tables
+from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering import change_streams, log_commit
 from cdc_platform.pipeline.ordering.order import order_changes
@@ -188,12 +188,12 @@ def test_two_merges_cannot_mix_on_the_branch(
     def rival() -> None:
         # Like any second run, it finds the branch unfinished and starts over.
         monkeypatch.setattr(merge, "finished_head", lambda *_args: None)
-        merge_table(pipeline, spark, "accounts")
+        merge_tables(pipeline, spark, [pipeline.table("accounts")])
         monkeypatch.setattr(merge, "finished_head", finished_head)
 
     interrupt_once(monkeypatch, build, step, rival)
     with pytest.raises(CommitConflict, match=r"Another run (merged `accounts`|has changed)"):
-        merge_table(pipeline, spark, "accounts")
+        merge_tables(pipeline, spark, [pipeline.table("accounts")])
     run_steps(pipeline, spark)
     assert expected == balances(pipeline)
 
@@ -253,7 +253,7 @@ def test_a_merge_that_misses_keys_is_not_finished(
     with monkeypatch.context() as patch:
         patch.setattr(merge, "full_build", lambda *_args: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
-            merge_table(pipeline, spark, "accounts")
+            merge_tables(pipeline, spark, [pipeline.table("accounts")])
     assert finished_head(load_table(pipeline, "accounts"), 1, None) is None
     run_steps(pipeline, spark)
     assert balances(pipeline) == {1: 99, 2: 101}

@@ -13,7 +13,7 @@ from cdc_platform.lake.state.cuts import list_cuts
 from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.merging import build
-from cdc_platform.pipeline.merging.merge import merge_table, merge_tables
+from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.order import order_changes
@@ -63,8 +63,8 @@ class Killed(BaseException):
 STEPS: dict[str, Step] = {
     "trace": lambda pipeline, _spark: trace_lineage(pipeline),
     "order": order_changes,
-    "merge accounts": lambda pipeline, spark: merge_table(pipeline, spark, "accounts"),
-    "merge transfers": lambda pipeline, spark: merge_table(pipeline, spark, "transfers"),
+    "merge accounts": lambda pipeline, spark: merge_tables(pipeline, spark, [pipeline.table("accounts")]),
+    "merge transfers": lambda pipeline, spark: merge_tables(pipeline, spark, [pipeline.table("transfers")]),
     "publish": lambda pipeline, _spark: publish_cut(pipeline),
 }
 
@@ -180,7 +180,7 @@ def test_a_merge_killed_halfway_is_begun_again(
         with monkeypatch.context() as patch:
             patch.setattr(build, commit, _die)
             with pytest.raises(Killed):
-                merge_table(merger, spark, "accounts")
+                merge_tables(merger, spark, [merger.table("accounts")])
     run_steps(pipeline, spark)
     assert expected_balances(2) == balances(pipeline)
 
@@ -217,7 +217,7 @@ def test_a_table_alone_catches_up_with_the_log(spark: "SparkSession", session_la
     for number in (1, 2, 3):
         feed_cycle(pipeline, number)
         order_changes(pipeline, spark)
-    outcome = merge_table(pipeline, spark, "accounts")
+    (outcome,) = merge_tables(pipeline, spark, [pipeline.table("accounts")])
     assert (outcome.cycle, outcome.appended, outcome.updated) == (3, 3, 0)
     table_ddl.ensure_table(pipeline, spark, pipeline.table("transfers"))
     with pytest.raises(CommitConflict, match="`transfers` is behind the log"):
