@@ -6,7 +6,7 @@ chunk and the note that it is done. The branch stays, because the table consists
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from itertools import islice
 from typing import Final
@@ -28,8 +28,9 @@ from cdc_platform.lake.commits.commits import (
     read_fact,
 )
 from cdc_platform.model.base.schemas import COPIES
-from cdc_platform.model.base.stored_texts import parse_stored, understanding
+from cdc_platform.model.base.stored_texts import parse_stored, read_stored, understanding
 from cdc_platform.model.base.timestamps import from_datetime, to_datetime
+from cdc_platform.model.schema.table_schema import TableSchema
 
 COPY_BRANCH: Final = "copy"
 COPY: Final = "cdc.copy"
@@ -48,6 +49,30 @@ class CopyPlan:
     planned_micros: int
     columns: str
     chunks: tuple[str, ...]
+
+    @property
+    def schema(self) -> TableSchema:
+        """The table with its columns at the position.
+
+        Raises:
+            LakeDamaged: no planner wrote the columns.
+        """
+        place = f"plan {self.number} of `{self.table}`"
+        return read_stored(columns_from_text, self.columns, COPIED, place)
+
+
+def columns_to_text(table: TableSchema) -> str:
+    """Return a table's columns as the text of a plan."""
+    return json.dumps(asdict(table))
+
+
+def columns_from_text(text: str) -> TableSchema:
+    """Parse the table of a text of `columns_to_text`.
+
+    Raises:
+        ValueError, RecursionError: the text has another form.
+    """
+    return parse_stored(text, TableSchema)
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,7 @@
 """Files of a source, and the choice of the files that a cycle reads."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
@@ -157,16 +156,6 @@ def deal_files(files: Sequence[SourceFile], max_tasks: int) -> list[tuple[Source
         # Opening a file costs as much as reading some tens of kilobytes.
         loads[lightest] += file.size_bytes + 64 * 1024
     return [tuple(task) for task in tasks]
-
-
-def files_to_json(files: Iterable[SourceFile]) -> str:
-    """Return files as text for `files_from_json`."""
-    return json.dumps([asdict(file) for file in files])
-
-
-def files_from_json(text: str) -> tuple[SourceFile, ...]:
-    """Parse the text of `files_to_json`."""
-    return tuple(SourceFile(**fields) for fields in json.loads(text))
 
 
 @dataclass(frozen=True, slots=True)

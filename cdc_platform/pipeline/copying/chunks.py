@@ -40,10 +40,8 @@ def copy_chunks(pipeline: Pipeline, spark: SparkSession, progress: CopyProgress)
     base = level_branch(pipeline, progress)
     own = progress.missing[: batch_chunks(progress, pipeline.opened_micros)]
     chunk_batch = ChunkBatch(plan.number, base, progress.done | frozenset(own), len(own), begun_micros)
-    options = pipeline.stream_source.copy_options(
-        plan.columns, plan.position_micros, [plan.chunks[chunk] for chunk in own]
-    )
-    rows = spark.read.format(pipeline.stream_source.copy_format().name()).options(**options).load()
+    chunks = [plan.chunks[chunk] for chunk in own]
+    rows = pipeline.stream_source.read_copy(spark, plan.schema, plan.position_micros, chunks)
     target = pipeline.lake.spark_table(plan.table, COPY_BRANCH)
     fitted = rows.select(*_fitted(rows, read_current(spark, target).schema))
     with _source_errors():

@@ -9,7 +9,7 @@ from typing import Final
 from cdc_platform.errors import CommitConflict, SourceError
 from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import read_mark
-from cdc_platform.lake.state.copies import CopyPlan, load_plans, save_plans
+from cdc_platform.lake.state.copies import CopyPlan, columns_to_text, load_plans, save_plans
 from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.pipeline.opened.pipeline import Pipeline
@@ -72,8 +72,8 @@ def make_plans(pipeline: Pipeline, names: Sequence[str], before: Mapping[str, Co
         except SourceError as error:
             return error
         number = before[table.name].number + 1 if table.name in before else 1
-        columns = pipeline.stream_source.copy_columns(table)
-        return CopyPlan(table.name, number, position_micros, time.time_ns() // 1000, columns, chunks)
+        moments = position_micros, time.time_ns() // 1000
+        return CopyPlan(table.name, number, *moments, columns_to_text(table), chunks)
 
     with (
         pipeline.progress.step("plan of the initial copy", "tables", len(tables)) as step,

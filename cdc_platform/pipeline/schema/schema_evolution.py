@@ -14,13 +14,12 @@ import pyarrow.compute as pc
 from pyiceberg.table import Table
 
 from cdc_platform.errors import CommitConflict, RetentionExpired, SourceNotFound
-from cdc_platform.lake.catalog.lake import COPIED, LOG, QUARANTINED, RAW, SCHEMA
+from cdc_platform.lake.catalog.lake import LOG, QUARANTINED, RAW, SCHEMA
 from cdc_platform.lake.commits.commits import STATS, Mark, cycles_between, fact, read_mark
-from cdc_platform.lake.state.copies import CopyPlan, load_plans_between
+from cdc_platform.lake.state.copies import load_plans_between
 from cdc_platform.lake.state.repeated_texts import read_repeated
 from cdc_platform.lake.state.schema_history import append_events, at_mark, load_history
 from cdc_platform.model.base.names import ROOT_TOKEN, is_reserved_column
-from cdc_platform.model.base.stored_texts import read_stored
 from cdc_platform.model.base.timestamps import to_datetime
 from cdc_platform.model.schema.evolution import SchemaHistory
 from cdc_platform.model.schema.observed_columns import (
@@ -33,10 +32,8 @@ from cdc_platform.model.schema.schema_events import SchemaEvent
 from cdc_platform.model.schema.schema_finder import find_events, is_news
 from cdc_platform.model.schema.schema_policy import SchemaPolicy
 from cdc_platform.model.schema.schema_reads import PastSchemaReads, SchemaRead
-from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.records import WHOLE_ROW_UPDATES, RecordKind
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.pipeline.opened.source import StreamSource
 from cdc_platform.pipeline.reading.trace import trace_lineage
 from cdc_platform.pipeline.reading.window_content import SHAPE, ShapeKey, TypedTable, measure_content
 from cdc_platform.pipeline.schema.key_shapes import find_foreign
@@ -140,9 +137,7 @@ def _copies(pipeline: Pipeline, history: SchemaHistory, until_micros: int) -> di
     """Return the columns of initial copies as observations of whole rows."""
     plans = load_plans_between(pipeline.lake, history.position_micros, until_micros)
     return {
-        name: ObservedColumns.of_table(
-            plan.position_micros, planned_columns(pipeline.stream_source, plan), is_whole=True
-        )
+        name: ObservedColumns.of_table(plan.position_micros, plan.schema, is_whole=True)
         for name, plan in plans.items()
     }
 
@@ -241,15 +236,6 @@ def _observations(
             ObservedColumns(micros, shape.columns, shape.is_whole, shape.is_sure)
         )
     return dict(observations)
-
-
-def planned_columns(source: StreamSource, plan: CopyPlan) -> TableSchema:
-    """Return the table of a plan with its columns at the plan's position.
-
-    Raises:
-        LakeDamaged: no planner wrote the plan's columns.
-    """
-    return read_stored(source.copied_table, plan.columns, COPIED, f"plan {plan.number} of `{plan.table}`")
 
 
 def with_uncopied(pipeline: Pipeline, history: SchemaHistory, schema_read: SchemaRead) -> SchemaRead:

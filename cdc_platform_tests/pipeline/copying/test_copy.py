@@ -25,6 +25,7 @@ from cdc_platform.lake.state.copies import (
 )
 from cdc_platform.lake.state.cuts import Cut, list_cuts
 from cdc_platform.model.schema.schema_reads import SchemaRead
+from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
 from cdc_platform.pipeline.checks.table_checks import check_tables_equal_log
@@ -319,7 +320,7 @@ def test_lives_that_are_too_short_for_a_large_batch_make_progress(
             pipeline, opened_micros=time.time_ns() // 1000, settings=replace(pipeline.settings, copy_s=60)
         )
         with monkeypatch.context() as patch:
-            patch.setattr(source_of(life), "copy_options", dying_beyond(2, source_of(life).copy_options))
+            patch.setattr(source_of(life), "read_copy", dying_beyond(2, source_of(life).read_copy))
             with suppress(KeyboardInterrupt):
                 copy_tables(life, spark)
         plan = load_plans(pipeline.lake)["accounts"]
@@ -358,14 +359,14 @@ def _die(*_arguments: object) -> Any:
 
 
 def dying_beyond(chunks: int, original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the options of a copy's read, or the end of the process where it reads more chunks."""
+    """Return the read of a copy, or the end of the process where it reads more chunks."""
 
-    def copy_options(columns: str, at_micros: int, names: Sequence[str]) -> Any:
+    def read_copy(spark: Any, schema: TableSchema, at_micros: int, names: Sequence[str]) -> Any:
         if len(names) > chunks:
             raise KeyboardInterrupt
-        return original(columns, at_micros, names)
+        return original(spark, schema, at_micros, names)
 
-    return copy_options
+    return read_copy
 
 
 def test_a_copy_that_is_gone_is_reported(spark: "SparkSession", session_lake: LakeSettings) -> None:
