@@ -7,7 +7,7 @@ from typing import Any, Final, TypedDict
 import dagster as dg
 
 from cdc_platform.assets.table_columns import own_schema
-from cdc_platform.lake.catalog.lake import COPIED, LINEAGE, LOG, RAW, own_tables
+from cdc_platform.lake.catalog.lake import COPIES, LINEAGE, LOG, RAW, own_tables
 from cdc_platform.metadata import COLUMN_SCHEMA, TABLE_NAME, link_status_page
 from cdc_platform.model.base.names import PLATFORM_GROUP, lake_table_name
 from cdc_platform.model.schema.table_options import history_name
@@ -75,7 +75,7 @@ class PipelineAssets:
     @property
     def copies(self) -> dg.AssetKey:
         """Key of the initial copies."""
-        return self._system(COPIED)
+        return self._system(COPIES)
 
     def inputs(self, key: dg.AssetKey) -> list[dg.AssetKey]:
         """Return the keys of the inputs of an asset."""

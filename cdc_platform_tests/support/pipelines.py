@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyiceberg.table import Table
 from pyspark.sql import DataFrame, SparkSession
 
-from cdc_platform.lake.catalog.lake import LOG, QUARANTINED, RAW, Lake, own_tables
+from cdc_platform.lake.catalog.lake import LOG, QUARANTINE, RAW, Lake, own_tables
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import BYTES, CYCLE, POSITION, head, read_mark
 from cdc_platform.lake.state.cuts import Cut
@@ -301,7 +301,7 @@ def log_rows(pipeline: Pipeline) -> list[dict[str, Any]]:
 
 def quarantined_rows(pipeline: Pipeline) -> list[dict[str, Any]]:
     """Return the quarantine, sorted by record."""
-    rows = pipeline.lake.system_table(QUARANTINED).scan().to_arrow().to_pylist()
+    rows = pipeline.lake.system_table(QUARANTINE).scan().to_arrow().to_pylist()
     return sorted(rows, key=lambda row: (row["record_id"], row["cycle"]))
 
 

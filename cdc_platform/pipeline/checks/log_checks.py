@@ -8,7 +8,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
-from cdc_platform.lake.catalog.lake import LOG, QUARANTINED, RAW
+from cdc_platform.lake.catalog.lake import LOG, QUARANTINE, RAW
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.quarantine import has_replays, replayed_records
 from cdc_platform.model.base.timestamps import to_datetime
@@ -169,5 +169,5 @@ def _log(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> DataFrame:
 
 
 def _quarantine(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> DataFrame:
-    records = read_own(pipeline, spark, QUARANTINED)
+    records = read_own(pipeline, spark, QUARANTINE)
     return records.where(F.col("cycle") > scope.after_cycle)

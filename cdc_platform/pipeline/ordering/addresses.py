@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
-from cdc_platform.lake.catalog.lake import QUARANTINED, RAW
+from cdc_platform.lake.catalog.lake import QUARANTINE, RAW
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.quarantine import ReplayMark, load_quarantined, mark_replayed
 from cdc_platform.model.base.stored_texts import parse_stored, read_stored, understanding
@@ -124,7 +124,7 @@ def call_waiting(pipeline: Pipeline, raw: DataFrame, arrived: DataFrame) -> int:
 def _addressed_of(record: QuarantinedRecord) -> AddressedDelete | None:
     if not record.reason.startswith(ADDRESS_ONLY):
         return None
-    with understanding(QUARANTINED, f"record {record.name}"):
+    with understanding(QUARANTINE, f"record {record.name}"):
         return _as_addressed(record.raw_record)
 
 

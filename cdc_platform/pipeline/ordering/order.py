@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from cdc_platform.lake.catalog.lake import DELETION_MARKERS, LOG, QUARANTINED, RAW
+from cdc_platform.lake.catalog.lake import DELETION_MARKERS, LOG, QUARANTINE, RAW
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.model.base.progress import as_step
 from cdc_platform.model.stream.lineage import watermark_micros
@@ -52,7 +52,7 @@ def _extend_log(strategy: OrderingStrategy, spark: SparkSession) -> OrderOutcome
     pipeline = strategy.pipeline
     lake, lineage = pipeline.lake, trace_lineage(pipeline)
     # Before the log: rows of a cycle that another process adds to it meanwhile must not be replaced.
-    quarantine = lake.system_table(QUARANTINED)
+    quarantine = lake.system_table(QUARANTINE)
     markers = lake.system_table(DELETION_MARKERS) if strategy.leaves_deletion_markers else None
     log = lake.system_table(LOG)
     mark = read_mark(log)

@@ -7,7 +7,7 @@ from typing import Final
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
-from cdc_platform.lake.catalog.lake import CUT, DELETION_MARKERS, LINEAGE, LOG, QUARANTINED
+from cdc_platform.lake.catalog.lake import CUT, DELETION_MARKERS, LINEAGE, LOG, QUARANTINE
 from cdc_platform.lake.commits.maintenance import expire_snapshots
 from cdc_platform.lake.commits.snapshots import GLANCE_S, find_expendable
 from cdc_platform.lake.state.cuts import Cut, cycle_published_by, find_cuts, publications_since
@@ -133,7 +133,7 @@ def _old_of_own(pipeline: Pipeline, name: str, table: Table, now_micros: int) ->
     whole_s, newest = READING_S, pipeline.settings.maintenance.keep_snapshots
     if name in GLANCED_TABLES:
         whole_s, newest = GLANCE_S, KEPT_SNAPSHOTS_MIN
-    taken = find_taken(pipeline.lake.system_table(LOG)) if name == QUARANTINED else None
+    taken = find_taken(pipeline.lake.system_table(LOG)) if name == QUARANTINE else None
     return find_expendable(table, now_micros - whole_s * 1_000_000, newest, () if taken is None else (taken,))
 
 

@@ -17,9 +17,9 @@ from cdc_platform.lake.catalog.lake import (
     DELETION_MARKERS,
     LINEAGE,
     LOG,
-    QUARANTINED,
+    QUARANTINE,
     RAW,
-    READ,
+    READ_PROGRESS,
     UNMAINTAINED,
 )
 from cdc_platform.lake.commits.commits import (
@@ -56,14 +56,14 @@ from cdc_platform.pipeline.publishing.urgency import cycles_since, deleted_share
 from cdc_platform.pipeline.versions.branch import load_table
 from cdc_platform.pipeline.versions.log_span import tables_changed_after
 
-ROLLING_TABLES: Final = (RAW, LOG, CUT, QUARANTINED)
+ROLLING_TABLES: Final = (RAW, LOG, CUT, QUARANTINE)
 """The platform's own tables that grow by a few files each cycle."""
 
-EVENT_ROLLING_TABLES: Final = (READ, DELETION_MARKERS)
+EVENT_ROLLING_TABLES: Final = (READ_PROGRESS, DELETION_MARKERS)
 """The same for event sources."""
 
 
-WRITTEN_AGAIN: Final = (QUARANTINED, DELETION_MARKERS)
+WRITTEN_AGAIN: Final = (QUARANTINE, DELETION_MARKERS)
 """Tables in which an interrupted cycle replaces its rows: they must be in no file with those of others."""
 
 

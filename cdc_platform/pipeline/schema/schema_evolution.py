@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from pyiceberg.table import Table
 
 from cdc_platform.errors import CommitConflict, RetentionExpired, SourceNotFound
-from cdc_platform.lake.catalog.lake import LOG, QUARANTINED, RAW, SCHEMA
+from cdc_platform.lake.catalog.lake import LOG, QUARANTINE, RAW, SCHEMA
 from cdc_platform.lake.commits.commits import STATS, Mark, cycles_between, fact, read_mark
 from cdc_platform.lake.state.copies import load_plans_between
 from cdc_platform.lake.state.repeated_texts import read_repeated
@@ -89,7 +89,7 @@ def _has_records(pipeline: Pipeline, log: Table, after_exclusive: int, until_inc
     stats = (fact(snapshot, STATS) for snapshot in cycles_between(log, after_exclusive, until_inclusive))
     if any(column_types not in {None, "{}"} for column_types in stats):
         return True
-    quarantine = pipeline.lake.system_table(QUARANTINED)
+    quarantine = pipeline.lake.system_table(QUARANTINE)
     return any(True for _ in cycles_between(quarantine, after_exclusive, until_inclusive))
 
 
