@@ -37,7 +37,7 @@ from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.model.rows.keyless import keys_text, row_of
 from cdc_platform.model.schema.schema_events import SchemaChange, SchemaEvent, describe_event
 from cdc_platform.model.schema.table_schema import ColumnType
-from cdc_platform.model.stream.files import FileReport, Waiting
+from cdc_platform.model.stream.files import FileReport, WaitingTransaction
 from cdc_platform.model.stream.quarantined_records import QuarantinedRecord
 from cdc_platform.model.stream.unread import FailedRead
 from cdc_platform.pipeline.ordering.addresses import read_notes
@@ -211,7 +211,7 @@ def _written_state() -> str:
 
 
 def _written_report() -> str:
-    report = FileReport("1-2", is_read=False, error="Broken", waiting=(Waiting("t", 1, 2, None),))
+    report = FileReport("1-2", is_read=False, error="Broken", waiting=(WaitingTransaction("t", 1, 2, None),))
     return json.dumps(asdict(replace(report, again_since_micros=5)))
 
 

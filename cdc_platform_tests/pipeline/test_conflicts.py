@@ -26,9 +26,9 @@ from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering import change_streams, log_commit
 from cdc_platform.pipeline.ordering.order import order_changes
-from cdc_platform.pipeline.publishing import publish
+from cdc_platform.pipeline.publishing import publication
 from cdc_platform.pipeline.publishing.maintain import MaintenanceOutcome, maintain_lake
-from cdc_platform.pipeline.publishing.publish import publish_cut
+from cdc_platform.pipeline.publishing.publication import publish_cut
 from cdc_platform.pipeline.reading.read import read_windows
 from cdc_platform.pipeline.schema import table_ddl
 from cdc_platform.pipeline.versions.branch import Attempt, finished_head, load_table, reset_branch
@@ -267,7 +267,7 @@ def test_two_runs_cannot_both_publish(
     feed_next(bank)
     order_changes(bank, spark)
     merge_tables(bank, spark, bank.tables)
-    interrupt_once(monkeypatch, publish, "append_cut", lambda: publish_cut(bank))
+    interrupt_once(monkeypatch, publication, "append_cut", lambda: publish_cut(bank))
     with pytest.raises(CommitConflict, match=f"Another run published cut {newest + 1}"):
         publish_cut(bank)
     assert list(range(1, newest + 2)) == [cut.cut for cut in list_cuts(bank.lake)]

@@ -17,8 +17,8 @@ from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.order import order_changes
-from cdc_platform.pipeline.publishing import publish
-from cdc_platform.pipeline.publishing.publish import publish_cut
+from cdc_platform.pipeline.publishing import publication
+from cdc_platform.pipeline.publishing.publication import publish_cut
 from cdc_platform.pipeline.reading.read import read_windows
 from cdc_platform.pipeline.reading.trace import trace_lineage
 from cdc_platform.pipeline.schema import table_ddl
@@ -197,9 +197,9 @@ def test_main_is_moved_to_the_cut_by_the_next_run(
     merge_tables(bank, spark, bank.tables)
     with monkeypatch.context() as patch:
         moved = iter([None])
-        original = publish._move_mains  # noqa: SLF001  the crash lies inside the step
+        original = publication._move_mains  # noqa: SLF001  the crash lies inside the step
         patch.setattr(
-            publish, "_move_mains", lambda *args: original(*args) if next(moved, _die) is None else _die()
+            publication, "_move_mains", lambda *args: original(*args) if next(moved, _die) is None else _die()
         )
         with pytest.raises(Killed):
             publish_cut(bank)

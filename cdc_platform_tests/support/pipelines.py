@@ -32,7 +32,7 @@ from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import MaintenanceSettings, PipelineSettings
 from cdc_platform.pipeline.ordering.order import order_changes
-from cdc_platform.pipeline.publishing.publish import publish_cut
+from cdc_platform.pipeline.publishing.publication import publish_cut
 from cdc_platform.sources.loading import load_tasks, read_tasks
 from cdc_platform.sources.spanner.copying.snapshot import table_arrow_schema
 from cdc_platform.sources.spanner.source import SpannerSource

@@ -46,7 +46,7 @@ class ReplayMark:
     source: ReplaySource
 
 
-def count_quarantined(lake: Lake, table: str | None = None) -> int:
+def count_quarantined_records(lake: Lake, table: str | None = None) -> int:
     """Return the number of open records in quarantine, of one source table or of all."""
     of_table = AlwaysTrue() if table is None else equals("table_name", table)
     return len(_record_ids(lake, all_of(_OPEN, of_table)))
@@ -54,7 +54,7 @@ def count_quarantined(lake: Lake, table: str | None = None) -> int:
 
 def describe_next_step(lake: Lake) -> str:
     """Return the reason why a pipeline has no tables or cuts yet, with advice."""
-    count = count_quarantined(lake)
+    count = count_quarantined_records(lake)
     if count and count_rows(head(lake.system_table(LOG))) == 0:
         return (
             f"all records read so far are in quarantine ({count}); `cdc-platform quarantine list` shows the "
@@ -79,7 +79,7 @@ def _record_ids(lake: Lake, condition: BooleanExpression) -> set[str]:
 
 
 @understanding(QUARANTINE)
-def load_quarantined(lake: Lake, *, with_replayed: bool = False) -> list[QuarantinedRecord]:
+def load_quarantine(lake: Lake, *, with_replayed: bool = False) -> list[QuarantinedRecord]:
     """Return the records in quarantine, one for each record and cycle, oldest first."""
     condition = AlwaysTrue() if with_replayed else _OPEN
     rows = lake.system_table(QUARANTINE).scan(condition).to_arrow()
@@ -213,7 +213,7 @@ def _sequence(row: Mapping[str, Any]) -> str:
     return str(row["record_id"]).removeprefix(f"{row['transaction_id']}/")
 
 
-def find_taken(log: Table) -> int | None:
+def find_taken_snapshot(log: Table) -> int | None:
     """Return the snapshot of quarantine whose replays the newest cycle of the log has taken, if any."""
     cycles = (entry for entry in ancestors_of(log, head(log)) if fact(entry, CYCLE) is not None)
     newest = next(cycles, None)
@@ -233,9 +233,9 @@ def untaken_records(lake: Lake, quarantine: Table, log: Table) -> tuple[Quaranti
             expired since.
         LakeError: that snapshot is gone, so nothing shows which replays have been taken.
     """
-    version, taken_id = Version.newest(quarantine), find_taken(log)
+    version, taken_id = Version.newest(quarantine), find_taken_snapshot(log)
     if taken_id is not None and quarantine.metadata.snapshot_by_id(taken_id) is None:
-        named_now = find_taken(lake.system_table(LOG)) or taken_id
+        named_now = find_taken_snapshot(lake.system_table(LOG)) or taken_id
         if lake.system_table(QUARANTINE).metadata.snapshot_by_id(named_now) is not None:
             raise CommitConflict("Another run has extended the log; the next cycle continues from there.")
         raise LakeError(

@@ -35,7 +35,7 @@ PARTS_WITHIN_MICROS: Final = 100_000
 """Longest time between the parts of one replay: one microsecond for each cycle that takes a part of it."""
 REPLAY: Final = "quarantine@"
 """Prefix of the path under which the read progress stores a replay of texts that a cycle has taken."""
-POLLED: Final = "cdc.polled"
+POLL_TIME: Final = "cdc.polled"
 """Property with the moment of the newest poll that found nothing, in microseconds."""
 POLLS_STORED_EVERY_S: Final = 60
 """A poll finds nothing every second or so; one stored at this interval shows that the pipeline runs."""
@@ -158,7 +158,7 @@ def save_poll(lake: Lake, now_micros: int, keep_metadata_s: float) -> None:
     if not 0 <= now_micros - _poll_of(table) < POLLS_STORED_EVERY_S * 1_000_000:
         # A conflicting commit is another poll's, or a cycle's.
         with suppress(CommitFailedException), table.transaction() as transaction:
-            transaction.set_properties({POLLED: str(now_micros)})
+            transaction.set_properties({POLL_TIME: str(now_micros)})
         delete_old_metadata(lake.system_table(READ_PROGRESS), now_micros - int(keep_metadata_s * 1_000_000))
 
 
@@ -168,10 +168,10 @@ def load_poll(lake: Lake) -> int:
 
 
 def _poll_of(table: Table) -> int:
-    return int(table.properties.get(POLLED, "0"))
+    return int(table.properties.get(POLL_TIME, "0"))
 
 
-def list_failed(lake: Lake) -> Mapping[str, FailedRead]:
+def list_failed_reads(lake: Lake) -> Mapping[str, FailedRead]:
     """Return the files whose newest read failed, by path; needs no Spark, and stores nothing."""
     return failed_reads(_derive_read_progress(lake).versions)
 

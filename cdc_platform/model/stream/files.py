@@ -159,7 +159,7 @@ def deal_files(files: Sequence[SourceFile], max_tasks: int) -> list[tuple[Source
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingTransaction:
     """An incomplete transaction: ``seen`` of ``expected`` events have arrived; ``expected`` may be unknown.
 
     ``since_micros`` is its commit time, None if unknown.
@@ -192,7 +192,7 @@ class FileReport:
     faults: int = 0
     size_bytes: int = 0
     error: str | None = None
-    waiting: tuple[Waiting, ...] = ()
+    waiting: tuple[WaitingTransaction, ...] = ()
     again_since_micros: int | None = None
 
     @classmethod

@@ -23,7 +23,7 @@ from cdc_platform.model.base.progress import Step, as_step
 from cdc_platform.model.schema.table_options import stored_schema
 from cdc_platform.model.schema.table_schema import TableSchema, spark_type
 from cdc_platform.pipeline.copying.chunks import copy_chunks, level_branch
-from cdc_platform.pipeline.copying.copy_plans import find_new_tables, make_plans, plan_missing
+from cdc_platform.pipeline.copying.copy_plans import find_new_tables, make_plans, plan_missing_copies
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.schema.table_ddl import make_table
 from cdc_platform.pipeline.versions.attempts import PARALLEL_TABLES
@@ -52,7 +52,7 @@ class CopyOutcome:
         return bool(self.unplanned) or any(not progress.is_complete for progress in self.copies)
 
 
-NOTHING_COPIED: Final = CopyOutcome()
+NO_COPY: Final = CopyOutcome()
 
 
 @as_step("copy")
@@ -66,12 +66,12 @@ def copy_tables(pipeline: Pipeline, spark: SparkSession) -> CopyOutcome:
     """
     end_s = time.monotonic() + pipeline.settings.copy_s
     if not pipeline.capabilities.can_be_copied:
-        return NOTHING_COPIED
+        return NO_COPY
     removed = remove_orphans(pipeline, spark)
     fresh = find_new_tables(pipeline)
     if not fresh:
         return CopyOutcome(notes=removed)
-    planned = plan_missing(pipeline, fresh)
+    planned = plan_missing_copies(pipeline, fresh)
     opened = [_open_copy(pipeline, spark, plan) for plan in planned.plans]
     unfinished = [progress for progress in opened if not progress.is_complete]
     run = _Run(pipeline, spark, unfinished)

@@ -22,7 +22,7 @@ from cdc_platform.pipeline.merging.soft_delete import (
     report_rebuild,
 )
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.pipeline.schema.evolve import history_through
+from cdc_platform.pipeline.schema.schema_evolution import history_through
 from cdc_platform.pipeline.schema.table_ddl import ensure_table
 from cdc_platform.pipeline.versions.attempts import run_attempts
 from cdc_platform.pipeline.versions.branch import (

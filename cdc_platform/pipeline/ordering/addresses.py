@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 
 from cdc_platform.lake.catalog.lake import QUARANTINE, RAW
 from cdc_platform.lake.commits.commits import read_mark
-from cdc_platform.lake.state.quarantine import ReplayMark, load_quarantined, mark_replayed
+from cdc_platform.lake.state.quarantine import ReplayMark, load_quarantine, mark_replayed
 from cdc_platform.model.base.stored_texts import parse_stored, read_stored, understanding
 from cdc_platform.model.stream.events import ADDRESS, ADDRESS_ONLY, ORDERING_KEY, AddressedDelete
 from cdc_platform.model.stream.quarantined_records import QuarantinedRecord, ReplaySource
@@ -106,7 +106,7 @@ def call_waiting(pipeline: Pipeline, raw: DataFrame, arrived: DataFrame) -> int:
     """
     waiting: dict[str, list[QuarantinedRecord]] = {}
     addressed_deletes: dict[str, AddressedDelete] = {}
-    for record in load_quarantined(pipeline.lake):
+    for record in load_quarantine(pipeline.lake):
         addressed = _addressed_of(record)
         if addressed is not None:
             waiting.setdefault(addressed.event_id, []).append(record)

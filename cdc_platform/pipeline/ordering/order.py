@@ -14,7 +14,7 @@ from cdc_platform.pipeline.ordering.events import Events
 from cdc_platform.pipeline.ordering.log_commit import commit_changes, commit_nothing, restore_replaced
 from cdc_platform.pipeline.ordering.strategy import OrderingStrategy, Window
 from cdc_platform.pipeline.reading.trace import trace_lineage
-from cdc_platform.pipeline.schema.evolve import evolve_tables
+from cdc_platform.pipeline.schema.schema_evolution import evolve_tables
 from cdc_platform.pipeline.versions.lake_frames import read_own
 from cdc_platform.spark.log.order import SINGLE_TASK_RECORDS, LogStats
 from cdc_platform.spark.session.session_settings import interpreting

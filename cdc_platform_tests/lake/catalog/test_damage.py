@@ -28,8 +28,8 @@ from cdc_platform.lake.state.copies import load_plans
 from cdc_platform.lake.state.cuts import list_cuts, newest_cut
 from cdc_platform.lake.state.last_results import load_results
 from cdc_platform.lake.state.markers import list_markers
-from cdc_platform.lake.state.quarantine import load_quarantined
-from cdc_platform.lake.state.read_progress import list_failed
+from cdc_platform.lake.state.quarantine import load_quarantine
+from cdc_platform.lake.state.read_progress import list_failed_reads
 from cdc_platform.lake.state.schema_history import list_schema_events, load_history
 from cdc_platform.model.base.timestamps import to_datetime
 
@@ -57,7 +57,7 @@ RECORD: Final = {
 
 def places_of_quarantined(lake: Lake) -> object:
     """Return what records in quarantine say of themselves."""
-    return [(record.place, record.event) for record in load_quarantined(lake)]
+    return [(record.place, record.event) for record in load_quarantine(lake)]
 
 
 def of_first_cycle(lake: Lake) -> object:
@@ -88,14 +88,18 @@ def damaged(folders: dict[bool, Path], table: str, row: dict[str, Any], facts: d
 @pytest.mark.parametrize(
     ("table", "row", "read"),
     [
-        (RAW, {**ROW, "kind": "file", "event": {"metadata": WAITING}}, list_failed),
-        (READ_PROGRESS, {"path": "unread@a", "version": '{"version": "1"}', "cycle": 1}, list_failed),
+        (RAW, {**ROW, "kind": "file", "event": {"metadata": WAITING}}, list_failed_reads),
+        (READ_PROGRESS, {"path": "unread@a", "version": '{"version": "1"}', "cycle": 1}, list_failed_reads),
         (
             READ_PROGRESS,
             {"path": "unread@a", "version": FAILED.replace("5", "9" * 30), "cycle": 1},
-            list_failed,
+            list_failed_reads,
         ),
-        (READ_PROGRESS, {"path": "unread@a", "version": FAILED.replace('"1"', "1"), "cycle": 1}, list_failed),
+        (
+            READ_PROGRESS,
+            {"path": "unread@a", "version": FAILED.replace('"1"', "1"), "cycle": 1},
+            list_failed_reads,
+        ),
         (RAW, {**ROW, "kind": "message", "event": {"metadata": '{"prefix": 1}'}}, list_markers),
         (SCHEMA, {**EVENT, "change": "column_added", "value": "{"}, load_history),
         (
@@ -130,11 +134,11 @@ def damaged(folders: dict[bool, Path], table: str, row: dict[str, Any], facts: d
         (CHECK_RESULTS, {"name": "fresh", "asset": "bank/t"}, load_results),
         (SCHEMA, {"cycle": 1, "number": 1, "change": "odd"}, list_schema_events),
         (SCHEMA, {"change": None}, list_schema_events),
-        (QUARANTINE, {"cycle": 1}, load_quarantined),
-        (RAW, {**ROW, "kind": "file", "event": {"metadata": "{"}}, list_failed),
-        (RAW, {**ROW, "kind": "file", "event": {"metadata": "{}"}}, list_failed),
-        (RAW, {**ROW, "kind": "file", "event": {"metadata": "[" * 100_000}}, list_failed),
-        (READ_PROGRESS, {"path": "unread@a", "version": "{", "cycle": 1}, list_failed),
+        (QUARANTINE, {"cycle": 1}, load_quarantine),
+        (RAW, {**ROW, "kind": "file", "event": {"metadata": "{"}}, list_failed_reads),
+        (RAW, {**ROW, "kind": "file", "event": {"metadata": "{}"}}, list_failed_reads),
+        (RAW, {**ROW, "kind": "file", "event": {"metadata": "[" * 100_000}}, list_failed_reads),
+        (READ_PROGRESS, {"path": "unread@a", "version": "{", "cycle": 1}, list_failed_reads),
         (RAW, {**ROW, "kind": "message", "event": {"metadata": "[]"}}, list_markers),
     ],
 )

@@ -12,8 +12,8 @@ from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import CYCLE
 from cdc_platform.lake.state.quarantine import (
     ReplayMark,
-    count_quarantined,
-    load_quarantined,
+    count_quarantined_records,
+    load_quarantine,
     load_replays,
     mark_replayed,
     may_lack_changes,
@@ -45,9 +45,9 @@ def test_a_file_counts_as_unread_until_it_was_read_again(lake: Lake) -> None:
     assert load_read_progress(lake) == {"f": "1", "g": "1", "h": "1"}
     mark_replayed(lake, {(1, "a/a"): ReplayMark(5, 1, ReplaySource.FILE)})
     assert load_read_progress(lake) == {"f": READ_AGAIN, "g": "1", "h": "1"}
-    assert (count_quarantined(lake), count_quarantined(lake, "users")) == (1, 1)
+    assert (count_quarantined_records(lake), count_quarantined_records(lake, "users")) == (1, 1)
     assert may_lack_changes(lake, "users")
-    assert [record.name for record in load_quarantined(lake)] == ["b"]
+    assert [record.name for record in load_quarantine(lake)] == ["b"]
     quarantine(lake, 2)
     note_read(lake, 2, "f")
     assert load_read_progress(lake) == {"f": "1", "g": "1", "h": "1"}
@@ -71,7 +71,7 @@ def test_texts_wait_until_a_cycle_notes_them(lake: Lake) -> None:
         quarantine(lake, micros)
         note_read(lake, micros, replay_path(micros))
     assert waiting_texts(lake) is None
-    assert count_quarantined(lake) == 0
+    assert count_quarantined_records(lake) == 0
 
 
 def test_a_replay_shows_how_far_it_is(lake: Lake) -> None:
@@ -127,8 +127,8 @@ def test_what_a_running_cycle_has_quarantined_is_left_alone(lake: Lake) -> None:
     unfinished = pa.Table.from_pylist([quarantine_entry("a", "f", cycle=3)], QUARANTINE_ROWS)
     lake.system_table(QUARANTINE).append(unfinished)
     mark_replayed(lake, {(cycle, "a/a"): ReplayMark(6, 2, ReplaySource.FILE) for cycle in (1, 2, 3)})
-    assert [(record.cycle, record.name) for record in load_quarantined(lake)] == [(1, "b"), (3, "a")]
-    assert [record.cycle for record in load_quarantined(lake, with_replayed=True)] == [1, 1, 2, 3]
+    assert [(record.cycle, record.name) for record in load_quarantine(lake)] == [(1, "b"), (3, "a")]
+    assert [record.cycle for record in load_quarantine(lake, with_replayed=True)] == [1, 1, 2, 3]
     # What a cycle that is run again does: the table would refuse to take a part of a file away.
     lake.system_table(QUARANTINE).delete("cycle > 2")
-    assert [record.cycle for record in load_quarantined(lake, with_replayed=True)] == [1, 1, 2]
+    assert [record.cycle for record in load_quarantine(lake, with_replayed=True)] == [1, 1, 2]

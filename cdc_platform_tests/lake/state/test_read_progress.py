@@ -11,7 +11,7 @@ from cdc_platform.lake.catalog.lake_settings import LOGGED_FILES, LakeSettings
 from cdc_platform.lake.commits.commits import CYCLE, read_mark
 from cdc_platform.lake.state.read_progress import (
     POLLS_STORED_EVERY_S,
-    list_failed,
+    list_failed_reads,
     load_poll,
     load_read_progress,
     save_poll,
@@ -69,14 +69,18 @@ def test_failed_reads_count_until_one_succeeds(tmp_path: Path) -> None:
         versions = {path: FailedRead("2", cycle, "").reported_version for path in ("a", "c")}
         report(lake, cycle, versions, is_read=False)
     expected = FailedRead("2", 3, "Broken", tries=2)
-    assert {"a": expected, "c": expected} == list_failed(lake)
+    assert {"a": expected, "c": expected} == list_failed_reads(lake)
     assert read_mark(lake.system_table(READ_PROGRESS)).cycle == 0
     read_progress = load_read_progress(lake)
-    assert {"a": expected, "c": expected} == failed_reads(read_progress) == list_failed(lake)
+    assert {"a": expected, "c": expected} == failed_reads(read_progress) == list_failed_reads(lake)
     assert (read_progress["a"], read_progress["b"], read_progress.get("c")) == ("1", "1", None)
     report(lake, 4, {"a": "2"})
     report(lake, 5, {"c": FailedRead("3", 9, "").reported_version}, is_read=False)
-    assert {"c": FailedRead("3", 9, "Broken")} == failed_reads(load_read_progress(lake)) == list_failed(lake)
+    assert (
+        {"c": FailedRead("3", 9, "Broken")}
+        == failed_reads(load_read_progress(lake))
+        == list_failed_reads(lake)
+    )
 
 
 def test_polls_are_stored_at_a_bounded_rate(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from cdc_platform.pipeline.cycle_loop import follow_source
 from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.order import order_changes
-from cdc_platform.pipeline.publishing.publish import publish_cut
+from cdc_platform.pipeline.publishing.publication import publish_cut
 from cdc_platform_tests.lake.stored_lake import forget_metadata
 from cdc_platform_tests.pipeline.bank import bank_pipeline, feed_cycle
 from cdc_platform_tests.support.pipelines import CHECKS

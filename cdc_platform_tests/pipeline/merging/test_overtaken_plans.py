@@ -17,7 +17,7 @@ from cdc_platform.pipeline.merging import merge
 from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.opened.pipeline import open_pipeline
 from cdc_platform.pipeline.ordering.order import order_changes
-from cdc_platform.pipeline.publishing.publish import publish_cut
+from cdc_platform.pipeline.publishing.publication import publish_cut
 from cdc_platform.pipeline.reading.read import read_generations
 from cdc_platform_tests.pipeline.bank import NOW, bank_of, bank_pipeline, feed_cycle, feed_next, opening
 from cdc_platform_tests.support.cycles import failed_checks, found_rows, sync

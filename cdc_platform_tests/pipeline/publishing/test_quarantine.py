@@ -13,14 +13,14 @@ from cdc_platform.lake.commits.commits import CYCLE, TAKEN, head
 from cdc_platform.lake.commits.writes import CycleStep, commit_cycle
 from cdc_platform.lake.state.quarantine import (
     ReplayMark,
-    count_quarantined,
-    load_quarantined,
+    count_quarantined_records,
+    load_quarantine,
     mark_replayed,
     untaken_records,
 )
 from cdc_platform.model.stream.quarantined_records import ReplaySource
 from cdc_platform.pipeline.publishing import maintain
-from cdc_platform.pipeline.publishing.expire import READING_S, expire_own
+from cdc_platform.pipeline.publishing.expiry import READING_S, expire_system_table
 from cdc_platform.pipeline.publishing.maintain import maintain_lake
 from cdc_platform_tests.lake.quarantine_entries import quarantine, quarantine_entry
 from cdc_platform_tests.support.datastream.pipelines import make_pipeline as make_events_pipeline
@@ -55,16 +55,16 @@ def files_of(pipeline: "Pipeline") -> int:
 def test_the_files_of_many_cycles_become_one(spark: "SparkSession", session_lake: "LakeSettings") -> None:
     """Where records are bad all day, each cycle leaves a file, and each one counts all records."""
     pipeline = with_records(session_lake)
-    records = load_quarantined(pipeline.lake)
+    records = load_quarantine(pipeline.lake)
     for _ in range(5):
         maintain_lake(pipeline, spark)
     assert files_of(pipeline) == 1
-    assert load_quarantined(pipeline.lake) == records
+    assert load_quarantine(pipeline.lake) == records
     # Later cycles replace what an interrupted one has left, and records are marked, in other files than that.
     quarantine(pipeline.lake, CYCLES + 1, quarantine_entry("later", cycle=CYCLES + 1))
     pipeline.lake.system_table(QUARANTINE).delete(f"cycle > {CYCLES}")
     mark_replayed(pipeline.lake, {(1, "1/1"): ReplayMark(6, CYCLES, ReplaySource.RECORDS)})
-    assert count_quarantined(pipeline.lake) == CYCLES - 1
+    assert count_quarantined_records(pipeline.lake) == CYCLES - 1
 
 
 def leave_unfinished(pipeline: "Pipeline", name: str, cycle: int) -> pa.Table:
@@ -124,7 +124,7 @@ def test_expiry_keeps_what_shows_which_replays_are_taken(
         mark_replayed(lake, {(1, "1/1"): ReplayMark(micros + 1, 1, ReplaySource.RECORDS)})
     before = len(lake.system_table(QUARANTINE).metadata.snapshots)
     later_micros = time.time_ns() // 1000 + 2 * READING_S * 1_000_000
-    expire_own(pipeline, spark, QUARANTINE, later_micros, thorough=True)
+    expire_system_table(pipeline, spark, QUARANTINE, later_micros, thorough=True)
     table = lake.system_table(QUARANTINE)
     assert newest < len(table.metadata.snapshots) < before
     assert [record.name for record in untaken_records(lake, table, log.refresh())] == ["1"]
