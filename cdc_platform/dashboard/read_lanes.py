@@ -56,7 +56,7 @@ def _lane(name: str, columns: np.ndarray) -> ReadLane:
 
 
 def folder_of(path: str) -> str:
-    """Return the topic or folder of a read, without folders of years, months, days and the like."""
+    """Return the topic or folder of a read, without folders named by numbers, such as years and days."""
     parts = path.split("/")[:-1]
     while parts and parts[-1].isdigit():
         parts.pop()

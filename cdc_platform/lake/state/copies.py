@@ -260,7 +260,7 @@ def load_copy_progress(table: Table | None, plan: CopyPlan) -> CopyProgress:
             break
         if chunk_batch.number > plan.number:
             raise CommitConflict(
-                f"Another run has planned the copy of `{plan.table}` again; the next cycle goes on with that."
+                f"Another run has planned the copy of `{plan.table}` again; the next cycle follows that plan."
             )
         if chunk_batch.base == snapshot.parent_snapshot_id:
             is_mixed = newest is not None and newest.snapshot_id != snapshot.snapshot_id
