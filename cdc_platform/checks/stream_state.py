@@ -5,7 +5,6 @@ from typing import Final
 
 import dagster as dg
 
-from cdc_platform.assets.check_results import as_result
 from cdc_platform.assets.stream_state import StreamAsset, find_reading
 from cdc_platform.errors import SourceError
 from cdc_platform.metadata import describe_facts
@@ -39,30 +38,34 @@ def build_stream_check(
         required_resource_keys={stream.resource_key},
     )
     def stream_is_running(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
-        evaluation = judge_stream(stream.key, find_reading(context, stream).outcome)
+        result = judge_stream(find_reading(context, stream).outcome)
+        evaluation = dg.AssetCheckEvaluation(
+            stream.key,
+            STREAM_IS_RUNNING,
+            result.passed,
+            result.metadata,
+            severity=result.severity,
+            description=result.description,
+        )
         store([evaluation])
-        return as_result(evaluation)
+        return result
 
     return stream_is_running
 
 
-def judge_stream(key: dg.AssetKey, outcome: StreamStatus | SourceError) -> dg.AssetCheckEvaluation:
-    """Return the evaluation of the check, which passes only for a status that needs no attention.
+def judge_stream(outcome: StreamStatus | SourceError) -> dg.AssetCheckResult:
+    """Return the result of the check, which passes only for a status that needs no attention.
 
     An unreadable status is a warning if a later read may succeed, and an error if somebody has to act first.
     """
     if isinstance(outcome, SourceError):
-        return dg.AssetCheckEvaluation(
-            key,
-            STREAM_IS_RUNNING,
+        return dg.AssetCheckResult(
             passed=False,
             severity=dg.AssetCheckSeverity.WARN if outcome.retryable else dg.AssetCheckSeverity.ERROR,
             description=f"Whether the stream is running is not known. {outcome}",
             metadata=describe_facts({"state": StreamState.UNKNOWN.value, "problem": type(outcome).__name__}),
         )
-    return dg.AssetCheckEvaluation(
-        key,
-        STREAM_IS_RUNNING,
+    return dg.AssetCheckResult(
         passed=outcome.concern is Concern.NONE,
         severity=_SEVERITIES[outcome.concern],
         description=visible_text(outcome.summary),

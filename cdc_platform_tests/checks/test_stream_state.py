@@ -41,9 +41,9 @@ def bench(server: DatastreamServer, instance: dg.DagsterInstance) -> StreamBench
     return StreamBench(server.settings(), instance)
 
 
-def judged(server: DatastreamServer) -> dg.AssetCheckEvaluation:
+def judged(server: DatastreamServer) -> dg.AssetCheckResult:
     """Return what the check says of what the server says."""
-    return judge_stream(dg.AssetKey("stream"), StreamReading(server.settings()).outcome)
+    return judge_stream(StreamReading(server.settings()).outcome)
 
 
 def evaluation(bench: StreamBench) -> dg.AssetCheckEvaluation:
