@@ -19,10 +19,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.measure.harness import Report, arguments, interleaved, must_equal, timed
-from cdc_platform.lake.catalog.lake import RAW, READ
+from cdc_platform.lake.catalog.lake import RAW, READ_PROGRESS
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import CYCLE, read_mark
-from cdc_platform.model.base.schemas import FILES
+from cdc_platform.model.base.schemas import READ_PROGRESS_ROWS
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
@@ -133,8 +133,8 @@ def know_files(pipeline: Pipeline, folder: Path, files: int) -> None:
     actual = list(FileStore(str(many), (".jsonl",)).list_files())
     cycle = read_mark(pipeline.lake.system_table(RAW)).cycle
     columns = {"cycle": [cycle] * len(actual), "path": [file.path for file in actual]}
-    rows = pa.table(columns | {"version": [file.version for file in actual]}, FILES)
-    pipeline.lake.system_table(READ).append(rows, snapshot_properties={CYCLE: str(cycle)})
+    rows = pa.table(columns | {"version": [file.version for file in actual]}, READ_PROGRESS_ROWS)
+    pipeline.lake.system_table(READ_PROGRESS).append(rows, snapshot_properties={CYCLE: str(cycle)})
 
 
 def time_idle(pipeline: Pipeline, spark: SparkSession, folder: Path, files: int, cycles: int) -> list[float]:

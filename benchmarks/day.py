@@ -91,10 +91,10 @@ def report_day(report: Report, name: str, day: Day, samples: Sequence[Sample]) -
         wrong=len(day.wrong),
         doubled=day.doubled,
         processor_s=round(day.processor_s),
-        befallen=dict(sorted(day.befallen.items())),
+        incidents=dict(sorted(day.incidents.items())),
         samples=[str(sample) for sample in samples],
     )
-    faults = ", ".join(f"{times:,} {kind}" for kind, times in sorted(day.befallen.items()) if times)
+    faults = ", ".join(f"{times:,} {kind}" for kind, times in sorted(day.incidents.items()) if times)
     print(
         f"| {name} | {day.cycles:,} | {day.cuts:,} | {day.changes:,} | {faults} | {day.reconciled} | "
         f"{len(day.wrong)} | {day.doubled} | {day.processor_s:,.0f} | {first.lake.size_bytes // MEGA} and "

@@ -17,9 +17,7 @@ from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.inputs.changes import CHECKSUM_SQL, TABLE, Checksum, History, arrow_columns
 from benchmarks.measure.harness import Report, arguments, interleaved, must_equal, percentile
@@ -34,8 +32,10 @@ from cdc_platform.pipeline.copying.copy import copy_tables
 from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
+from cdc_platform.sources.loading import load_tasks
 from cdc_platform.sources.spanner.source import SpannerSource
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
+from cdc_platform.sources.task_plan import TaskPlan
 from cdc_platform.spark.session.spark_settings import SparkSettings
 from cdc_platform.spark.tables.typed_columns import KIND, ORDINAL
 from cdc_platform_tests.support.history import RawRow
@@ -47,37 +47,10 @@ MAX_GROWTH = 1.3
 MODS_A_RECORD = 10
 
 
-class GeneratedCopyDataSource(DataSource):
-    """The rows of ranges of ids, made where they are read."""
-
-    @classmethod
-    def name(cls) -> str:
-        """Return the name of the format."""
-        return "generated_copy"
-
-    def schema(self) -> Any:
-        """Return the columns of the benchmark's table."""
-        return from_arrow_schema(rows_between(0, 1).schema)
-
-    def reader(self, schema: Any) -> "GeneratedCopyReader":  # noqa: ARG002  Spark passes it
-        """Return the reader."""
-        return GeneratedCopyReader(json.loads(self.options["chunks"]))
-
-
-class GeneratedCopyReader(DataSourceReader):
-    """Yields the rows of the chunks."""
-
-    def __init__(self, chunks: Sequence[str]) -> None:
-        self.chunks = chunks
-
-    def partitions(self) -> Sequence[InputPartition]:
-        """Return one partition per chunk."""
-        return [InputPartition(chunk) for chunk in self.chunks]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield Arrow batches."""
-        begin, end = json.loads(partition.value)
-        yield from rows_between(begin, end).to_batches(max_chunksize=10_000)
+def read_range(chunk: str) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a range of ids, made where they are read."""
+    begin, end = json.loads(chunk)
+    yield from rows_between(begin, end).to_batches(max_chunksize=10_000)
 
 
 def rows_between(begin: int, end: int) -> pa.Table:
@@ -113,9 +86,11 @@ class GrownSource(FakeSource):
         """Return what cuts the table into chunks."""
         return RangePlanner(self.rows)
 
-    def copy_format(self) -> type[DataSource]:
-        """Return the data source that hands chunks to Spark."""
-        return GeneratedCopyDataSource
+    def read_copy(
+        self, spark: SparkSession, _table: TableSchema, _at_micros: int, chunks: Sequence[str]
+    ) -> DataFrame:
+        """Return the rows of the ranges."""
+        return load_tasks(spark, TaskPlan(rows_between(0, 1).schema, read_range, chunks))
 
     def answer_cycle(self, cycle: int, windows: Sequence[ReadWindow]) -> list[RawRow]:
         """Return the changes and the word that the windows were read."""

@@ -75,10 +75,7 @@ class Stream:
 
     def read_by_spark(self, spark: SparkSession, tasks: int) -> float:
         """Let Spark read all windows, and return the seconds that it takes."""
-        form = self.source.spark_format()
-        spark.dataSource.register(form)
-        options = self.source.spark_options(1, ReadPlan(self.windows), tasks)
-        frame = spark.read.format(form.name()).options(**options).load()
+        frame = self.source.read(spark, 1, ReadPlan(self.windows), tasks)
         return timed(lambda: frame.write.format("noop").mode("overwrite").save())
 
 

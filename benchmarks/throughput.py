@@ -38,7 +38,7 @@ from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.pipeline.publishing.maintain import maintain_lake
-from cdc_platform.pipeline.publishing.publish import publish_cut
+from cdc_platform.pipeline.publishing.publication import publish_cut
 from cdc_platform.pipeline.reading import read as reading
 from cdc_platform.simulator.history.bank import OPENING_BALANCE
 from cdc_platform.simulator.wire.simulator_settings import SimulatorSettings

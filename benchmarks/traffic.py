@@ -45,7 +45,7 @@ def run(options: Namespace, traffic: Traffic, spark: SparkSession, report: Repor
             "",
             known=len(partitions),
         )
-        for fault, times in simulator.database.faults.befallen.items():
+        for fault, times in simulator.database.faults.incidents.items():
             report.note(f"fault {fault.value}", times, "queries")
         report.note("cycles tried again", traffic.retries, "cycles")
         report.note("simulated time / wall time", passed_s / wall_s, "x", wall_s=round(wall_s))

@@ -1,7 +1,7 @@
 """Tables of a cut as DuckDB's views, which its Iceberg extension reads when a query asks for them.
 
-The extension and those that it needs for Avro and S3 come from PyPI: otherwise a query would wait for their
-download.
+The extension and those that it needs for Avro and S3 come from PyPI: otherwise a query would wait while
+DuckDB downloads them.
 """
 
 from collections.abc import Mapping
@@ -29,12 +29,12 @@ _KEYS: Final[Mapping[str, tuple[str, str]]] = {
     "SECRET": ("s3.secret-access-key", "client.secret-access-key"),
     "SESSION_TOKEN": ("s3.session-token", "client.session-token"),
 }
-"""Options of DuckDB's secrets, and the properties of a table's files that give them: the first one counts."""
+"""Options of DuckDB's secrets, and the properties of a table's files that set them; the first one wins."""
 _REGION: Final[Mapping[str, tuple[str, str]]] = {"REGION": ("s3.region", "client.region")}
 _ROLE: Final[Mapping[str, tuple[str, str]]] = {"ASSUME_ROLE_ARN": ("s3.role-arn", "client.role-arn")}
 _PROFILE: Final[Mapping[str, tuple[str, str]]] = {"PROFILE": ("s3.profile-name", "client.profile-name")}
 _PYICEBERG_ONLY: Final = ("s3.signer", "s3.proxy-uri")
-"""Properties by which pyiceberg reaches a store, and DuckDB does not."""
+"""Properties that only pyiceberg supports."""
 
 
 def log_in(connection: "duckdb.DuckDBPyConnection", folder: str, properties: Mapping[str, str]) -> str | None:
@@ -45,11 +45,11 @@ def log_in(connection: "duckdb.DuckDBPyConnection", folder: str, properties: Map
 
     Args:
         connection: a connection that has the extensions.
-        folder: location of the table; stores other than S3 are pyiceberg's only.
-        properties: those of the table's files.
+        folder: location of the table; DuckDB reads no other stores than S3.
+        properties: properties of the table's files.
 
     Raises:
-        LibraryMissing: what finds keys is needed, and is not installed.
+        LibraryMissing: the extension that finds keys is needed, and is not installed.
     """
     if folder.startswith((_LOCAL, "/")):
         return None
@@ -57,7 +57,7 @@ def log_in(connection: "duckdb.DuckDBPyConnection", folder: str, properties: Map
         return f"DuckDB does not log in to `{urlsplit(folder).scheme}` stores as the catalog does"
     foreign = next((name for name in _PYICEBERG_ONLY if properties.get(name)), None)
     if foreign is not None:
-        return f"DuckDB has nothing like `{foreign}` of the catalog"
+        return f"DuckDB has no equivalent of the catalog's property `{foreign}`"
     login = _login(properties)
     if "PROVIDER" in login:
         _load_extension(connection, AWS)
@@ -76,7 +76,7 @@ def log_in(connection: "duckdb.DuckDBPyConnection", folder: str, properties: Map
 
 
 def _login(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the options of a secret that log in; none of them for a public bucket."""
+    """Return the options of a secret for logging in; none for a public bucket."""
     if property_as_bool(dict(properties), "s3.anonymous", False):
         return {}
     role = _options(_ROLE, properties)
@@ -89,7 +89,7 @@ def _login(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _server(folder: str, properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the options of a secret that name the server; AWS's own without `s3.endpoint`, as pyiceberg."""
+    """Return the options of a secret that name the server: AWS's own if `s3.endpoint` is not set."""
     region = _options(_REGION, properties)
     endpoint = urlsplit(properties.get("s3.endpoint", ""))
     if not endpoint.netloc:
@@ -104,13 +104,13 @@ def _server(folder: str, properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _options(names: Mapping[str, tuple[str, str]], properties: Mapping[str, str]) -> dict[str, str]:
-    """Return those options of a secret that the properties give."""
+    """Return the options of a secret that the properties set."""
     options = {name: get_first_property_value(dict(properties), *keys) for name, keys in names.items()}
     return {name: str(value) for name, value in options.items() if value}
 
 
 def _region(bucket: str) -> dict[str, str]:
-    """Return the region of a bucket of AWS, which pyiceberg asks for, too; nothing if AWS does not answer."""
+    """Return the region of a bucket of AWS, as pyiceberg finds it; nothing if AWS does not answer."""
     try:
         return {"REGION": resolve_s3_region(bucket)}
     except OSError:
@@ -118,10 +118,10 @@ def _region(bucket: str) -> dict[str, str]:
 
 
 def load_extensions(connection: "duckdb.DuckDBPyConnection") -> None:
-    """Load what reads Iceberg's tables.
+    """Load the extensions that read Iceberg's tables.
 
     Raises:
-        LibraryMissing: it is not installed, or for another version of DuckDB.
+        LibraryMissing: one is not installed, or is for another version of DuckDB.
     """
     for name in EXTENSIONS:
         _load_extension(connection, name)
@@ -143,7 +143,7 @@ def create_view(
 ) -> None:
     """Create the view of a table's snapshot, under the table's own name in quotes.
 
-    That of a table in a named schema can also be written without quotes, as in `FROM shop.orders`.
+    The view of a table in a named schema can also be named without quotes, as in `FROM shop.orders`.
 
     Args:
         connection: a connection that has the extensions.

@@ -1,4 +1,4 @@
-"""Files and folders that only the user may read: what they hold are rows and secrets."""
+"""Files and folders that only the user may read, because they hold rows and secrets."""
 
 import os
 import stat
@@ -11,16 +11,16 @@ PART: Final = ".part"
 
 
 def open_private(path: Path, mode: Literal["wb", "ab"]) -> BinaryIO:
-    """Open a file of mode 0600 for writing: a new one in place of one that is there, or at the end of it.
+    """Open a file of mode 0600 for writing: "wb" replaces an existing file, "ab" appends to it.
 
-    A file that is there gets the mode, too. What is not a file, such as a terminal, keeps its own.
+    An existing file gets the mode, too. Anything but a file, such as a terminal, keeps its own mode.
 
     Raises:
         OSError: the file cannot be opened, or belongs to another user.
     """
     end = os.O_APPEND
     if mode == "wb":
-        # A new one: who has opened the former one reads nothing of it.
+        # A new file: a process that has opened the former one cannot read it.
         path.unlink(missing_ok=True)
         end = os.O_EXCL
     file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | end, FILE_MODE), mode)
@@ -34,7 +34,7 @@ def open_private(path: Path, mode: Literal["wb", "ab"]) -> BinaryIO:
 
 
 def make_private_folder(folder: Path) -> None:
-    """Make a folder of mode 0700, with those above it, or give the mode to the one that is there."""
+    """Make a folder of mode 0700, with the folders above it, or give the mode to an existing one."""
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(FOLDER_MODE)
 

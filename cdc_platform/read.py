@@ -50,11 +50,11 @@ LOGGER = logging.getLogger(__name__)
 
 
 def open_tables(where: str | Path | LakeSettings, pipeline: str | None = None) -> "PublishedTables":
-    """Return the tables that a pipeline has published; reaches neither the source nor Spark.
+    """Return the tables that a pipeline has published; needs neither the source nor Spark.
 
     Args:
         where: the YAML file that declares the pipeline, or the settings of a lake.
-        pipeline: name of the pipeline, needed with the settings of a lake, and where the file declares
+        pipeline: name of the pipeline; required with the settings of a lake, and if the file declares
             several.
 
     Raises:
@@ -70,13 +70,13 @@ def open_tables(where: str | Path | LakeSettings, pipeline: str | None = None) -
 
         settings = load_settings(Path(where), pipeline)
         lake = Lake(settings.lake, settings.name, is_reader=True)
-    _ = lake.catalog  # a lake that is not there shows here
+    _ = lake.catalog  # raises here if there is no such lake
     return PublishedTables(lake)
 
 
 @dataclass(frozen=True)
 class PublishedTables:
-    """The tables of one pipeline, as its cuts have published them."""
+    """The tables of one pipeline at its published cuts."""
 
     lake: Lake
 
@@ -148,7 +148,7 @@ class TablesAtCut:
         Args:
             table: name of the table, as at the source.
             columns: columns to read; all when None.
-            where: rows to read, in the words of pyiceberg, such as `balance > 100 and owner = 'Ada'`.
+            where: rows to read, in pyiceberg's syntax, such as `balance > 100 and owner = 'Ada'`.
 
         Raises:
             TableNotFound: the cut has no such table.
@@ -187,10 +187,10 @@ class TablesAtCut:
     ) -> "duckdb.DuckDBPyConnection":
         """Return a DuckDB connection in which tables of the cut are views of the same names as at the source.
 
-        A query reads the files, columns and rows that it needs, and no more. Of a lake in an object store
-        other than S3, the rows of the tables are read now, into memory, and a warning gives their size;
-        name the tables that are needed if some are large. Keys of S3 come from the catalog, or else from
-        where AWS's tools find them: the environment, a profile, the machine.
+        A query reads only the files, columns and rows that it needs. If the lake is in an object store other
+        than S3, this call reads the tables into memory, and a warning gives their size; if some are large,
+        name only the tables that you need. Keys for S3 come from the catalog, otherwise from where AWS's
+        tools find them: the environment, a profile, the machine.
 
         Args:
             connection: where the views are made; a new database in memory when None.
@@ -220,7 +220,7 @@ class TablesAtCut:
         return database
 
     def spark(self, session: "SparkSession", table: str) -> "DataFrame":
-        """Return a table as a DataFrame, which is read when Spark needs it.
+        """Return a table as a DataFrame, which Spark reads when an action needs it.
 
         Args:
             session: one whose catalog `lake` is this lake, such as those that the platform starts.
@@ -246,10 +246,10 @@ class TablesAtCut:
 
 
 def _scan_as_then(table: Table, snapshot_id: int) -> DataScan:
-    """Return the scan of a snapshot, with the columns that the table had then.
+    """Return the scan of a snapshot, with the columns that the table had at that time.
 
-    Of its own, pyiceberg looks the columns of a filter up among those of today: it would not find one that
-    was renamed since, or take another one that has got the name.
+    By default, pyiceberg looks up the columns of a filter in the current schema: it would not find a column
+    that was renamed since, or would use another one that now has the name.
     """
     scan = table.scan(snapshot_id=snapshot_id)
     then = table.metadata.model_copy(update={"current_schema_id": scan.projection().schema_id})
@@ -274,7 +274,7 @@ def _row_filter(schema: Schema, table: str, where: str | BooleanExpression | Non
     try:
         rows = parse_filter(where) if isinstance(where, str) else where
     except Exception as error:
-        # A pure function of the text, so any exception of its parser is about the text.
+        # The parser depends on nothing but the text, so any exception is about the text.
         raise SettingError(
             "where", f"must be a condition such as `balance > 100 and owner like 'A%'`, and not: {where}"
         ) from error

@@ -3,7 +3,6 @@
 It is plain Python on the lake's metadata: no Spark, and one short request to the source before each run.
 """
 
-import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -28,7 +27,7 @@ from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.lake.state.read_progress import load_read_progress, save_poll, waiting_texts
-from cdc_platform.model.base.declared_settings import Described
+from cdc_platform.model.base.declared_settings import Described, check_range
 from cdc_platform.model.stream.lineage import Lineage
 from cdc_platform.model.stream.read_windows import ReadRequest
 from cdc_platform.partitions import change_stream_partitions, compare_keys
@@ -101,17 +100,12 @@ class Running:
     ] = ()
 
     def __post_init__(self) -> None:
-        for name in ("fresh_warn_s", "fresh_fail_s", "keep_runs_s"):
-            if (bound := getattr(self, name)) is not None and not 0 < bound < math.inf:
-                raise SettingError(f"runs.{name}", f"must be a positive number of seconds: {bound}")
+        check_range(self, ("fresh_warn_s", "fresh_fail_s", "keep_runs_s"), above=0, place="runs.")
+        check_range(self, ("poll_s",), at_least=1, place="runs.")
+        check_range(self, ("follow_s", "full_checks_every_s"), at_least=0, place="runs.")
         if self.fresh_warn_s and self.fresh_fail_s and self.fresh_warn_s > self.fresh_fail_s:
             problem = f"must not be above `runs.fresh_fail_s`, which is {self.fresh_fail_s:g}: "
             raise SettingError("runs.fresh_warn_s", f"{problem}{self.fresh_warn_s:g}")
-        if self.poll_s < 1:
-            raise SettingError("runs.poll_s", f"must be at least 1: {self.poll_s}")
-        for name in ("follow_s", "full_checks_every_s"):
-            if getattr(self, name) < 0:
-                raise SettingError(f"runs.{name}", f"must not be negative: {getattr(self, name)}")
         self._check_with_dagster()
 
     def _check_with_dagster(self) -> None:

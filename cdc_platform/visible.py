@@ -1,16 +1,16 @@
-"""Texts as they are shown: what a terminal would obey, or show in another order, is escaped as in JSON."""
+"""Texts for output: characters that control a terminal or the direction of text are escaped as in JSON."""
 
 import json
 import re
 from typing import Final
 
-_OBEYED: Final = (
+_CONTROLS: Final = (
     "\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff"
     "\U000e0000-\U000e007f"
 )
-"""Controls of terminals and of the direction of text, what has no width, and halves of characters."""
-_IN_TEXT: Final = re.compile(f"[{_OBEYED}]")
-_IN_LINE: Final = re.compile(f"[{_OBEYED}\t\n]")
+"""Controls of terminals and of the direction of text, characters without width, and lone surrogates."""
+_IN_TEXT: Final = re.compile(f"[{_CONTROLS}]")
+_IN_LINE: Final = re.compile(f"[{_CONTROLS}\t\n]")
 
 
 def visible_text(text: str) -> str:

@@ -1,18 +1,13 @@
 """Initial copies from a source in memory: chunks that carry their rows, and Spark's way to them."""
 
 import base64
-import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from cdc_platform.errors import AccessDenied, CopyExpired
 from cdc_platform.model.schema.table_schema import TableSchema
-from cdc_platform.sources.spanner.copying.copy_chunks import columns_from_text
 from cdc_platform.sources.spanner.copying.snapshot import table_arrow_schema
 
 RowsAt = Callable[[str, int], Iterator[pa.RecordBatch]]
@@ -58,36 +53,9 @@ def _to_text(rows: pa.Table) -> str:
     return base64.b64encode(sink.getvalue().to_pybytes()).decode()
 
 
-class FakeCopyDataSource(DataSource):
-    """Rows that come along as options."""
-
-    @classmethod
-    def name(cls) -> str:
-        """Return the name of the format."""
-        return "fake_table_copy"
-
-    def schema(self) -> Any:
-        """Return the columns of the table."""
-        return from_arrow_schema(table_arrow_schema(columns_from_text(self.options["columns"])))
-
-    def reader(self, schema: Any) -> "FakeCopyReader":  # noqa: ARG002  Spark passes it
-        """Return the reader."""
-        return FakeCopyReader(json.loads(self.options["chunks"]))
-
-
-class FakeCopyReader(DataSourceReader):
-    """Yields the rows of the chunks."""
-
-    def __init__(self, chunks: Sequence[str]) -> None:
-        self.chunks = chunks
-
-    def partitions(self) -> Sequence[InputPartition]:
-        """Return one partition per chunk."""
-        return [InputPartition(chunk) for chunk in self.chunks]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield Arrow batches."""
-        if partition.value == EXPIRED:
-            raise CopyExpired("the version is gone")
-        with pa.ipc.open_stream(base64.b64decode(partition.value)) as stream:
-            yield from stream
+def read_chunk(chunk: str) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a chunk."""
+    if chunk == EXPIRED:
+        raise CopyExpired("the version is gone")
+    with pa.ipc.open_stream(base64.b64decode(chunk)) as stream:
+        yield from stream

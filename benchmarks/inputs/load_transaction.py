@@ -1,14 +1,11 @@
 """One transaction of many changes: over the partitions of a change stream, or as events of PostgreSQL."""
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, cast
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from benchmarks.inputs.load_feeds import schema_of
 from benchmarks.measure.harness import must_equal
@@ -26,6 +23,7 @@ from cdc_platform.printing.progress_display import show_progress
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput
 from cdc_platform.sources.spanner.source import SpannerSource
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
+from cdc_platform.sources.task_plan import TaskPlan
 from cdc_platform_tests.support.debezium.connector import Connector
 from cdc_platform_tests.support.pipelines import (
     FakeSource,
@@ -45,39 +43,20 @@ TABLE: Final = schema_of("items", ("number_", "note"))
 TYPES: Final = {"id": "bigint", "number_": "bigint", "note": "text"}
 
 
-class TransactionDataSource(DataSource):
-    """Records of one transaction, made where they are read."""
+@dataclass(frozen=True)
+class Task:
+    """The records of one partition in a transaction of a number of changes."""
 
-    @classmethod
-    def name(cls) -> str:
-        """Return the name of the format."""
-        return "generated_transaction"
+    number: int
+    windows: Sequence[ReadWindow]
+    cycle: int
+    changes: int
+    note: str
 
-    def schema(self) -> Any:
-        """Return the columns of `raw_change_records`."""
-        return from_arrow_schema(RAW_CHANGE_RECORDS)
-
-    def reader(self, schema: Any) -> "TransactionReader":  # noqa: ARG002  Spark passes it
-        """Return the reader."""
-        return TransactionReader(self.options)
-
-
-class TransactionReader(DataSourceReader):
-    """Yields the records of each partition by a separate task."""
-
-    def __init__(self, options: Mapping[str, str]) -> None:
-        self.windows = [ReadWindow(*window) for window in json.loads(options["windows"])]
-        self.cycle, self.changes = int(options["cycle"]), int(options["changes"])
-        self.note = options["note"]
-
-    def partitions(self) -> Sequence[InputPartition]:
-        """Return one partition for each window."""
-        return [InputPartition(number) for number, _ in enumerate(self.windows)]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield Arrow batches."""
-        window, records = self.windows[partition.value], self.changes // MODS_A_RECORD
-        own = range(partition.value, records, len(self.windows))
+    def read(self) -> Iterator[pa.RecordBatch]:
+        """Yield the records, made where they are read."""
+        window, records = self.windows[self.number], self.changes // MODS_A_RECORD
+        own = range(self.number, records, len(self.windows))
         for begin in range(0, len(own), RECORDS_A_BATCH):
             rows = [self._record(number, window) for number in own[begin : begin + RECORDS_A_BATCH]]
             yield from raw_table([{**row, "cycle": self.cycle} for row in rows]).to_batches()
@@ -109,15 +88,12 @@ class TransactionSource(FakeSource):
     def read_locally(self, cycle: int, plan: ReadPlan, max_s: float) -> None:
         """Leave all reading to Spark."""
 
-    def spark_format(self) -> type[DataSource]:
-        """Return the data source that makes the records."""
-        return TransactionDataSource
-
-    def spark_options(self, cycle: int, plan: ReadPlan, max_tasks: int) -> dict[str, str]:  # noqa: ARG002
-        """Return the windows of a cycle."""
-        windows = [(w.token, w.start_exclusive_micros, w.end_inclusive_micros) for w in plan.windows]
-        own = {"cycle": str(cycle), "changes": str(self.changes), "note": self.note}
-        return {"windows": json.dumps(windows), **own}
+    def plan_tasks(self, cycle: int, plan: ReadPlan, max_tasks: int) -> TaskPlan:  # noqa: ARG002
+        """Return one task for each window of a cycle."""
+        tasks = [
+            Task(number, plan.windows, cycle, self.changes, self.note) for number in range(len(plan.windows))
+        ]
+        return TaskPlan(RAW_CHANGE_RECORDS, Task.read, tasks)
 
 
 class Sender(Protocol):

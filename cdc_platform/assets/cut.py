@@ -28,7 +28,7 @@ from cdc_platform.partitions import level_partitions
 from cdc_platform.pipeline.cycle_loop import follow_source, pause
 from cdc_platform.pipeline.histories.history_build import extend_histories
 from cdc_platform.pipeline.merging.merge import merge_tables
-from cdc_platform.pipeline.publishing.publish import publish_cut
+from cdc_platform.pipeline.publishing.publication import publish_cut
 from cdc_platform.pipeline.reading.trace import trace_lineage
 from cdc_platform.resources import PipelineRun, find_run
 from cdc_platform.sensors import Running

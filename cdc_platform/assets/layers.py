@@ -7,7 +7,7 @@ from typing import Any, Final, TypedDict
 import dagster as dg
 
 from cdc_platform.assets.table_columns import own_schema
-from cdc_platform.lake.catalog.lake import COPIED, LINEAGE, LOG, RAW, own_tables
+from cdc_platform.lake.catalog.lake import COPIES, LINEAGE, LOG, RAW, own_tables
 from cdc_platform.metadata import COLUMN_SCHEMA, TABLE_NAME, link_status_page
 from cdc_platform.model.base.names import PLATFORM_GROUP, lake_table_name
 from cdc_platform.model.schema.table_options import history_name
@@ -75,13 +75,7 @@ class PipelineAssets:
     @property
     def copies(self) -> dg.AssetKey:
         """Key of the initial copies."""
-        return self._system(COPIED)
-
-    def own_columns(self, key: dg.AssetKey) -> Mapping[str, dg.TableSchema]:
-        """Return the columns of a system table, as an entry of its asset's metadata."""
-        table = key.path[-1]
-        schema = own_tables(delivers_events=self.capabilities.delivers_events)[table]
-        return {COLUMN_SCHEMA: own_schema(table, schema)}
+        return self._system(COPIES)
 
     def inputs(self, key: dg.AssetKey) -> list[dg.AssetKey]:
         """Return the keys of the inputs of an asset."""
@@ -136,9 +130,20 @@ class PipelineAssets:
     def _system(self, name: str) -> dg.AssetKey:
         return dg.AssetKey([f"{self.pipeline}__cdc", name])
 
+    def _own_columns(self, key: dg.AssetKey) -> Mapping[str, dg.TableSchema]:
+        """Return the metadata with the columns of a system table's asset; empty for other assets."""
+        name = key.path[-1]
+        schema = own_tables(delivers_events=self.capabilities.delivers_events).get(name)
+        return {COLUMN_SCHEMA: own_schema(name, schema)} if schema and key == self._system(name) else {}
+
     def arguments(self, key: dg.AssetKey, kinds: set[str], **metadata: object) -> AssetArguments:
         """Return the common arguments of an asset, without metadata entries that are None."""
-        entries = {TABLE_NAME: ".".join(["lake", *key.path]), **link_status_page(self.pipeline), **metadata}
+        entries = {
+            TABLE_NAME: ".".join(["lake", *key.path]),
+            **link_status_page(self.pipeline),
+            **self._own_columns(key),
+            **metadata,
+        }
         return {
             "key": key,
             "deps": self.inputs(key),

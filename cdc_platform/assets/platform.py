@@ -28,11 +28,7 @@ def build_partition_lineage(assets: PipelineAssets) -> dg.AssetsDefinition:
     """Return the asset of a pipeline's partition lineage."""
 
     @dg.asset(
-        **assets.arguments(
-            assets.lineage,
-            {"python", "iceberg"},
-            **assets.own_columns(assets.lineage),
-        ),
+        **assets.arguments(assets.lineage, {"python", "iceberg"}),
         description="Every partition of the source with its parents, its state and its position.\n\n"
         "It is derived only from committed windows, so materialising it again changes nothing.",
     )
@@ -51,7 +47,6 @@ def build_change_log(assets: PipelineAssets) -> dg.AssetsDefinition:
         **assets.arguments(
             assets.log,
             {"pyspark", "iceberg"},
-            **assets.own_columns(assets.log),
             **{metadata.COLUMN_LINEAGE: log_lineage(assets.raw)},
         ),
         description="Every change of the source exactly once, in one order. If the source reports its "
@@ -71,11 +66,7 @@ def build_copies(assets: PipelineAssets) -> dg.AssetsDefinition:
     """Return the asset of a pipeline's initial copies."""
 
     @dg.asset(
-        **assets.arguments(
-            assets.copies,
-            {"pyspark", "iceberg"},
-            **assets.own_columns(assets.copies),
-        ),
+        **assets.arguments(assets.copies, {"pyspark", "iceberg"}),
         description="Initial copies of the existing rows of tables: the moment and the chunks of each.\n\n"
         "Materialising it copies for at most `copy_s` seconds. A table is in no cut until its copy is "
         "complete; then the change log takes over right after the copy's moment. An interrupted copy "
@@ -126,11 +117,7 @@ def build_raw_change_records(assets: PipelineAssets) -> dg.AssetsDefinition:
     """Return the asset of a pipeline's raw change records."""
 
     @dg.asset(
-        **assets.arguments(
-            assets.raw,
-            {"pyspark", "iceberg"},
-            **assets.own_columns(assets.raw),
-        ),
+        **assets.arguments(assets.raw, {"pyspark", "iceberg"}),
         partitions_def=change_stream_partitions(assets.pipeline),
         backfill_policy=dg.BackfillPolicy.single_run(),
         description="Change records as the source sent them, with the control records and one row for each "

@@ -56,7 +56,7 @@ def build_stream_check(
 def judge_stream(outcome: StreamStatus | SourceError) -> dg.AssetCheckResult:
     """Return the result of the check, which passes only for a status that needs no attention.
 
-    A status that may be read by itself later is a warning; one that somebody has to make readable an error.
+    An unreadable status is a warning if a later read may succeed, and an error if somebody has to act first.
     """
     if isinstance(outcome, SourceError):
         return dg.AssetCheckResult(

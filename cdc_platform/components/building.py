@@ -17,7 +17,7 @@ from cdc_platform.assets.platform import (
     build_partition_lineage,
     build_raw_change_records,
 )
-from cdc_platform.assets.tables import build_history, build_table
+from cdc_platform.assets.tables import build_table
 from cdc_platform.assets.upstream import NO_UPSTREAM, Upstream, build_source
 from cdc_platform.checks.asset_checks import build_checks
 from cdc_platform.checks.freshness import build_freshness_check, build_freshness_sensor
@@ -75,8 +75,8 @@ def build_pipeline(
             build_partition_lineage(assets),
             build_change_log(assets),
             *([build_copies(assets)] if assets.copies_first else []),
-            *(build_table(assets, table) for table in assets.tables),
-            *(build_history(assets, table) for table in assets.histories),
+            *(build_table(assets, LakeTable(name)) for name in assets.tables),
+            *(build_table(assets, LakeTable(name, is_history=True)) for name in assets.histories),
             build_cut(assets, running),
             build_maintenance(assets),
         ],

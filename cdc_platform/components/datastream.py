@@ -6,14 +6,14 @@ from cdc_platform.assets.stream_state import StreamAsset, build_stream, stream_r
 from cdc_platform.assets.upstream import NO_UPSTREAM, Upstream, file_kind
 from cdc_platform.checks.stream_state import build_stream_check
 from cdc_platform.components.pipeline import PipelineComponent
-from cdc_platform.components.scaffolding import DatastreamPipelineScaffolder
+from cdc_platform.components.scaffolding import PipelineScaffolder
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform.sources.datastream.settings.stream_settings import StreamSettings
 from cdc_platform.sources.datastream.stream.stream_reader import require_library
 
 
-@dg.scaffold_with(DatastreamPipelineScaffolder)
+@dg.scaffold_with(PipelineScaffolder)
 class DatastreamPipeline(PipelineComponent):
     """The files of a Datastream stream as tables of a lake."""
 

@@ -9,14 +9,14 @@ import dagster as dg
 
 from cdc_platform.assets.upstream import Upstream, file_kind
 from cdc_platform.components.pipeline import PipelineComponent
-from cdc_platform.components.scaffolding import DebeziumPipelineScaffolder
+from cdc_platform.components.scaffolding import PipelineScaffolder
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
 from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
 
 
-@dg.scaffold_with(DebeziumPipelineScaffolder)
+@dg.scaffold_with(PipelineScaffolder)
 class DebeziumPipeline(PipelineComponent):
     """Debezium's events of a PostgreSQL database as tables of a lake."""
 

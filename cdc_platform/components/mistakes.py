@@ -182,9 +182,7 @@ def _expectation(mistake: Mistake, component: type[BaseModel]) -> str:
 
 def _default(component: type[BaseModel], names: Names) -> object:
     """Return the default of a setting, None if it has none."""
-    group: type[BaseModel] | None = component
-    for name in names[:-1]:
-        group = _group(group, name) if group is not None else None
+    group = _group_of(component, names)
     field = group.model_fields.get(names[-1]) if group is not None and names else None
     default = field.get_default(call_default_factory=True, validated_data={}) if field is not None else None
     return None if default is PydanticUndefined else default
@@ -206,11 +204,17 @@ def _value_text(value: object) -> str:
 def _guess(component: type[BaseModel], names: Names) -> str | None:
     """Return the known key of the same group that is most similar to an unknown one."""
     *parents, wrong = names
-    group: type[BaseModel] | None = component
-    for parent in parents:
-        group = _group(group, parent) if group is not None else None
+    group = _group_of(component, names)
     close = get_close_matches(wrong, list(group.model_fields), n=1) if group is not None else []
     return ".".join((*parents, close[0])) if close else None
+
+
+def _group_of(component: type[BaseModel], names: Names) -> type[BaseModel] | None:
+    """Return the group that a setting is in."""
+    group: type[BaseModel] | None = component
+    for name in names[:-1]:
+        group = _group(group, name) if group is not None else None
+    return group
 
 
 def _group(component: type[BaseModel], name: str) -> type[BaseModel] | None:

@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import Final
 
 import dagster as dg
 
@@ -112,41 +112,29 @@ DEBEZIUM: Final = _template(
 """,
 )
 
+TEMPLATES: Final = {
+    "SpannerPipeline": SPANNER,
+    "DatastreamPipeline": DATASTREAM,
+    "DebeziumPipeline": DEBEZIUM,
+}
+"""The text of a file, by the name of the component's class."""
+
 _UNSAFE: Final = re.compile(r"[^a-z0-9_]+")
 
 
 class PipelineScaffolder(dg.Scaffolder):
-    """Writes a defs.yaml with a comment on each common setting."""
-
-    template: ClassVar[str]
+    """Writes a defs.yaml with a comment on each common setting of a kind of pipeline."""
 
     def scaffold(self, request: dg.ScaffoldRequest) -> None:
         """Write the file into the folder that dg created."""
         if request.scaffold_format != "yaml":
             dg.scaffold_component(request)
             return
-        text = self.template.format(type_name=request.type_name, name=_pipeline_name(request.target_path))
+        template = TEMPLATES[request.type_name.rpartition(".")[2]]
+        text = template.format(type_name=request.type_name, name=_pipeline_name(request.target_path))
         path = request.target_path if request.append else request.target_path / "defs.yaml"
         with path.open("a" if request.append else "w", encoding="utf-8") as file:
             file.write(f"---\n{text}" if request.append else text)
-
-
-class SpannerPipelineScaffolder(PipelineScaffolder):
-    """Writes the file for a Spanner change stream."""
-
-    template = SPANNER
-
-
-class DatastreamPipelineScaffolder(PipelineScaffolder):
-    """Writes the file for a Datastream stream."""
-
-    template = DATASTREAM
-
-
-class DebeziumPipelineScaffolder(PipelineScaffolder):
-    """Writes the file for Debezium's events."""
-
-    template = DEBEZIUM
 
 
 def _pipeline_name(folder: Path) -> str:

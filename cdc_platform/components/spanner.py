@@ -9,12 +9,12 @@ import dagster as dg
 
 from cdc_platform.assets.upstream import Upstream
 from cdc_platform.components.pipeline import PipelineComponent
-from cdc_platform.components.scaffolding import SpannerPipelineScaffolder
+from cdc_platform.components.scaffolding import PipelineScaffolder
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 
 
-@dg.scaffold_with(SpannerPipelineScaffolder)
+@dg.scaffold_with(PipelineScaffolder)
 class SpannerPipeline(PipelineComponent):
     """A Spanner change stream as lakehouse tables, transactionally consistent at every published cut."""
 

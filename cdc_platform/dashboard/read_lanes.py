@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from cdc_platform.dashboard.cut_history import CutHistory
 from cdc_platform.dashboard.time_span import COLUMNS, TimeSpan
-from cdc_platform.lake.catalog.lake import READ, Lake
+from cdc_platform.lake.catalog.lake import READ_PROGRESS, Lake
 from cdc_platform.model.stream.unread import UNREAD
 
 SHOWN: Final = 12
@@ -36,7 +36,9 @@ def load_read_lanes(lake: Lake, history: CutHistory, span: TimeSpan) -> ReadLane
     """Return the reads of a history's cycles."""
     if not len(history.cycle):
         return ReadLanes((), 0)
-    rows = lake.system_table(READ).scan(f"cycle >= {history.cycle[0]}", selected_fields=("cycle", "path"))
+    rows = lake.system_table(READ_PROGRESS).scan(
+        f"cycle >= {history.cycle[0]}", selected_fields=("cycle", "path")
+    )
     read = rows.to_arrow()
     read = read.filter(pc.invert(pc.starts_with(read["path"], UNREAD)))
     places = np.array([folder_of(path) for path in read["path"].to_pylist()], dtype=object)
@@ -54,7 +56,7 @@ def _lane(name: str, columns: np.ndarray) -> ReadLane:
 
 
 def folder_of(path: str) -> str:
-    """Return the topic or folder of a read, without folders of years, months, days and the like."""
+    """Return the topic or folder of a read, without folders named by numbers, such as years and days."""
     parts = path.split("/")[:-1]
     while parts and parts[-1].isdigit():
         parts.pop()

@@ -20,7 +20,7 @@ from cdc_platform.pipeline.cycle_loop import follow_source, pause
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.pipeline.reading.trace import trace_lineage
-from cdc_platform.pipeline.schema.evolve import find_exclusions
+from cdc_platform.pipeline.schema.schema_evolution import find_exclusions
 from cdc_platform.printing.lines import print_line, print_text
 from cdc_platform.printing.progress_display import show_progress, shown_step
 from cdc_platform.spark.session.connect_server import ConnectServer, start_connect_server, wait_until_ready

@@ -11,15 +11,15 @@ from cdc_platform.lake.catalog.lake import LOG, RAW
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.cuts import Cut, newest_cut
 from cdc_platform.pipeline.checks.running_checks import CheckRunner
-from cdc_platform.pipeline.copying.copy import NOTHING_COPIED, CopyOutcome, copy_tables
+from cdc_platform.pipeline.copying.copy import NO_COPY, CopyOutcome, copy_tables
 from cdc_platform.pipeline.histories.history_build import extend_histories
 from cdc_platform.pipeline.merging.build import MergeOutcome
 from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_step import pipeline_step
 from cdc_platform.pipeline.ordering.order import OrderOutcome, order_changes
-from cdc_platform.pipeline.publishing.maintain import NOTHING_MAINTAINED, MaintenanceOutcome, maintain_lake
-from cdc_platform.pipeline.publishing.publish import publish_cut
+from cdc_platform.pipeline.publishing.maintain import NO_MAINTENANCE, MaintenanceOutcome, maintain_lake
+from cdc_platform.pipeline.publishing.publication import publish_cut
 from cdc_platform.pipeline.reading.read import ReadOutcome, read_generations
 
 
@@ -32,8 +32,8 @@ class CycleOutcome:
     merges: tuple[MergeOutcome, ...]
     cut: Cut | None
     seconds: Mapping[str, float]
-    copy: CopyOutcome = NOTHING_COPIED
-    maintenance: MaintenanceOutcome = NOTHING_MAINTAINED
+    copy: CopyOutcome = NO_COPY
+    maintenance: MaintenanceOutcome = NO_MAINTENANCE
 
     @property
     def cycle(self) -> int:

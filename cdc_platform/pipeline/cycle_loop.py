@@ -21,7 +21,7 @@ LONGEST_BACKOFF_S: Final = 30.0
 
 
 ErrorListener = Callable[[CdcError], None]
-"""Receives each error that may pass by itself."""
+"""Receives each error after which a retry may succeed."""
 
 
 @dataclass
@@ -75,19 +75,17 @@ def follow_source(
 ) -> Iterator[CycleOutcome]:
     """Yield the outcome of each cycle, until no more is wanted; rests after a cycle that found no change.
 
-    Anyone who starts this may have mended what kept files from being read: the first cycle tries them at
-    once.
+    The first cycle reads files whose last read failed without waiting: they may have been repaired before.
 
     Args:
         pipeline: the pipeline.
         spark: session that does the work.
         wants_more: asked before each cycle and during each rest.
-        error_listener: receives errors that may pass by themselves, after which the cycle is tried again, and
-            the failure of an initial copy, which does not stop the other tables; without it every error ends
-            the cycles.
-        max_failures: so many tries of a cycle may fail, and so many cycles in a row may leave the watermark
-            where it is since a partition cannot be read; None means any number.
-        check_listener: receives the results of the checks that are made on the way.
+        error_listener: receives errors after which the cycle is tried again, and the failure of an initial
+            copy, which does not stop the other tables; without it every error ends the cycles.
+        max_failures: maximum number of failed attempts at a cycle, and of successive cycles without progress
+            of the watermark because a partition cannot be read; None means no limit.
+        check_listener: receives the results of the checks between cycles.
 
     Raises:
         CheckFailed: the log has failed a check; nothing more of it is published.

@@ -1,6 +1,5 @@
 """Base of sources whose events belong to the cycle that reads them."""
 
-import json
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Iterator, Mapping
@@ -11,7 +10,7 @@ from cdc_platform.model.schema.observed_columns import ObservedColumn, parse_col
 from cdc_platform.model.schema.schema_reads import SchemaRead
 from cdc_platform.model.schema.table_schema import Column, TableSchema
 from cdc_platform.model.stream.events import SourceEvent
-from cdc_platform.model.stream.files import are_few, files_from_json
+from cdc_platform.model.stream.files import are_few
 from cdc_platform.model.stream.read_windows import ReadPlan
 from cdc_platform.sources.sound_rows import is_unicode
 
@@ -46,7 +45,7 @@ class ArrivalTimeSource(ABC):
         self, cycle: int, plan: ReadPlan, max_s: float
     ) -> "Generator[pa.RecordBatch, None, None] | None":
         """Yield the raw records of the files of a plan; None if the files are large or many."""
-        is_small = bool(max_s) and are_few(files_from_json(json.loads(plan.inputs)["files"]))
+        is_small = bool(max_s) and are_few(plan.inputs["files"])
         return self.read_in_process(cycle, plan) if is_small else None
 
     @abstractmethod

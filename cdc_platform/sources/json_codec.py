@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -19,8 +19,6 @@ _MAX_DIGITS: Final = sys.get_int_max_str_digits()
 _MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 Parser = Callable[[str | bytes], Any]
-Members = Mapping[str, msgspec.Raw]
-"""The members of a JSON object, each value in its original text."""
 NULL: Final = msgspec.Raw(b"null")
 
 
@@ -113,8 +111,3 @@ def read_members(text: str) -> dict[str, msgspec.Raw]:
         return _MEMBERS.decode(text)
     except _REFUSALS:
         return {name: msgspec.Raw(json.dumps(value).encode()) for name, value in json.loads(text).items()}
-
-
-def write_members(members: Members) -> str:
-    """Return the JSON of an object from the texts of its values."""
-    return _WRITER.encode(members).decode()

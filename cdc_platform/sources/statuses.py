@@ -5,9 +5,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
-from cdc_platform.errors import PartitionStuck, SourceError, SourceUnreachable
+from cdc_platform.errors import AccessDenied, PartitionStuck, SourceError, SourceUnreachable
 
 
 class RetryRule(Enum):
@@ -65,6 +65,49 @@ def find_meaning(
     if may_pass(code, text):
         return StatusMeaning(code, text, SourceUnreachable, passing)
     return StatusMeaning(code, text, SourceError, refused)
+
+
+def error_of_call(
+    error: Exception, title: str, host_setting: str, of_status: Callable[[str, str], SourceError]
+) -> SourceError:
+    """Return the platform's error for the error of a call of a Google API.
+
+    Args:
+        error: the error of the API's client.
+        title: name of what is read, for messages.
+        host_setting: the setting that names an emulator.
+        of_status: returns the error for the code and the message of a status.
+    """
+    from google.api_core.exceptions import GoogleAPICallError
+    from google.auth.exceptions import GoogleAuthError, TransportError
+
+    if isinstance(error, TransportError):
+        # The credentials' server did not answer; nothing is wrong with the credentials.
+        return of_status("UNAVAILABLE", str(error))
+    if isinstance(error, GoogleAuthError):
+        advice = f"Provide application default credentials, or set `{host_setting}`"
+        return AccessDenied(f"No credentials for {title}. {advice}. Google said: {error}")
+    if not isinstance(error, GoogleAPICallError):
+        return SourceError(f"Cannot read {title}: {type(error).__name__}: {error}")
+    code = error.grpc_status_code.name if error.grpc_status_code else "UNKNOWN"
+    return of_status(code, str(error.message))
+
+
+_LOCAL_CHANNEL_OPTIONS: Final = (
+    ("grpc.max_send_message_length", -1),
+    ("grpc.max_receive_message_length", -1),
+    # An emulator is on this machine or near it, so proxy settings of the environment do not apply.
+    ("grpc.enable_http_proxy", 0),
+    # One channel per client: shared ones keep the back-off of a server that was down before.
+    ("grpc.use_local_subchannel_pool", 1),
+)
+
+
+def local_channel(host: str) -> Any:
+    """Return the channel to an emulator, without encryption and credentials."""
+    import grpc  # type: ignore[import-untyped] # ships no types
+
+    return grpc.insecure_channel(host, options=list(_LOCAL_CHANNEL_OPTIONS))
 
 
 def may_pass(code: str, text: str) -> bool:

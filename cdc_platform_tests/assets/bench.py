@@ -13,6 +13,7 @@ from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.claims import FULL_CHECKS_TAG, PIPELINE_TAG
 from cdc_platform.components.building import build_pipeline
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM
 from cdc_platform.partitions import change_stream_partitions
@@ -76,9 +77,9 @@ class Bench:
 
 
 @contextmanager
-def open_bench(spark: "SparkSession", lake: LakeSettings) -> Iterator[Bench]:
-    """Yield the bank's pipeline in Dagster, with its root partition known."""
-    pipeline = bank_pipeline(lake)
+def open_bench(spark: "SparkSession", lake: LakeSettings, **options: TableOptions) -> Iterator[Bench]:
+    """Yield the bank's pipeline in Dagster, with its root partition known, and the options of its tables."""
+    pipeline = bank_pipeline(lake, **options)
     settings = replace(
         pipeline.settings, tables=("accounts", "transfers"), check_every_s=0, idle_interval_s=0
     )

@@ -19,6 +19,7 @@ from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.cuts import list_cuts, newest_cut
 from cdc_platform.model.base.names import FRESH
 from cdc_platform.model.base.progress_lines import report_lines
+from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.pipeline import cycle
 from cdc_platform.pipeline.opened.pipeline import Pipeline
@@ -237,25 +238,36 @@ def test_a_failing_check_keeps_the_cut_from_being_published(bench: Bench) -> Non
     assert balances(bench.pipeline) == {1: 100}
 
 
-@pytest.mark.parametrize("rebuilds", [False, True])
-def test_what_a_check_has_refused_no_other_run_publishes(bench: Bench, *, rebuilds: bool) -> None:
-    """A run that leaves the log and its checks out, or rebuilds a table, makes them before it publishes."""
-    begun = source_of(bench.pipeline).first_micros
-    answer_with(bench.pipeline, begun + SECOND, opening(1, 100, begun + 1))
-    cycle.run_cycle(bench.pipeline, bench.spark)
-    answer_with(bench.pipeline, begun + 2 * SECOND, opening(2, 100, begun + SECOND + 1))
-    assert bench.run([bench.assets.raw, bench.assets.lineage, bench.assets.log]).success
-    _damage_log(bench.pipeline)
-    accounts, transfers = bench.assets.table("accounts"), bench.assets.table("transfers")
-    chosen = [accounts] if rebuilds else [accounts, transfers, bench.assets.cut]
-    config = {accounts.to_python_identifier(): {"rebuild": True}} if rebuilds else None
-    result = bench.run(chosen, config)
-    assert not result.success
-    assert balances(bench.pipeline) == {1: 100}
-    failed = {
-        evaluation.check_name for evaluation in result.get_asset_check_evaluations() if not evaluation.passed
-    }
-    assert "exactly_once" in failed
+@pytest.mark.parametrize(
+    ("rebuilt", "config"),
+    [
+        (None, {}),
+        ("accounts", {"rebuild": True}),
+        ("accounts__history", {"rebuild": True}),
+        ("accounts__history", {"at_cut": 1}),
+    ],
+)
+def test_what_a_check_has_refused_no_other_run_publishes(
+    spark: "SparkSession", session_lake: LakeSettings, rebuilt: str | None, config: Mapping[str, Any]
+) -> None:
+    """A run that leaves out the log and its checks, or rebuilds a table or history, checks them first."""
+    with open_bench(spark, session_lake, accounts=TableOptions(history=True)) as bench:
+        begun = source_of(bench.pipeline).first_micros
+        answer_with(bench.pipeline, begun + SECOND, opening(1, 100, begun + 1))
+        cycle.run_cycle(bench.pipeline, bench.spark)
+        answer_with(bench.pipeline, begun + 2 * SECOND, opening(2, 100, begun + SECOND + 1))
+        assert bench.run([bench.assets.raw, bench.assets.lineage, bench.assets.log]).success
+        _damage_log(bench.pipeline)
+        if rebuilt is None:
+            tables = [bench.assets.table(name) for name in ("accounts", "accounts__history", "transfers")]
+            result = bench.run([*tables, bench.assets.cut])
+        else:
+            key = bench.assets.table(rebuilt)
+            result = bench.run([key], {key.to_python_identifier(): config})
+        assert not result.success
+        assert balances(bench.pipeline) == {1: 100}
+        evaluations = result.get_asset_check_evaluations()
+        assert "exactly_once" in {each.check_name for each in evaluations if not each.passed}
 
 
 def _damage_log(pipeline: Pipeline) -> None:

@@ -20,7 +20,7 @@ from cdc_platform.checks.freshness import (
     save_all_fresh,
 )
 from cdc_platform.errors import SettingError
-from cdc_platform.lake.catalog.lake import CHECKED, Lake
+from cdc_platform.lake.catalog.lake import CHECK_RESULTS, Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.cuts import Cut, append_cut, newest_cut
 from cdc_platform.lake.state.last_results import load_results
@@ -96,7 +96,7 @@ def test_the_lake_gets_a_result_when_it_changes(bank: PipelineSettings) -> None:
         stored = {result.asset: (result.passed, result.has_failed) for result in load_results(lake)}
         assert stored["bank/accounts"] == (lag_s < 60, lag_s > 300)
         assert stored["bank/transfers"] == (False, lag_s > 300)
-        snapshots.append(lake.system_table(CHECKED).metadata.current_snapshot_id)
+        snapshots.append(lake.system_table(CHECK_RESULTS).metadata.current_snapshot_id)
     assert snapshots[0] != snapshots[1] == snapshots[2]
 
 

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from cdc_platform.components.loading import load_settings
-from cdc_platform.lake.catalog.lake import CHECKED
+from cdc_platform.lake.catalog.lake import CHECK_RESULTS
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.pipeline.opened.pipeline import open_pipeline
 from cdc_platform.read import open_tables
@@ -269,7 +269,7 @@ def _state(sent: Sent, defs: Path) -> object:
         return None
     if sent.unread:
         return log_rows(pipeline)
-    return {name: state for name, state in state_of(pipeline).items() if name != CHECKED}
+    return {name: state for name, state in state_of(pipeline).items() if name != CHECK_RESULTS}
 
 
 @pytest.mark.usefixtures("spark")

@@ -121,7 +121,7 @@ def test_all_mistakes_have_a_line(tmp_path: Path) -> None:
     ]
     expected = (
         f"{first}:6: `source.databse` is not known; is it misspelled? Did you mean `source.database`?",
-        f"{first}:14: `read_tasks` must be at least 1: 0",
+        f"{first}:14: `read_tasks` must be at least 1, but is: 0",
         f"{first}:21: `lake.path` needs the environment variable `CDC_PLATFORM_UNSET`",
         f"{first}:23: `type` must be ",
         f"{second}:9: `lake` occurs twice",

@@ -90,7 +90,7 @@ def test_a_mistake_in_any_document_is_found_before_anything_runs(tmp_path: Path,
     defs.write_text(text, encoding="utf-8")
     code, output, errors = run(*command.split(), defs)
     assert (code, output) == (1, "")
-    assert "read_tasks` must be at least 1: 0" in errors
+    assert "read_tasks` must be at least 1, but is: 0" in errors
 
 
 def test_one_spark_has_the_packages_of_all_pipelines(tmp_path: Path) -> None:

@@ -123,7 +123,11 @@ BAD_VALUES: list[tuple[dict[str, Any], str, str]] = [
     # a word where a number belongs
     ({"max_window_s": "an hour"}, "max_window_s", "must be a number"),
     # a value out of its range, found by the source's own settings
-    ({"source": {**bank_attributes()["source"], "heartbeat_ms": 1}}, "source.heartbeat_ms", "between"),
+    (
+        {"source": {**bank_attributes()["source"], "heartbeat_ms": 1}},
+        "source.heartbeat_ms",
+        "and at most",
+    ),
     # the same, within a nested setting
     (
         {"source": {**bank_attributes()["source"], "deadline_s": "soon"}},
@@ -137,16 +141,16 @@ BAD_VALUES: list[tuple[dict[str, Any], str, str]] = [
     # numbers that are none
     ({"max_window_s": float("nan")}, "max_window_s", "finite"),
     ({"idle_interval_s": float("inf")}, "idle_interval_s", "finite"),
-    ({"idle_interval_s": -1}, "idle_interval_s", "negative"),
-    ({"local_read_s": -1}, "local_read_s", "negative"),
+    ({"idle_interval_s": -1}, "idle_interval_s", "at least 0"),
+    ({"local_read_s": -1}, "local_read_s", "at least 0"),
     ({"runs": {"follow_s": float("nan")}}, "runs.follow_s", "finite"),
-    ({"local_merge_bytes": -1}, "local_merge_bytes", "negative"),
+    ({"local_merge_bytes": -1}, "local_merge_bytes", "at least 0"),
     # what Dagster itself would refuse, or take for something else
     ({"runs": {"schedule": "x y"}}, "runs.schedule", "cron expression"),
     ({"runs": {"owners": ["team:a", "not an owner"]}}, "runs.owners.1", "e-mail address.*: not an owner"),
     ({"runs": {"poll_s": -1}}, "runs.poll_s", "at least 1"),
-    ({"runs": {"follow_s": -3}}, "runs.follow_s", "negative"),
-    ({"runs": {"full_checks_every_s": -5}}, "runs.full_checks_every_s", "negative"),
+    ({"runs": {"follow_s": -3}}, "runs.follow_s", "at least 0"),
+    ({"runs": {"full_checks_every_s": -5}}, "runs.full_checks_every_s", "at least 0"),
     ({"runs": {"fresh_warn_s": 60, "fresh_fail_s": 30}}, "runs.fresh_warn_s", "`runs.fresh_fail_s`.*30"),
     # a name that cannot be a namespace
     ({"name": "My Bank"}, "name", "lower-case"),

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from cdc_platform.components.loading import load_settings
-from cdc_platform.lake.catalog.lake import CHECKED, QUARANTINED
+from cdc_platform.lake.catalog.lake import CHECK_RESULTS, QUARANTINE
 from cdc_platform.lake.state.last_results import LastResult, save_results
 from cdc_platform.pipeline.opened.pipeline import open_pipeline
 from cdc_platform_tests import programs
@@ -67,8 +67,8 @@ def lose_tables(defs: Path) -> None:
     """Let the catalog name files of check results, of the quarantine and of a table that do not exist."""
     lake = open_pipeline(load_settings(defs)).lake
     for namespace, name in (
-        (lake.system_namespace, CHECKED),
-        (lake.system_namespace, QUARANTINED),
+        (lake.system_namespace, CHECK_RESULTS),
+        (lake.system_namespace, QUARANTINE),
         (lake.pipeline, "transfers"),
     ):
         forget_metadata(lake.settings, namespace, name)

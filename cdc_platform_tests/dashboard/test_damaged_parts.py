@@ -18,11 +18,11 @@ from cdc_platform.dashboard.health import State
 from cdc_platform.dashboard.metrics import PipelineCollector
 from cdc_platform.dashboard.page import PageOptions, PipelineView, write_page
 from cdc_platform.lake.catalog.lake import (
-    CHECKED,
-    COPIED,
+    CHECK_RESULTS,
+    COPIES,
     CUT,
     LINEAGE,
-    QUARANTINED,
+    QUARANTINE,
     SCHEMA,
     Lake,
     own_tables,
@@ -37,10 +37,10 @@ START: Final = 1_800_000_000_000_000
 MARK: Final = {"cdc.cycle": "9", "cdc.cut": "9"}
 FOREIGN: Final = {
     # a row that the platform cannot have written, and the parts of a status that need its table
-    CHECKED: ({"name": "fresh", "asset": "bank/t"}, {"checks"}),
+    CHECK_RESULTS: ({"name": "fresh", "asset": "bank/t"}, {"checks"}),
     CUT: ({"cut": 9}, {"cut"}),
     LINEAGE: ({"partition_token": "a", "state": "ODD"}, {"partitions", "stuck partitions"}),
-    COPIED: ({"table_name": "t", "number": 1}, {"copies"}),
+    COPIES: ({"table_name": "t", "number": 1}, {"copies"}),
     SCHEMA: ({"cycle": 1, "number": 1, "change": "odd"}, {"copies", "notes"}),
 }
 
@@ -119,7 +119,7 @@ def test_foreign_rows_hide_nothing_else(defs: Path, table: str) -> None:
 
 def lose_results(lake: Lake) -> None:
     """Move the rows of the check results away, as a broken disk would."""
-    for task in lake.system_table(CHECKED).scan().plan_files():
+    for task in lake.system_table(CHECK_RESULTS).scan().plan_files():
         Path(task.file.file_path.removeprefix("file://")).rename(Path(lake.settings.path) / "lost.parquet")
 
 
@@ -133,7 +133,7 @@ def lose_metadata(lake: Lake, table: Table | None = None) -> None:
 
 def lose_quarantine(lake: Lake) -> None:
     """Move the metadata of the quarantine away."""
-    lose_metadata(lake, lake.system_table(QUARANTINED))
+    lose_metadata(lake, lake.system_table(QUARANTINE))
 
 
 @pytest.mark.parametrize(

@@ -20,14 +20,14 @@ from cdc_platform.dashboard.metrics import PipelineCollector
 from cdc_platform.dashboard.page import PageOptions, PipelineView, write_page
 from cdc_platform.dashboard.read_lanes import load_read_lanes
 from cdc_platform.dashboard.time_span import TimeSpan
-from cdc_platform.lake.catalog.lake import LOG, READ, Lake
+from cdc_platform.lake.catalog.lake import LOG, READ_PROGRESS, Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import head
 from cdc_platform.lake.state.copies import COPY, COPY_BRANCH, ChunkBatch, CopyPlan, save_plans
 from cdc_platform.lake.state.cuts import Cut, append_cut, newest_cut
 from cdc_platform.lake.state.last_results import LastResult
 from cdc_platform.model.base.names import FRESH
-from cdc_platform.model.base.schemas import FILES
+from cdc_platform.model.base.schemas import READ_PROGRESS_ROWS
 from cdc_platform.model.stream.unread import unread_path
 from cdc_platform.pipeline.on_demand.status import Status
 from cdc_platform_tests.support.watched_lakes import ROWS, SECOND, WatchedLake
@@ -127,7 +127,7 @@ def test_files_are_shown_by_folder(tmp_path: Path) -> None:
     for number in (1, 2):
         append_cut(lake, Cut(number, START, number, {}, START + number * SECOND))
         rows = [{"cycle": number, "path": path, "version": "1"} for path in paths]
-        lake.system_table(READ).append(pa.Table.from_pylist(rows, FILES))
+        lake.system_table(READ_PROGRESS).append(pa.Table.from_pylist(rows, READ_PROGRESS_ROWS))
     span = TimeSpan(START, START + 60 * SECOND)
     lanes = load_read_lanes(lake, load_cut_history(lake, span, newest_cut(lake)), span)
     assert [(lane.name, lane.reads) for lane in lanes.lanes] == [("orders", 2), ("users", 4)]

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import asdict, replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from hypothesis import strategies as st
 from pyiceberg.catalog.noop import NoopCatalog
@@ -28,7 +28,7 @@ from cdc_platform.lake.commits.commits import (
     bytes_since,
     read_mark,
 )
-from cdc_platform.lake.state.copies import COPY, ChunkBatch
+from cdc_platform.lake.state.copies import COPY, ChunkBatch, CopyPlan, columns_to_text
 from cdc_platform.lake.state.markers import marker_of
 from cdc_platform.lake.state.read_progress import read_report
 from cdc_platform.lake.state.schema_history import build_stored_history
@@ -37,7 +37,7 @@ from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.model.rows.keyless import keys_text, row_of
 from cdc_platform.model.schema.schema_events import SchemaChange, SchemaEvent, describe_event
 from cdc_platform.model.schema.table_schema import ColumnType
-from cdc_platform.model.stream.files import FileReport, Waiting
+from cdc_platform.model.stream.files import FileReport, WaitingTransaction
 from cdc_platform.model.stream.quarantined_records import QuarantinedRecord
 from cdc_platform.model.stream.unread import FailedRead
 from cdc_platform.pipeline.ordering.addresses import read_notes
@@ -52,11 +52,9 @@ from cdc_platform.sources.spanner.client.query import Parameter, Query
 from cdc_platform.sources.spanner.copying.copy_chunks import (
     Chunk,
     PartitionToken,
-    columns_from_text,
-    columns_to_text,
-    require_sound,
 )
 from cdc_platform.sources.spanner.copying.copy_plan import KeyRange, OrderedKeyColumn
+from cdc_platform.sources.spanner.copying.copy_source import plan_copy_tasks
 from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.fuzzing.mutations import TEXTS, bent, trees, written
 from cdc_platform_tests.sources.debezium.written_events import envelope, line, settings_with
@@ -182,13 +180,12 @@ def _schema_value(change: SchemaChange) -> Callable[[str], object]:
 
 
 def _columns(text: str) -> Any:
-    require_sound(text, [])
-    return columns_from_text(text)
+    return CopyPlan("accounts", 1, 1, 2, text, ()).schema
 
 
 def _chunk(text: str) -> Chunk:
-    require_sound(columns_to_text(_ACCOUNTS), [text])
-    return Chunk.from_text(text, 5)
+    (chunk,) = plan_copy_tasks("{}", _ACCOUNTS, 5, [text]).parts
+    return cast("Chunk", chunk)
 
 
 _ACCOUNTS: Final = table("accounts", {"id": "INT64"}, {"owner": "STRING(MAX)", "xs": "ARRAY<INT64>"})
@@ -214,7 +211,7 @@ def _written_state() -> str:
 
 
 def _written_report() -> str:
-    report = FileReport("1-2", is_read=False, error="Broken", waiting=(Waiting("t", 1, 2, None),))
+    report = FileReport("1-2", is_read=False, error="Broken", waiting=(WaitingTransaction("t", 1, 2, None),))
     return json.dumps(asdict(replace(report, again_since_micros=5)))
 
 

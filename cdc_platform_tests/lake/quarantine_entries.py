@@ -4,9 +4,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from cdc_platform.lake.catalog.lake import LOG, QUARANTINED, RAW, READ, Lake
+from cdc_platform.lake.catalog.lake import LOG, QUARANTINE, RAW, READ_PROGRESS, Lake
 from cdc_platform.lake.commits.commits import CYCLE
-from cdc_platform.model.base.schemas import FILES, QUARANTINE
+from cdc_platform.model.base.schemas import QUARANTINE_ROWS, READ_PROGRESS_ROWS
 from cdc_platform.model.base.timestamps import to_datetime
 
 MOMENT = 1_800_000_000_000_000
@@ -31,8 +31,8 @@ def quarantine_entry(event: str, origin: str | None = None, cycle: int = 1, **co
 def quarantine(lake: Lake, cycle: int, *rows: dict[str, Any]) -> None:
     """Commit a cycle that has read and ordered the quarantined records."""
     properties = {CYCLE: str(cycle)}
-    lake.system_table(QUARANTINED).append(
-        pa.Table.from_pylist(list(rows), QUARANTINE), snapshot_properties=properties
+    lake.system_table(QUARANTINE).append(
+        pa.Table.from_pylist(list(rows), QUARANTINE_ROWS), snapshot_properties=properties
     )
     for name in (RAW, LOG):
         table = lake.system_table(name)
@@ -42,5 +42,5 @@ def quarantine(lake: Lake, cycle: int, *rows: dict[str, Any]) -> None:
 def note_read(lake: Lake, cycle: int, *paths: str) -> None:
     """Note in the read progress what a cycle has read."""
     rows = [{"cycle": cycle, "path": path, "version": "1"} for path in paths]
-    table = pa.Table.from_pylist(rows, FILES)
-    lake.system_table(READ).append(table, snapshot_properties={CYCLE: str(cycle)})
+    table = pa.Table.from_pylist(rows, READ_PROGRESS_ROWS)
+    lake.system_table(READ_PROGRESS).append(table, snapshot_properties={CYCLE: str(cycle)})

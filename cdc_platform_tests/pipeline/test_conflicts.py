@@ -22,13 +22,13 @@ from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.pipeline.histories import history_plan
 from cdc_platform.pipeline.merging import build, merge
-from cdc_platform.pipeline.merging.merge import merge_table, merge_tables
+from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering import change_streams, log_commit
 from cdc_platform.pipeline.ordering.order import order_changes
-from cdc_platform.pipeline.publishing import publish
+from cdc_platform.pipeline.publishing import publication
 from cdc_platform.pipeline.publishing.maintain import MaintenanceOutcome, maintain_lake
-from cdc_platform.pipeline.publishing.publish import publish_cut
+from cdc_platform.pipeline.publishing.publication import publish_cut
 from cdc_platform.pipeline.reading.read import read_windows
 from cdc_platform.pipeline.schema import table_ddl
 from cdc_platform.pipeline.versions.branch import Attempt, finished_head, load_table, reset_branch
@@ -188,12 +188,12 @@ def test_two_merges_cannot_mix_on_the_branch(
     def rival() -> None:
         # Like any second run, it finds the branch unfinished and starts over.
         monkeypatch.setattr(merge, "finished_head", lambda *_args: None)
-        merge_table(pipeline, spark, "accounts")
+        merge_tables(pipeline, spark, [pipeline.table("accounts")])
         monkeypatch.setattr(merge, "finished_head", finished_head)
 
     interrupt_once(monkeypatch, build, step, rival)
     with pytest.raises(CommitConflict, match=r"Another run (merged `accounts`|has changed)"):
-        merge_table(pipeline, spark, "accounts")
+        merge_tables(pipeline, spark, [pipeline.table("accounts")])
     run_steps(pipeline, spark)
     assert expected == balances(pipeline)
 
@@ -253,7 +253,7 @@ def test_a_merge_that_misses_keys_is_not_finished(
     with monkeypatch.context() as patch:
         patch.setattr(merge, "full_build", lambda *_args: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
-            merge_table(pipeline, spark, "accounts")
+            merge_tables(pipeline, spark, [pipeline.table("accounts")])
     assert finished_head(load_table(pipeline, "accounts"), 1, None) is None
     run_steps(pipeline, spark)
     assert balances(pipeline) == {1: 99, 2: 101}
@@ -267,7 +267,7 @@ def test_two_runs_cannot_both_publish(
     feed_next(bank)
     order_changes(bank, spark)
     merge_tables(bank, spark, bank.tables)
-    interrupt_once(monkeypatch, publish, "append_cut", lambda: publish_cut(bank))
+    interrupt_once(monkeypatch, publication, "append_cut", lambda: publish_cut(bank))
     with pytest.raises(CommitConflict, match=f"Another run published cut {newest + 1}"):
         publish_cut(bank)
     assert list(range(1, newest + 2)) == [cut.cut for cut in list_cuts(bank.lake)]

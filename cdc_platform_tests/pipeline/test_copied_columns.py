@@ -15,14 +15,14 @@ from cdc_platform.pipeline.copying.copy import copy_tables
 from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.order import order_changes
-from cdc_platform.pipeline.publishing.publish import publish_cut
+from cdc_platform.pipeline.publishing.publication import publish_cut
 from cdc_platform_tests.pipeline.evolving import EvolvingSource
 from cdc_platform_tests.support.changing.copied_columns import (
     COPIED,
     END,
     KEYS,
     KNOWN,
-    Deed,
+    Action,
     add,
     drop,
     live,
@@ -50,7 +50,7 @@ def make_table(source: EvolvingSource) -> None:
     source.columns = {"a": "INT64"}
 
 
-NOTES: Final[Mapping[int, tuple[Deed, ...]]] = {
+NOTES: Final[Mapping[int, tuple[Action, ...]]] = {
     2: (drop("renewed"), drop("third"), add("third", "INT64")),
     3: (drop("dropped"), retype("retyped"), retype("twice"), write(4)),
     4: (
@@ -65,7 +65,7 @@ NOTES: Final[Mapping[int, tuple[Deed, ...]]] = {
     8: (write(8, "2"),),
 }
 """Changes to a table with rows, by step; its columns are named after their fate."""
-DROPPED_AND_RECREATED: Final[Mapping[int, tuple[Deed, ...]]] = {
+DROPPED_AND_RECREATED: Final[Mapping[int, tuple[Action, ...]]] = {
     2: (end_table,),
     4: (make_table, write(4), write(6, "2")),
     8: (write(8), write(8, "3")),
@@ -90,11 +90,11 @@ def test_a_copy_has_the_columns_of_its_moment(
     spark: "SparkSession",
     session_lake: LakeSettings,
     monkeypatch: pytest.MonkeyPatch,
-    lives: Mapping[str, Mapping[int, tuple[Deed, ...]]],
+    lives: Mapping[str, Mapping[int, tuple[Action, ...]]],
     reads: tuple[int, ...],
 ) -> None:
     """Copied columns are right for any state of the log when the copy is planned and while it runs."""
-    sources = [live(name, deeds) for name, deeds in lives.items()]
+    sources = [live(name, actions) for name, actions in lives.items()]
     pipeline = watch(session_lake, *sources)
     order_changes(pipeline, spark)
     with monkeypatch.context() as patch:

@@ -12,7 +12,7 @@ import pytest
 
 from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import fact, head
-from cdc_platform_tests.support.crash_points.points import POINTS, Death, Died, EffectKind, Moment
+from cdc_platform_tests.support.crash_points.points import POINTS, Death, EffectKind, Moment, ProcessDeath
 from cdc_platform_tests.support.crash_points.runs import reopened
 from cdc_platform_tests.support.crash_points.scenarios import SCENARIOS
 from cdc_platform_tests.support.crash_points.series import Extent, run_series
@@ -89,7 +89,7 @@ def test_a_run_that_died_has_no_further_effect() -> None:
 
     for moment, expected in ((Moment.BEFORE, ["a"]), (Moment.AFTER, ["a", "b"])):
         effects.clear()
-        with POINTS.counted(Death(2, moment)), pytest.raises(Died):
+        with POINTS.counted(Death(2, moment)), pytest.raises(ProcessDeath):
             run()
         assert expected == effects
     with POINTS.counted():

@@ -13,12 +13,12 @@ from cdc_platform.lake.state.cuts import list_cuts
 from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.merging import build
-from cdc_platform.pipeline.merging.merge import merge_table, merge_tables
+from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.order import order_changes
-from cdc_platform.pipeline.publishing import publish
-from cdc_platform.pipeline.publishing.publish import publish_cut
+from cdc_platform.pipeline.publishing import publication
+from cdc_platform.pipeline.publishing.publication import publish_cut
 from cdc_platform.pipeline.reading.read import read_windows
 from cdc_platform.pipeline.reading.trace import trace_lineage
 from cdc_platform.pipeline.schema import table_ddl
@@ -63,8 +63,8 @@ class Killed(BaseException):
 STEPS: dict[str, Step] = {
     "trace": lambda pipeline, _spark: trace_lineage(pipeline),
     "order": order_changes,
-    "merge accounts": lambda pipeline, spark: merge_table(pipeline, spark, "accounts"),
-    "merge transfers": lambda pipeline, spark: merge_table(pipeline, spark, "transfers"),
+    "merge accounts": lambda pipeline, spark: merge_tables(pipeline, spark, [pipeline.table("accounts")]),
+    "merge transfers": lambda pipeline, spark: merge_tables(pipeline, spark, [pipeline.table("transfers")]),
     "publish": lambda pipeline, _spark: publish_cut(pipeline),
 }
 
@@ -180,7 +180,7 @@ def test_a_merge_killed_halfway_is_begun_again(
         with monkeypatch.context() as patch:
             patch.setattr(build, commit, _die)
             with pytest.raises(Killed):
-                merge_table(merger, spark, "accounts")
+                merge_tables(merger, spark, [merger.table("accounts")])
     run_steps(pipeline, spark)
     assert expected_balances(2) == balances(pipeline)
 
@@ -197,9 +197,9 @@ def test_main_is_moved_to_the_cut_by_the_next_run(
     merge_tables(bank, spark, bank.tables)
     with monkeypatch.context() as patch:
         moved = iter([None])
-        original = publish._move_mains  # noqa: SLF001  the crash lies inside the step
+        original = publication._move_mains  # noqa: SLF001  the crash lies inside the step
         patch.setattr(
-            publish, "_move_mains", lambda *args: original(*args) if next(moved, _die) is None else _die()
+            publication, "_move_mains", lambda *args: original(*args) if next(moved, _die) is None else _die()
         )
         with pytest.raises(Killed):
             publish_cut(bank)
@@ -217,7 +217,7 @@ def test_a_table_alone_catches_up_with_the_log(spark: "SparkSession", session_la
     for number in (1, 2, 3):
         feed_cycle(pipeline, number)
         order_changes(pipeline, spark)
-    outcome = merge_table(pipeline, spark, "accounts")
+    (outcome,) = merge_tables(pipeline, spark, [pipeline.table("accounts")])
     assert (outcome.cycle, outcome.appended, outcome.updated) == (3, 3, 0)
     table_ddl.ensure_table(pipeline, spark, pipeline.table("transfers"))
     with pytest.raises(CommitConflict, match="`transfers` is behind the log"):

@@ -13,7 +13,7 @@ from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import head
 from cdc_platform.lake.state.cuts import append_cut, list_cuts, newest_cut
-from cdc_platform.lake.state.quarantine import count_quarantined, load_quarantined
+from cdc_platform.lake.state.quarantine import count_quarantined_records, load_quarantine
 from cdc_platform.model.base.timestamps import from_datetime, to_datetime
 from cdc_platform.model.schema.table_options import DELETED, IS_CURRENT, TableOptions
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
@@ -167,10 +167,10 @@ def test_a_file_that_is_mended_at_the_source(
         data = (tmp_path / "whole.avro").read_bytes()
         folder.put(place / "cut.avro", data if is_whole else data[:-20])
         pipeline = sync(pipeline, spark)
-        assert count_quarantined(pipeline.lake) == (1 if is_whole else 5)
+        assert count_quarantined_records(pipeline.lake) == (1 if is_whole else 5)
     assert [row["id"] for row in found_rows(pipeline, "users")] == [1, 2, 4, 5, 6, 7]
     assert found_table(pipeline, "users").schema().identifier_field_names() == {"id"}
-    (left,) = load_quarantined(pipeline.lake)
+    (left,) = load_quarantine(pipeline.lake)
     assert left.name == "shop.users/c"
     assert [row["record_id"] for row in quarantined_rows(pipeline)].count("shop.users/b/shop.users/b") == 1
     assert failed_checks(pipeline, spark) == {}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.lake.state.quarantine import load_quarantined
+from cdc_platform.lake.state.quarantine import load_quarantine
 from cdc_platform.model.base.timestamps import to_datetime, to_rfc3339
 from cdc_platform.model.schema.table_options import DELETED_AT, TableOptions
 from cdc_platform.model.stream.quarantined_records import QuarantineFilter
@@ -84,7 +84,7 @@ def test_a_rollback_finds_the_row_that_it_takes_away(
         folder.put(tmp_path / FOLDER / f"{name}.jsonl", data)
     pipeline = sync(pipeline, spark)
     assert found_rows(pipeline, "JOBS") == [{"id": 2}, {"id": 3}]
-    assert sorted(record.name.rpartition("/")[2] for record in load_quarantined(pipeline.lake)) == [
+    assert sorted(record.name.rpartition("/")[2] for record in load_quarantine(pipeline.lake)) == [
         "e-",
         "f-",
     ]
@@ -100,14 +100,14 @@ def test_a_rollback_finds_the_row_that_it_takes_away(
     folder.put(tmp_path / FOLDER / "six.jsonl", line("e", "INSERT", 110, "R4", {"id": 5}))
     pipeline = sync(pipeline, spark)
     assert found_rows(pipeline, "JOBS") == [{"id": 3}]
-    assert [record.name.rpartition("/")[2] for record in load_quarantined(pipeline.lake)] == ["f-"]
+    assert [record.name.rpartition("/")[2] for record in load_quarantine(pipeline.lake)] == ["f-"]
 
     # Nobody need ask, and anyone who does changes nothing.
     replay_records(pipeline, QuarantineFilter(table="JOBS"))
     folder.put(tmp_path / FOLDER / "seven.jsonl", line("g", "INSERT", 200, "R6", {"id": 6}))
     pipeline = sync(pipeline, spark)
     assert found_rows(pipeline, "JOBS") == [{"id": 3}, {"id": 6}]
-    assert [record.name.rpartition("/")[2] for record in load_quarantined(pipeline.lake)] == ["f-"]
+    assert [record.name.rpartition("/")[2] for record in load_quarantine(pipeline.lake)] == ["f-"]
     assert failed_checks(pipeline, spark) == {}
 
 

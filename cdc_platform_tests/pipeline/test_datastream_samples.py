@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.lake.state.quarantine import load_quarantined
+from cdc_platform.lake.state.quarantine import load_quarantine
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
@@ -84,7 +84,7 @@ def test_the_samples_end_as_their_sources_did(
         for sample in {sample.table: sample for sample in samples}.values():
             expected = {key: str(value) for key, value in sample.expected.items()}
             assert expected == actual_values(pipeline, sample)
-        quarantined = {record.record_id.rpartition("/")[2] for record in load_quarantined(pipeline.lake)}
+        quarantined = {record.record_id.rpartition("/")[2] for record in load_quarantine(pipeline.lake)}
         assert ids_of(samples, FaultyEvent) == quarantined
         logged = [row["record_id"].rpartition("/")[2] for row in log_rows(pipeline)]
         assert sorted(ids_of(samples, SourceEvent)) == sorted(logged)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.lake.state.quarantine import load_quarantined
+from cdc_platform.lake.state.quarantine import load_quarantine
 from cdc_platform.model.schema.table_options import DELETED, IS_CURRENT, TableOptions
 from cdc_platform.model.stream.quarantined_records import QuarantineFilter
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
@@ -334,7 +334,7 @@ def test_events_of_another_key_are_quarantined(
     assert found_rows(pipeline, "keyed") == [{"id": 1, "v": "d"}]
     actual = {row["id"]: row["note"] for row in found_rows(pipeline, "floating")}
     assert actual == {5: "new", 2**53: "old", 2**53 + 1: "old"}
-    assert [record.reason for record in load_quarantined(pipeline.lake)] == [
+    assert [record.reason for record in load_quarantine(pipeline.lake)] == [
         "The event has no value for a column of the key of `keyed`: id"
     ]
     assert failed_checks(pipeline, spark) == {}

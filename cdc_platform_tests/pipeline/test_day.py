@@ -41,5 +41,5 @@ def test_some_minutes_of_a_day_are_right(
         day.end(has_checks=False)
     assert day.wrong == []
     assert day.doubled == 0
-    assert day.befallen.keys() >= EXPECTED[name]
+    assert day.incidents.keys() >= EXPECTED[name]
     assert sum(day.struck.values()) > 0

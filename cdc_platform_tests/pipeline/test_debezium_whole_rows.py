@@ -10,7 +10,7 @@ import pytest
 
 from cdc_platform.errors import RowNotFound
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.pipeline.on_demand.explain import explain_row
+from cdc_platform.pipeline.on_demand.explanation import explain_row
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.sources.debezium.settings.connector import NullPolicy

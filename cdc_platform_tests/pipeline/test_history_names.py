@@ -99,12 +99,12 @@ def test_columns_of_a_history_that_are_copied_and_change(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
     """The copied values are in the history, and what is converted or set aside is so there, too."""
-    deeds = {
+    actions = {
         2: (add("valid_to", "STRING", 3), add("is_current", "STRING", 4)),
         6: (drop("is_current"), retype("valid_to")),
         7: (add("is_current", "INT64"), write(8), write(9, "2")),
     }
-    source = live("notes", deeds)
+    source = live("notes", actions)
     watched = watch(session_lake, source)
     pipeline = replace(watched, settings=replace(watched.settings, table_options={"notes": KEPT}))
     order_changes(pipeline, spark)

@@ -14,7 +14,7 @@ from cdc_platform.model.stream.records import ValueCaptureType
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
 from cdc_platform.pipeline.checks.table_checks import check_histories, check_tables_equal_log
 from cdc_platform.pipeline.copying.copy import copy_tables
-from cdc_platform.pipeline.on_demand.explain import explain_row
+from cdc_platform.pipeline.on_demand.explanation import explain_row
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform_tests.pipeline.bank import NOW, bank_of, closing, opening, transfer

@@ -6,13 +6,13 @@ import pytest
 
 from cdc_platform.errors import CutNotFound
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.lake.state.quarantine import count_quarantined, load_quarantined
+from cdc_platform.lake.state.quarantine import count_quarantined_records, load_quarantine
 from cdc_platform.model.schema.table_options import IS_CURRENT, TableOptions
 from cdc_platform.model.stream.quarantined_records import QuarantineFilter
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
 from cdc_platform.pipeline.checks.invariants import QUARANTINE_EMPTY, checks_of
-from cdc_platform.pipeline.on_demand.explain import explain_row
+from cdc_platform.pipeline.on_demand.explanation import explain_row
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
 from cdc_platform.pipeline.on_demand.replay import replay_records
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
@@ -98,7 +98,7 @@ def test_a_replayed_transaction_overrides_nothing_newer(
 
     assert len(replay_records(pipeline, QuarantineFilter(record="refused/00000000")).from_records) == 2
     assert len(replay_records(pipeline, QuarantineFilter()).from_records) == 1
-    assert count_quarantined(pipeline.lake) == 0
+    assert count_quarantined_records(pipeline.lake) == 0
     feed(pipeline, START + 4 * SECOND, change(ModType.UPDATE, 2, 3 * SECOND + 1, "newest", balance="120"))
     order_changes(pipeline, spark)
     # The process ends here; the next one knows by the log what is to be rebuilt.
@@ -116,7 +116,7 @@ def test_a_replayed_transaction_overrides_nothing_newer(
     ]
     assert rows == table_rows(pipeline, "accounts")
     assert versions == table_rows(pipeline, "accounts__history", IS_CURRENT)
-    (record,) = load_quarantined(pipeline.lake)
+    (record,) = load_quarantine(pipeline.lake)
     assert (record.transaction_id, record.cycle) == ("broken", 4)
 
     # Nothing is taken twice, ordinary cycles continue, and a second rebuild gives the same.

@@ -13,7 +13,7 @@ import pytest
 
 from cdc_platform.errors import LakeDamaged
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.pipeline.publishing.publish import publish_cut
+from cdc_platform.pipeline.publishing.publication import publish_cut
 from cdc_platform_tests.support.crash_points.overtaking import Lead, outrun
 from cdc_platform_tests.support.crash_points.points import Effect
 from cdc_platform_tests.support.crash_points.scenarios import SCENARIOS

@@ -43,4 +43,4 @@ def test_every_cut_of_simulated_traffic_is_right(
     assert lineage is not None
     # Those that end within the cycles, besides the query without a token.
     assert sum(partition.is_finished for partition in lineage.partitions.values()) > 1
-    assert sum(simulator.database.faults.befallen.values()) > 0
+    assert sum(simulator.database.faults.incidents.values()) > 0

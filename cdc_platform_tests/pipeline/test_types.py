@@ -14,7 +14,7 @@ from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.model.schema.table_schema import NANOSECONDS, Column, ColumnType, TableSchema
 from cdc_platform.model.stream.records import WHOLE_ROW_UPDATES, ModType, ValueCaptureType
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
-from cdc_platform.pipeline.on_demand.explain import explain_row
+from cdc_platform.pipeline.on_demand.explanation import explain_row
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.sources.spanner.copying.columns import to_arrow
 from cdc_platform.sources.spanner.copying.snapshot import table_arrow_schema

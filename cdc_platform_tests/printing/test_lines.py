@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from cdc_platform.commands.operating.quarantine import describe_quarantined
+from cdc_platform.commands.operating.quarantine import describe_quarantined_records
 from cdc_platform.errors import SettingError, SparkUnreachable
 from cdc_platform.model.stream.quarantined_records import QuarantinedRecord
 from cdc_platform.printing.lines import join_lines, print_line, print_text
@@ -43,7 +43,7 @@ def test_json_stays_the_same_json(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_table_of_quarantine_has_no_forged_line() -> None:
     """A name of the source with a line end in it is not a second line."""
     record = QuarantinedRecord(1, "why", "p", 0, None, "r\n     0  open      accounts", "t\x1b[2J", None)
-    lines = as_text(describe_quarantined([record])).splitlines()
+    lines = as_text(describe_quarantined_records([record])).splitlines()
     assert lines[1].split(maxsplit=3) == ["1", "open", "t\\u001b[2J", "r\\n     0  open      accounts"]
 
 

@@ -1,32 +1,28 @@
-"""Data sources are made known to any session of a JVM."""
+"""The platform's data source in Spark."""
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
-from pyspark.sql.datasource import DataSource
 
-from cdc_platform.sources.loading import load_with
+from cdc_platform.sources.loading import load_tasks, read_tasks
+from cdc_platform.sources.task_plan import TaskPlan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-
-class Known(DataSource):
-    """A data source of which only the columns are asked."""
-
-    @classmethod
-    def name(cls) -> str:
-        """Name of the data source."""
-        return "known_to_sessions"
-
-    def schema(self) -> str:
-        """Columns of its rows."""
-        return "a int"
+ROWS = [pa.table({"a": [1, 2]}), pa.table({"a": [3]})]
+PLAN = TaskPlan(ROWS[0].schema, pa.Table.to_batches, ROWS)
 
 
 @pytest.mark.integration
-def test_each_session_gets_its_data_sources(spark: "SparkSession") -> None:
-    """A session knows a data source, whether or not another one knows it that was used before."""
+def test_each_session_reads_a_plan(spark: "SparkSession") -> None:
+    """A session knows the data source, whether or not another one knows it that was used before."""
     for session in (spark, spark, spark.newSession(), spark):
-        assert load_with(session, Known, {}).columns == ["a"]
+        assert sorted(row.a for row in load_tasks(session, PLAN).collect()) == [1, 2, 3]
         spark.createDataFrame([], "b int")
+
+
+def test_this_process_reads_a_plan() -> None:
+    """Its parts come one after the other."""
+    assert [row["a"] for batch in read_tasks(PLAN) for row in batch.to_pylist()] == [1, 2, 3]

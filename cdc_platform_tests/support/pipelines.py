@@ -1,19 +1,16 @@
 """Pipelines over a temporary lake, fed with raw rows or with an in-memory change stream."""
 
-import base64
 import itertools
 import json
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
 
 import pyarrow as pa
 from pyiceberg.table import Table
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from cdc_platform.lake.catalog.lake import LOG, QUARANTINED, RAW, Lake, own_tables
+from cdc_platform.lake.catalog.lake import LOG, QUARANTINE, RAW, Lake, own_tables
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import BYTES, CYCLE, POSITION, head, read_mark
 from cdc_platform.lake.state.cuts import Cut
@@ -35,14 +32,16 @@ from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import MaintenanceSettings, PipelineSettings
 from cdc_platform.pipeline.ordering.order import order_changes
-from cdc_platform.pipeline.publishing.publish import publish_cut
-from cdc_platform.sources.loading import load_with, read_with
-from cdc_platform.sources.spanner.copying.copy_chunks import columns_from_text, columns_to_text
+from cdc_platform.pipeline.publishing.publication import publish_cut
+from cdc_platform.sources.loading import load_tasks, read_tasks
+from cdc_platform.sources.spanner.copying.snapshot import table_arrow_schema
 from cdc_platform.sources.spanner.source import SpannerSource
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 from cdc_platform.sources.spanner.stream.reader import decode_again
+from cdc_platform.sources.spark_source import SparkSource
+from cdc_platform.sources.task_plan import TaskPlan
 from cdc_platform_tests.example_tables import table
-from cdc_platform_tests.fake_copies import FakeCopyDataSource, FakePlanner, FakePlans, RowsAt
+from cdc_platform_tests.fake_copies import FakePlanner, FakePlans, RowsAt, read_chunk
 from cdc_platform_tests.support.history import RawRow, type_json
 
 Mod = tuple[Mapping[str, Any], Mapping[str, Any]]
@@ -64,7 +63,7 @@ TRANSFERS: Final = table("transfers", {"tid": "STRING(36)"}, {"amount": "INT64"}
 
 
 @dataclass
-class FakeSource:
+class FakeSource(SparkSource):
     """An in-memory source with what the steps of a cycle ask of one; tests set its clock and its answers."""
 
     schemas: tuple[TableSchema, ...]
@@ -102,21 +101,11 @@ class FakeSource:
         """Return what cuts tables into chunks."""
         return FakePlanner(self.rows_at, self.plans, at_micros)
 
-    def copy_columns(self, table: TableSchema) -> str:
-        """Return the columns of a copy as text."""
-        return columns_to_text(table)
-
-    def copied_table(self, columns: str) -> TableSchema:
-        """Return the table of a copy."""
-        return columns_from_text(columns)
-
-    def copy_format(self) -> type[DataSource]:
-        """Return the data source that hands chunks to Spark."""
-        return FakeCopyDataSource
-
-    def copy_options(self, columns: str, _at_micros: int, chunks: Sequence[str]) -> dict[str, str]:
-        """Return the chunks as Spark options."""
-        return {"columns": columns, "chunks": json.dumps(list(chunks))}
+    def read_copy(
+        self, spark: SparkSession, table: TableSchema, _at_micros: int, chunks: Sequence[str]
+    ) -> DataFrame:
+        """Return the rows of the chunks."""
+        return load_tasks(spark, TaskPlan(table_arrow_schema(table), read_chunk, chunks))
 
     def plan(self, lineage: Lineage, request: ReadRequest, _read_progress: object) -> ReadPlan:
         """Return the windows of a cycle."""
@@ -127,73 +116,18 @@ class FakeSource:
         is_kept = f"{table}.{name}" in self.nanosecond_columns
         return replace(column, type=column.type.with_nanoseconds()) if is_kept else column
 
-    def read(self, spark: SparkSession, cycle: int, plan: ReadPlan, max_tasks: int) -> DataFrame:
-        """Return the answers to a cycle's windows."""
-        return load_with(spark, self.spark_format(), self.spark_options(cycle, plan, max_tasks))
-
-    def reading(self) -> AbstractContextManager[None]:
-        """Return a context that changes nothing."""
-        return nullcontext()
-
     def read_locally(
         self, cycle: int, plan: ReadPlan, max_s: float
     ) -> Generator[pa.RecordBatch, None, None] | None:
         """Yield the answers to a cycle's windows, unless one is long."""
         if any(window.duration_s > max_s for window in plan.windows):
             return None
-        return read_with(self.spark_format(), self.spark_options(cycle, plan, 1))
+        return read_tasks(self.plan_tasks(cycle, plan, 1))
 
-    def spark_format(self) -> type[DataSource]:
-        """Return the data source that hands the answers to Spark."""
-        return FakeDataSource
-
-    def spark_options(
-        self,
-        cycle: int,
-        plan: ReadPlan,
-        max_tasks: int,  # noqa: ARG002  one does
-    ) -> dict[str, str]:
-        """Return the answers to a cycle's windows as Spark options."""
+    def plan_tasks(self, cycle: int, plan: ReadPlan, max_tasks: int) -> TaskPlan:  # noqa: ARG002  one does
+        """Return the answers to a cycle's windows as one task."""
         rows = raw_table(self.answer(cycle, plan.windows))
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, rows.schema) as writer:
-            writer.write_table(rows)
-        return {"rows": base64.b64encode(sink.getvalue().to_pybytes()).decode()}
-
-
-class FakeDataSource(DataSource):
-    """Rows of `raw_change_records` that come along as an option."""
-
-    @classmethod
-    def name(cls) -> str:
-        """Return the name of the format."""
-        return "fake_change_stream"
-
-    def schema(self) -> Any:
-        """Return the columns of `raw_change_records`."""
-        from pyspark.sql.pandas.types import from_arrow_schema
-
-        return from_arrow_schema(RAW_CHANGE_RECORDS)
-
-    def reader(self, schema: Any) -> "FakeReader":  # noqa: ARG002  Spark passes it
-        """Return the reader."""
-        return FakeReader(self.options["rows"])
-
-
-class FakeReader(DataSourceReader):
-    """Yields the rows of the option."""
-
-    def __init__(self, rows: str) -> None:
-        self.rows = rows
-
-    def partitions(self) -> Sequence[InputPartition]:
-        """Return the only partition."""
-        return [InputPartition(0)]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002  there is one
-        """Yield Arrow batches."""
-        with pa.ipc.open_stream(base64.b64decode(self.rows)) as stream:
-            yield from stream
+        return TaskPlan(RAW_CHANGE_RECORDS, pa.Table.to_batches, [rows])
 
 
 def make_pipeline(  # noqa: PLR0913  a pipeline has many settings, and most tests leave them as they are
@@ -367,7 +301,7 @@ def log_rows(pipeline: Pipeline) -> list[dict[str, Any]]:
 
 def quarantined_rows(pipeline: Pipeline) -> list[dict[str, Any]]:
     """Return the quarantine, sorted by record."""
-    rows = pipeline.lake.system_table(QUARANTINED).scan().to_arrow().to_pylist()
+    rows = pipeline.lake.system_table(QUARANTINE).scan().to_arrow().to_pylist()
     return sorted(rows, key=lambda row: (row["record_id"], row["cycle"]))
 
 

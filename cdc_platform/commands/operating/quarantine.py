@@ -81,18 +81,18 @@ def list_records(
     JSON has everything except their content.
     """
     from cdc_platform.components.loading import load_each
-    from cdc_platform.lake.state.quarantine import load_quarantined
+    from cdc_platform.lake.state.quarantine import load_quarantine
 
     chosen, listed = load_each(defs, name), []
     pipelines = open_existing_of(chosen)
     for pipeline in pipelines:
         with shown_step("look at quarantine"):
-            records = load_quarantined(pipeline.lake, with_replayed=shows_all)
+            records = load_quarantine(pipeline.lake, with_replayed=shows_all)
         matching = [record for record in records if record_filter.matches(record)]
         listed += [{"pipeline": pipeline.name, **as_dict(record)} for record in matching]
         if not as_json:
             print_name(pipeline.name, chosen)
-            print_rendered(describe_quarantined(matching))
+            print_rendered(describe_quarantined_records(matching))
     if as_json:
         print_text(json.dumps(listed, indent=2))
     if len(pipelines) < len(chosen):
@@ -110,10 +110,10 @@ def show(defs: Path, record: str, name: str | None, as_json: bool) -> None:
     RECORD is the record's identity, as printed by `list`. Each time that it was quarantined has its reason.
     """
     from cdc_platform.errors import QuarantinedRecordNotFound
-    from cdc_platform.lake.state.quarantine import load_quarantined
+    from cdc_platform.lake.state.quarantine import load_quarantine
 
     record_filter = QuarantineFilter(record=record)
-    records = load_quarantined(_open(defs, name).lake, with_replayed=True)
+    records = load_quarantine(_open(defs, name).lake, with_replayed=True)
     chosen = [quarantined for quarantined in records if record_filter.matches(quarantined)]
     if not chosen:
         raise QuarantinedRecordNotFound(
@@ -177,7 +177,7 @@ def as_dict(record: "QuarantinedRecord") -> dict[str, Any]:
     }
 
 
-def describe_quarantined(records: "Sequence[QuarantinedRecord]") -> Group:
+def describe_quarantined_records(records: "Sequence[QuarantinedRecord]") -> Group:
     """Return a table of records for people, and the number of records for each reason."""
     if not records:
         return Group(make_line("no record found in quarantine"))

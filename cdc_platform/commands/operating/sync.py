@@ -117,7 +117,7 @@ def run_cycles(settings: "PipelineSettings", wants_more: Callable[[], bool], unt
 
 def print_notes(pipeline: "Pipeline") -> None:
     """Print the parts of the source's tables that are not in the lake, such as generated columns."""
-    from cdc_platform.pipeline.schema.evolve import find_exclusions
+    from cdc_platform.pipeline.schema.schema_evolution import find_exclusions
 
     for finding in find_exclusions(pipeline):
         print_line((f"Note: {finding}", "yellow"), err=True)
@@ -190,11 +190,11 @@ def _follow(pipeline: "Pipeline", spark: "SparkSession", wants_more: Callable[[]
 def _count_open(pipeline: "Pipeline") -> int | None:
     """Return the number of records in quarantine; None if the lake does not answer: cycles continue."""
     from cdc_platform.lake.catalog.access import reaching
-    from cdc_platform.lake.state.quarantine import count_quarantined
+    from cdc_platform.lake.state.quarantine import count_quarantined_records
 
     try:
         with reaching(pipeline.settings.lake):
-            return count_quarantined(pipeline.lake)
+            return count_quarantined_records(pipeline.lake)
     except CdcError as error:
         if not error.retryable:
             raise
@@ -202,9 +202,9 @@ def _count_open(pipeline: "Pipeline") -> int | None:
 
 
 def _warn_of_quarantine(pipeline: "Pipeline") -> None:
-    from cdc_platform.lake.state.quarantine import count_quarantined
+    from cdc_platform.lake.state.quarantine import count_quarantined_records
 
-    count = count_quarantined(pipeline.lake)
+    count = count_quarantined_records(pipeline.lake)
     if count:
         text = (
             f"Warning: records of `{pipeline.name}` in quarantine: {count}. Its tables lack their changes. "

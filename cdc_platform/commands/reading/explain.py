@@ -17,7 +17,7 @@ from cdc_platform.printing.tables import make_grid, make_line, print_rendered
 
 if TYPE_CHECKING:
     from cdc_platform.model.rows.row_provenance import ColumnChange, RowStep
-    from cdc_platform.pipeline.on_demand.explain import Explanation
+    from cdc_platform.pipeline.on_demand.explanation import Explanation
 
 INDENT: Final = 5
 _NUMBER: Final = re.compile(r"-(\.?\d|Infinity$)", re.ASCII)
@@ -65,7 +65,7 @@ def explain(defs: Path, table: str, key: str, name: str | None, as_json: bool) -
     the table or the row is unknown.
     """
     from cdc_platform.components.loading import load_settings
-    from cdc_platform.pipeline.on_demand.explain import explain_row
+    from cdc_platform.pipeline.on_demand.explanation import explain_row
     from cdc_platform.pipeline.opened.pipeline import open_existing
 
     with shown_step("search of the log"):

@@ -25,17 +25,17 @@ from cdc_platform.model.base.cached_values import cached_value
 from cdc_platform.model.base.names import lake_table_name, quote_spark
 from cdc_platform.model.base.schemas import (
     CHANGE_LOG,
-    CHECK_RESULTS,
-    COPIES,
+    CHECK_RESULT_ROWS,
+    COPY_ROWS,
     CUTS,
     DELETION_MARKER_ROWS,
     EVENT_LOG,
-    FILES,
     FORMAT_VERSION,
     PARTITION_LINEAGE,
-    QUARANTINE,
+    QUARANTINE_ROWS,
     RAW_CHANGE_RECORDS,
     RAW_EVENT_RECORDS,
+    READ_PROGRESS_ROWS,
     SCHEMA_CHANGES,
 )
 from cdc_platform.model.base.stored_texts import (
@@ -50,11 +50,11 @@ RAW: Final = RAW_TABLE
 LINEAGE: Final = "partition_lineage"
 LOG: Final = LOG_TABLE
 CUT: Final = "cuts"
-QUARANTINED: Final = QUARANTINE_TABLE
+QUARANTINE: Final = QUARANTINE_TABLE
 SCHEMA: Final = "schema_changes"
-COPIED: Final = COPIES_TABLE
-READ: Final = READ_PROGRESS_TABLE
-CHECKED: Final = "check_results"
+COPIES: Final = COPIES_TABLE
+READ_PROGRESS: Final = READ_PROGRESS_TABLE
+CHECK_RESULTS: Final = "check_results"
 DELETION_MARKERS: Final = "deletion_markers"
 
 SYSTEM_TABLES: Final[Mapping[str, pa.Schema]] = {
@@ -62,17 +62,17 @@ SYSTEM_TABLES: Final[Mapping[str, pa.Schema]] = {
     LINEAGE: PARTITION_LINEAGE,
     LOG: CHANGE_LOG,
     CUT: CUTS,
-    QUARANTINED: QUARANTINE,
+    QUARANTINE: QUARANTINE_ROWS,
     SCHEMA: SCHEMA_CHANGES,
-    COPIED: COPIES,
-    CHECKED: CHECK_RESULTS,
+    COPIES: COPY_ROWS,
+    CHECK_RESULTS: CHECK_RESULT_ROWS,
 }
 
 EVENT_TABLES: Final[Mapping[str, pa.Schema]] = {
     **SYSTEM_TABLES,
     RAW: RAW_EVENT_RECORDS,
     LOG: EVENT_LOG,
-    READ: FILES,
+    READ_PROGRESS: READ_PROGRESS_ROWS,
     DELETION_MARKERS: DELETION_MARKER_ROWS,
 }
 """The same for an event source."""
@@ -115,7 +115,7 @@ UNBOUNDED: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Long texts without filters, for which computing the minimum and maximum is not worthwhile."""
 
-UNMAINTAINED: Final = (SCHEMA, COPIED, CHECKED)
+UNMAINTAINED: Final = (SCHEMA, COPIES, CHECK_RESULTS)
 """Own tables that few cycles write, or whose writers expire snapshots."""
 
 TRIES: Final = 10
@@ -248,12 +248,12 @@ def _pipeline_names(catalog: Catalog) -> str:
 
 
 def _ensure(catalog: Catalog, identifier: str, schema: pa.Schema) -> None:
-    retention = SMALL_COMMITS if identifier.endswith((QUARANTINED, *UNMAINTAINED)) else KEPT_BY_TIME
+    retention = SMALL_COMMITS if identifier.endswith((QUARANTINE, *UNMAINTAINED)) else KEPT_BY_TIME
     table_properties = COMPARE_AND_SET | {name: retention[name] for name in KEPT_BY_TIME}
     try:
         table = _load(catalog, identifier)
     except LakeDamaged as damage:
-        if not identifier.endswith(CHECKED):
+        if not identifier.endswith(CHECK_RESULTS):
             raise
         drop_results(catalog, identifier, damage)
         _ensure(catalog, identifier, schema)

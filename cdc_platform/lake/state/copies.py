@@ -6,7 +6,7 @@ chunk and the note that it is done. The branch stays, because the table consists
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from itertools import islice
 from typing import Final
@@ -16,7 +16,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from cdc_platform.errors import CommitConflict
-from cdc_platform.lake.catalog.lake import COPIED, Lake
+from cdc_platform.lake.catalog.lake import COPIES, Lake
 from cdc_platform.lake.commits.commits import (
     POSITION,
     Version,
@@ -27,9 +27,10 @@ from cdc_platform.lake.commits.commits import (
     position_of,
     read_fact,
 )
-from cdc_platform.model.base.schemas import COPIES
-from cdc_platform.model.base.stored_texts import parse_stored, understanding
+from cdc_platform.model.base.schemas import COPY_ROWS
+from cdc_platform.model.base.stored_texts import parse_stored, read_stored, understanding
 from cdc_platform.model.base.timestamps import from_datetime, to_datetime
+from cdc_platform.model.schema.table_schema import TableSchema
 
 COPY_BRANCH: Final = "copy"
 COPY: Final = "cdc.copy"
@@ -48,6 +49,30 @@ class CopyPlan:
     planned_micros: int
     columns: str
     chunks: tuple[str, ...]
+
+    @property
+    def schema(self) -> TableSchema:
+        """The table with its columns at the position.
+
+        Raises:
+            LakeDamaged: no planner wrote the columns.
+        """
+        place = f"plan {self.number} of `{self.table}`"
+        return read_stored(columns_from_text, self.columns, COPIES, place)
+
+
+def columns_to_text(table: TableSchema) -> str:
+    """Return a table's columns as the text of a plan."""
+    return json.dumps(asdict(table))
+
+
+def columns_from_text(text: str) -> TableSchema:
+    """Parse the table of a text of `columns_to_text`.
+
+    Raises:
+        ValueError, RecursionError: the text has another form.
+    """
+    return parse_stored(text, TableSchema)
 
 
 @dataclass(frozen=True)
@@ -150,12 +175,12 @@ def _ranges(chunks: Iterable[int]) -> list[list[int]]:
 
 def load_plans(lake: Lake) -> Mapping[str, CopyPlan]:
     """Return the newest plan of each table that is or was copied."""
-    return _plans_of(lake.system_table(COPIED))
+    return _plans_of(lake.system_table(COPIES))
 
 
 def load_plans_between(lake: Lake, after_micros: int | None, until_micros: int) -> Mapping[str, CopyPlan]:
     """Return the newest plans with positions in a closed interval; usually reads none."""
-    table, first_micros = lake.system_table(COPIED), after_micros or 0
+    table, first_micros = lake.system_table(COPIES), after_micros or 0
     newest = head(table)
     if newest is None or (position_of(newest) or 0) < first_micros:
         return {}
@@ -172,7 +197,7 @@ def _plans_of(table: Table) -> Mapping[str, CopyPlan]:
 
 # A cycle needs the plans once for each table that is in no cut; the plans of a few pipelines are cached.
 @lru_cache(maxsize=4)
-@understanding(COPIED)
+@understanding(COPIES)
 def _read_plans(version: Version) -> Mapping[str, CopyPlan]:
     plans = [
         CopyPlan(
@@ -197,7 +222,7 @@ def save_plans(lake: Lake, plans: Sequence[CopyPlan]) -> None:
     if not plans:
         return
     # The newest plans are read from the same version of the table to which the next ones are appended.
-    table = lake.system_table(COPIED)
+    table = lake.system_table(COPIES)
     plans_before = _plans_of(table)
     conflict = "Another run has planned the same initial copies; the next cycle continues with its plan."
     if any(plan.table in plans_before and plans_before[plan.table].number >= plan.number for plan in plans):
@@ -215,7 +240,7 @@ def save_plans(lake: Lake, plans: Sequence[CopyPlan]) -> None:
     ]
     newest = str(max(plan.position_micros for plan in plans))
     with conflicts_as(conflict):
-        table.append(pa.Table.from_pylist(rows, COPIES), snapshot_properties={POSITION: newest})
+        table.append(pa.Table.from_pylist(rows, COPY_ROWS), snapshot_properties={POSITION: newest})
 
 
 def load_copy_progress(table: Table | None, plan: CopyPlan) -> CopyProgress:
@@ -235,7 +260,7 @@ def load_copy_progress(table: Table | None, plan: CopyPlan) -> CopyProgress:
             break
         if chunk_batch.number > plan.number:
             raise CommitConflict(
-                f"Another run has planned the copy of `{plan.table}` again; the next cycle goes on with that."
+                f"Another run has planned the copy of `{plan.table}` again; the next cycle follows that plan."
             )
         if chunk_batch.base == snapshot.parent_snapshot_id:
             is_mixed = newest is not None and newest.snapshot_id != snapshot.snapshot_id

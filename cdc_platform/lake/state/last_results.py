@@ -14,10 +14,10 @@ from pyiceberg.table import Table
 from cdc_platform.errors import CdcError, LakeDamaged
 from cdc_platform.lake.catalog.access import reaching
 from cdc_platform.lake.catalog.damage import RESULTS_REMEDY
-from cdc_platform.lake.catalog.lake import CHECKED, TRIES, Lake
+from cdc_platform.lake.catalog.lake import CHECK_RESULTS, TRIES, Lake
 from cdc_platform.lake.commits.commits import Version
 from cdc_platform.lake.commits.snapshots import forget_snapshots, replace_rows
-from cdc_platform.model.base.schemas import CHECK_RESULTS
+from cdc_platform.model.base.schemas import CHECK_RESULT_ROWS
 from cdc_platform.model.base.stored_texts import understanding
 from cdc_platform.model.base.timestamps import from_datetime, to_datetime
 
@@ -92,14 +92,16 @@ def _replace(
     # A result replaces a former one of its check if it has examined as much.
     examined = {(*new.place, is_partial) for new in results for is_partial in {new.is_partial, True}}
     for _ in range(TRIES):
-        table = lake.system_table(CHECKED)
+        table = lake.system_table(CHECK_RESULTS)
         # If another process stores results at each try, its results are newer.
         with suppress(CommitFailedException):
             former = _read_or_forget(table)
             kept = [old for old in former if stays(old) and (*old.place, old.is_partial) not in examined]
             is_same = len(kept) == len(former) and not results
             if not (is_same or _is_recent(former, (*kept, *results), unchanged_after_s)):
-                replace_rows(table, pa.Table.from_pylist([*map(_as_row, (*kept, *results))], CHECK_RESULTS))
+                replace_rows(
+                    table, pa.Table.from_pylist([*map(_as_row, (*kept, *results))], CHECK_RESULT_ROWS)
+                )
             return
 
 
@@ -140,7 +142,7 @@ def load_results(lake: Lake) -> tuple[LastResult, ...]:
         LakeDamaged: the results cannot be read; the next check that stores one replaces them.
     """
     try:
-        results = sorted(_read_all(lake.system_table(CHECKED)), key=_weight)
+        results = sorted(_read_all(lake.system_table(CHECK_RESULTS)), key=_weight)
     except NoSuchTableError:
         # No process of this version has written to the lake.
         return ()
@@ -162,7 +164,7 @@ def _read_all(table: Table) -> tuple[LastResult, ...]:
 
 # The status page asks every few seconds; the results of a few pipelines are cached.
 @lru_cache(maxsize=4)
-@understanding(CHECKED)
+@understanding(CHECK_RESULTS)
 def _read(version: Version) -> tuple[LastResult, ...]:
     rows = version.table.scan(snapshot_id=version.snapshot_id).to_arrow().to_pylist()
     return tuple(map(_from_row, rows))

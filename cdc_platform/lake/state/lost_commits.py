@@ -23,15 +23,15 @@ from pyiceberg.table.update import (
 
 from cdc_platform.errors import CommitConflict, LakeDamaged
 from cdc_platform.lake.catalog.lake import (
-    CHECKED,
-    COPIED,
+    CHECK_RESULTS,
+    COPIES,
     CUT,
     DELETION_MARKERS,
     LINEAGE,
     LOG,
-    QUARANTINED,
+    QUARANTINE,
     RAW,
-    READ,
+    READ_PROGRESS,
     SCHEMA,
     Lake,
     own_tables,
@@ -42,9 +42,9 @@ from cdc_platform.lake.state.cuts import cut_before, list_cuts, newest_cut
 
 LOGGER: Final = logging.getLogger(__name__)
 
-_DERIVED: Final = (LINEAGE, READ, SCHEMA, CHECKED)
+_DERIVED: Final = (LINEAGE, READ_PROGRESS, SCHEMA, CHECK_RESULTS)
 """Tables that continue from where they end: derived from raw records, or written by the next checks."""
-_BEFORE_LOG: Final = (RAW, QUARANTINED, DELETION_MARKERS)
+_BEFORE_LOG: Final = (RAW, QUARANTINE, DELETION_MARKERS)
 """Tables to which a cycle commits before it commits to the log."""
 
 
@@ -140,7 +140,7 @@ def _is_unused(lake: Lake, name: str, table: Table, snapshot: Snapshot) -> bool:
     own = own if namespace == lake.system_namespace else ""
     if own in _DERIVED or (own and _is_compaction(snapshot)):
         return True
-    if own == COPIED:
+    if own == COPIES:
         return False
     if own in _BEFORE_LOG:
         return cycle > read_mark(lake.system_table(LOG)).cycle

@@ -12,7 +12,7 @@ from pyiceberg.expressions import AlwaysTrue, BooleanExpression, Not, Or
 from pyiceberg.table import Table
 
 from cdc_platform.errors import CommitConflict, LakeError
-from cdc_platform.lake.catalog.lake import LOG, QUARANTINED, TRIES, Lake
+from cdc_platform.lake.catalog.lake import LOG, QUARANTINE, TRIES, Lake
 from cdc_platform.lake.commits.commits import (
     CYCLE,
     TAKEN,
@@ -25,7 +25,7 @@ from cdc_platform.lake.commits.commits import (
     read_mark,
 )
 from cdc_platform.lake.commits.filters import all_of, at_most, equals, is_any
-from cdc_platform.model.base.schemas import QUARANTINE
+from cdc_platform.model.base.schemas import QUARANTINE_ROWS
 from cdc_platform.model.base.stored_texts import understanding
 from cdc_platform.model.base.timestamps import from_datetime, to_datetime
 from cdc_platform.model.stream.quarantined_records import QuarantinedRecord, ReplaySource
@@ -46,7 +46,7 @@ class ReplayMark:
     source: ReplaySource
 
 
-def count_quarantined(lake: Lake, table: str | None = None) -> int:
+def count_quarantined_records(lake: Lake, table: str | None = None) -> int:
     """Return the number of open records in quarantine, of one source table or of all."""
     of_table = AlwaysTrue() if table is None else equals("table_name", table)
     return len(_record_ids(lake, all_of(_OPEN, of_table)))
@@ -54,7 +54,7 @@ def count_quarantined(lake: Lake, table: str | None = None) -> int:
 
 def describe_next_step(lake: Lake) -> str:
     """Return the reason why a pipeline has no tables or cuts yet, with advice."""
-    count = count_quarantined(lake)
+    count = count_quarantined_records(lake)
     if count and count_rows(head(lake.system_table(LOG))) == 0:
         return (
             f"all records read so far are in quarantine ({count}); `cdc-platform quarantine list` shows the "
@@ -69,7 +69,7 @@ def may_lack_changes(lake: Lake, table: str) -> bool:
 
 
 def _record_ids(lake: Lake, condition: BooleanExpression) -> set[str]:
-    quarantine = lake.system_table(QUARANTINED)
+    quarantine = lake.system_table(QUARANTINE)
     # Every cycle asks, and quarantine is usually empty.
     if count_rows(head(quarantine)) == 0:
         return set()
@@ -78,17 +78,17 @@ def _record_ids(lake: Lake, condition: BooleanExpression) -> set[str]:
     return set(rows["record_id"].to_pylist())
 
 
-@understanding(QUARANTINED)
-def load_quarantined(lake: Lake, *, with_replayed: bool = False) -> list[QuarantinedRecord]:
+@understanding(QUARANTINE)
+def load_quarantine(lake: Lake, *, with_replayed: bool = False) -> list[QuarantinedRecord]:
     """Return the records in quarantine, one for each record and cycle, oldest first."""
     condition = AlwaysTrue() if with_replayed else _OPEN
-    rows = lake.system_table(QUARANTINED).scan(condition).to_arrow()
+    rows = lake.system_table(QUARANTINE).scan(condition).to_arrow()
     return sorted(map(_as_record, rows.to_pylist()), key=lambda record: record.identity)
 
 
 def count_by_reason(lake: Lake) -> Counter[tuple[str | None, str]]:
     """Return the number of open records in quarantine, by source table and reason."""
-    quarantine = lake.system_table(QUARANTINED)
+    quarantine = lake.system_table(QUARANTINE)
     if count_rows(head(quarantine)) == 0:
         return Counter()
     columns = ("cycle", "record_id", "table_name", "reason", "replayed_at")
@@ -114,7 +114,7 @@ class QuarantinedPlace:
 
 def open_places(lake: Lake) -> Sequence[QuarantinedPlace]:
     """Return the open records that come from files or topics; needs no Spark."""
-    version = Version.newest(lake.system_table(QUARANTINED))
+    version = Version.newest(lake.system_table(QUARANTINE))
     return _read_places(version) if version is not None else ()
 
 
@@ -134,10 +134,10 @@ def mark_replayed(lake: Lake, marks: Mapping[tuple[int, str], ReplayMark]) -> No
     # A cycle that is being ordered may write its rows again: a file must not mix them with older ones.
     is_touched = all_of(at_most("cycle", newest), is_any("record_id", {record_id for _, record_id in marks}))
     for _ in range(TRIES):
-        table = lake.system_table(QUARANTINED)
+        table = lake.system_table(QUARANTINE)
         rows = [_marked(row, marks) for row in table.scan(is_touched).to_arrow().to_pylist()]
         try:
-            table.overwrite(pa.Table.from_pylist(rows, QUARANTINE), overwrite_filter=is_touched)
+            table.overwrite(pa.Table.from_pylist(rows, QUARANTINE_ROWS), overwrite_filter=is_touched)
         except CommitFailedException:
             continue
         return
@@ -178,13 +178,13 @@ NO_REPLAY = Replays({}, {})
 
 def load_replays(lake: Lake) -> Replays:
     """Return the requested replays; needs no Spark."""
-    version = Version.newest(lake.system_table(QUARANTINED))
+    version = Version.newest(lake.system_table(QUARANTINE))
     return _read_replays(version) if version is not None else NO_REPLAY
 
 
 # Every cycle asks several times; the replays of a few pipelines are cached.
 @lru_cache(maxsize=4)
-@understanding(QUARANTINED)
+@understanding(QUARANTINE)
 def _read_replays(version: Version) -> Replays:
     files: dict[str, int] = {}
     texts: dict[int, list[QuarantinedRecord]] = {}
@@ -198,7 +198,7 @@ def _read_replays(version: Version) -> Replays:
 
 # Most cycles add nothing to quarantine.
 @lru_cache(maxsize=4)
-@understanding(QUARANTINED)
+@understanding(QUARANTINE)
 def _read_places(version: Version) -> Sequence[QuarantinedPlace]:
     fields = ("cycle", "transaction_id", "record_id", "origin", "replayed_at")
     rows = version.table.scan(_OPEN, selected_fields=fields, snapshot_id=version.snapshot_id).to_arrow()
@@ -213,7 +213,7 @@ def _sequence(row: Mapping[str, Any]) -> str:
     return str(row["record_id"]).removeprefix(f"{row['transaction_id']}/")
 
 
-def find_taken(log: Table) -> int | None:
+def find_taken_snapshot(log: Table) -> int | None:
     """Return the snapshot of quarantine whose replays the newest cycle of the log has taken, if any."""
     cycles = (entry for entry in ancestors_of(log, head(log)) if fact(entry, CYCLE) is not None)
     newest = next(cycles, None)
@@ -233,13 +233,13 @@ def untaken_records(lake: Lake, quarantine: Table, log: Table) -> tuple[Quaranti
             expired since.
         LakeError: that snapshot is gone, so nothing shows which replays have been taken.
     """
-    version, taken_id = Version.newest(quarantine), find_taken(log)
+    version, taken_id = Version.newest(quarantine), find_taken_snapshot(log)
     if taken_id is not None and quarantine.metadata.snapshot_by_id(taken_id) is None:
-        named_now = find_taken(lake.system_table(LOG)) or taken_id
-        if lake.system_table(QUARANTINED).metadata.snapshot_by_id(named_now) is not None:
+        named_now = find_taken_snapshot(lake.system_table(LOG)) or taken_id
+        if lake.system_table(QUARANTINE).metadata.snapshot_by_id(named_now) is not None:
             raise CommitConflict("Another run has extended the log; the next cycle continues from there.")
         raise LakeError(
-            f"Snapshot {taken_id} of `{lake.system_namespace}.{QUARANTINED}`, which records the replays so "
+            f"Snapshot {taken_id} of `{lake.system_namespace}.{QUARANTINE}`, which records the replays so "
             "far, is gone. Restore the table; the platform never expires this snapshot."
         )
     if version is None:
@@ -250,7 +250,7 @@ def untaken_records(lake: Lake, quarantine: Table, log: Table) -> tuple[Quaranti
 
 
 @lru_cache(maxsize=8)
-@understanding(QUARANTINED)
+@understanding(QUARANTINE)
 def _read_records(version: Version) -> Mapping[tuple[int, str, int | None], QuarantinedRecord]:
     records = _without_texts(version, equals("replayed_from", ReplaySource.RECORDS.value))
     return {(*record.identity, record.replayed_micros): record for record in records}
@@ -261,13 +261,13 @@ def _without_texts(version: Version, condition: BooleanExpression) -> Iterator[Q
     scan = version.table.scan(condition, snapshot_id=version.snapshot_id)
     # A snapshot that is older than a column lacks it.
     fields = [name for name in scan.projection().column_names if name != "record"]
-    nothing = dict.fromkeys(QUARANTINE.names)
+    nothing = dict.fromkeys(QUARANTINE_ROWS.names)
     return (_as_record(nothing | row) for row in scan.select(*fields).to_arrow().to_pylist())
 
 
 def replayed_records(lake: Lake) -> pa.Table:
     """Return the identities of all records that have been replayed, as the column `record_id`."""
-    quarantine = lake.system_table(QUARANTINED)
+    quarantine = lake.system_table(QUARANTINE)
     return (
         quarantine.scan(Not(_OPEN), selected_fields=("record_id", "replayed_at"))
         .to_arrow()

@@ -18,13 +18,13 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 
 from cdc_platform.errors import CommitConflict
-from cdc_platform.lake.catalog.lake import LOG, QUARANTINED, RAW, READ, TRIES, Lake
+from cdc_platform.lake.catalog.lake import LOG, QUARANTINE, RAW, READ_PROGRESS, TRIES, Lake
 from cdc_platform.lake.commits.commits import CYCLE, Version, head, read_mark
 from cdc_platform.lake.commits.metadata_files import delete_old_metadata
 from cdc_platform.lake.state.quarantine import Replays, load_replays, untaken_records
 from cdc_platform.model.base.progress import StepReport
 from cdc_platform.model.base.quantities import as_count
-from cdc_platform.model.base.schemas import FILES
+from cdc_platform.model.base.schemas import READ_PROGRESS_ROWS
 from cdc_platform.model.base.stored_texts import read_stored, understanding
 from cdc_platform.model.stream.files import READ_AGAIN, FileReport
 from cdc_platform.model.stream.quarantined_records import QuarantinedRecord
@@ -35,7 +35,7 @@ PARTS_WITHIN_MICROS: Final = 100_000
 """Longest time between the parts of one replay: one microsecond for each cycle that takes a part of it."""
 REPLAY: Final = "quarantine@"
 """Prefix of the path under which the read progress stores a replay of texts that a cycle has taken."""
-POLLED: Final = "cdc.polled"
+POLL_TIME: Final = "cdc.polled"
 """Property with the moment of the newest poll that found nothing, in microseconds."""
 POLLS_STORED_EVERY_S: Final = 60
 """A poll finds nothing every second or so; one stored at this interval shows that the pipeline runs."""
@@ -113,10 +113,10 @@ class ReplayProgress:
 def load_replay_progress(lake: Lake) -> ReplayProgress | None:
     """Return the progress of the oldest unfinished replay, None without one; stores nothing."""
     if not lake.delivers_events:
-        untaken = len(untaken_records(lake, lake.system_table(QUARANTINED), lake.system_table(LOG)))
+        untaken = len(untaken_records(lake, lake.system_table(QUARANTINE), lake.system_table(LOG)))
         return ReplayProgress(0, untaken, 0, 0.0) if untaken else None
     replays = load_replays(lake)
-    version = Version.newest(lake.system_table(READ))
+    version = Version.newest(lake.system_table(READ_PROGRESS))
     waiting, files = _unfinished(replays, _read(version) if version is not None else _ReadProgress({}, {}))
     # What the stored progress has taken is never taken back, and the rest has to be read each time.
     if waiting or files:
@@ -154,32 +154,32 @@ def save_poll(lake: Lake, now_micros: int, keep_metadata_s: float) -> None:
     """
     if not lake.delivers_events:
         return
-    table = lake.system_table(READ)
+    table = lake.system_table(READ_PROGRESS)
     if not 0 <= now_micros - _poll_of(table) < POLLS_STORED_EVERY_S * 1_000_000:
         # A conflicting commit is another poll's, or a cycle's.
         with suppress(CommitFailedException), table.transaction() as transaction:
-            transaction.set_properties({POLLED: str(now_micros)})
-        delete_old_metadata(lake.system_table(READ), now_micros - int(keep_metadata_s * 1_000_000))
+            transaction.set_properties({POLL_TIME: str(now_micros)})
+        delete_old_metadata(lake.system_table(READ_PROGRESS), now_micros - int(keep_metadata_s * 1_000_000))
 
 
 def load_poll(lake: Lake) -> int:
     """Return the time of the newest stored poll, 0 without one."""
-    return _poll_of(lake.system_table(READ)) if lake.delivers_events else 0
+    return _poll_of(lake.system_table(READ_PROGRESS)) if lake.delivers_events else 0
 
 
 def _poll_of(table: Table) -> int:
-    return int(table.properties.get(POLLED, "0"))
+    return int(table.properties.get(POLL_TIME, "0"))
 
 
-def list_failed(lake: Lake) -> Mapping[str, FailedRead]:
+def list_failed_reads(lake: Lake) -> Mapping[str, FailedRead]:
     """Return the files whose newest read failed, by path; needs no Spark, and stores nothing."""
     return failed_reads(_derive_read_progress(lake).versions)
 
 
 def _derive_read_progress(lake: Lake) -> "_ReadProgress":
     """Return the read progress without storing it."""
-    table, cycle = lake.system_table(READ), read_mark(lake.system_table(RAW)).cycle
-    rows = [table.scan().to_arrow().cast(FILES)] if head(table) is not None else []
+    table, cycle = lake.system_table(READ_PROGRESS), read_mark(lake.system_table(RAW)).cycle
+    rows = [table.scan().to_arrow().cast(READ_PROGRESS_ROWS)] if head(table) is not None else []
     new = _reported_after(lake, read_mark(table).cycle, cycle)
     return _derive(pa.concat_tables([*rows, new]))
 
@@ -199,7 +199,7 @@ class _ReadProgress:
 def _store_read_progress(lake: Lake) -> _ReadProgress:
     cycle = read_mark(lake.system_table(RAW)).cycle
     for _ in range(TRIES):
-        table = lake.system_table(READ)
+        table = lake.system_table(READ_PROGRESS)
         mark = read_mark(table)
         if mark.cycle >= cycle:
             version = Version.newest(table)
@@ -210,7 +210,7 @@ def _store_read_progress(lake: Lake) -> _ReadProgress:
         except CommitFailedException:
             # Another process has derived the same meanwhile.
             continue
-    raise CommitConflict.of(READ)
+    raise CommitConflict.of(READ_PROGRESS)
 
 
 # A cycle needs it twice; the progress of a few pipelines is cached.
@@ -219,7 +219,7 @@ def _read(version: Version) -> _ReadProgress:
     return _derive(version.table.scan(snapshot_id=version.snapshot_id).to_arrow())
 
 
-@understanding(READ)
+@understanding(READ_PROGRESS)
 def _derive(rows: pa.Table) -> _ReadProgress:
     rows = rows.sort_by("cycle")
     is_failure = pc.starts_with(rows["path"], UNREAD)
@@ -229,7 +229,7 @@ def _derive(rows: pa.Table) -> _ReadProgress:
     failed_cycles: dict[str, int] = {}
     for path, text, cycle in zip(*_columns(rows.filter(is_failure)), strict=True):
         if read.cycles.get(path.removeprefix(UNREAD), 0) < cycle:
-            failure = read_stored(FailedRead.from_text, text, READ, f"row `{path}`")
+            failure = read_stored(FailedRead.from_text, text, READ_PROGRESS, f"row `{path}`")
             failed[path] = failure.after(failed.get(path))
             failed_cycles[path.removeprefix(UNREAD)] = cycle
     failures = {path: failure.to_text() for path, failure in failed.items()}
@@ -251,7 +251,7 @@ def _reported_after(lake: Lake, after_exclusive: int, until_inclusive: int) -> p
         (cycle, *entry) for cycle, path, report in reports if (entry := _entry(path, report)) is not None
     ]
     columns = list(zip(*entries, strict=True)) or [(), (), ()]
-    return pa.table(dict(zip(FILES.names, columns, strict=True)), FILES)
+    return pa.table(dict(zip(READ_PROGRESS_ROWS.names, columns, strict=True)), READ_PROGRESS_ROWS)
 
 
 def read_report(event: Mapping[str, Any]) -> FileReport:

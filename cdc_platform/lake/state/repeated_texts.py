@@ -21,7 +21,7 @@ def _silence() -> None:
     logging.getLogger("pyiceberg.io.pyarrow").addFilter(_Quiet())
 
 
-def read_repeated(
+def read_repeated_texts(
     table: Table, row_filter: str, repeated: Sequence[str], *further: str
 ) -> Iterator[pa.Table]:
     """Yield the rows of a table that match a filter, batch by batch, with dictionaries of repeated texts.

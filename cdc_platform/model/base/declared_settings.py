@@ -157,15 +157,30 @@ def check_filled(settings: Any, place: str = "", problem: str = "is missing or e
             raise SettingError(f"{place}{name}", problem)
 
 
-def check_positive(settings: Any, names: Iterable[str]) -> None:
-    """Reject numbers that are not positive, or not finite.
+def check_range(
+    settings: Any,
+    names: Iterable[str],
+    *,
+    above: float = -math.inf,
+    at_least: float = -math.inf,
+    at_most: float = math.inf,
+    place: str = "",
+) -> None:
+    """Reject numbers outside a range, or not finite; None is a missing number.
 
     Raises:
         SettingError: there is one.
     """
+    limits = {"above": above, "at least": at_least, "at most": at_most}
+    range_text = " and ".join(
+        f"{word} {limit:.15g}" for word, limit in limits.items() if math.isfinite(limit)
+    )
     for name in names:
-        if not 0 < (value := getattr(settings, name)) < math.inf:
-            raise SettingError(name, f"must be positive and finite, but is: {value}")
+        value = getattr(settings, name)
+        if value is None or (math.isfinite(value) and above < value and at_least <= value <= at_most):
+            continue
+        expected = range_text if range_text and math.isfinite(value) else "a finite number"
+        raise SettingError(f"{place}{name}", f"must be {expected}, but is: {value}")
 
 
 def check_host(setting: str, value: str | None, example: str) -> None:

@@ -15,7 +15,8 @@ def optional_library(name: str, extra: str) -> Any:
     try:
         return import_module(name)
     except ImportError as error:
-        raise LibraryMissing(f"`{name}` is not installed: {install_command(extra)}") from error
+        message = f"`{name}` is not installed: {install_command(extra)} ({error})"
+        raise LibraryMissing(message) from error
 
 
 def install_command(extra: str) -> str:

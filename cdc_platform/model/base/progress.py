@@ -105,7 +105,8 @@ class Step:
         elapsed_s = now_s - self.begun_s
         if not self.unit:
             return StepReport(self.name, elapsed_s, note=self.note)
-        rate = _rate(self.done - self._done_before, elapsed_s)
+        done = self.done - self._done_before
+        rate = done / elapsed_s if done > 0 and elapsed_s > 0 else None
         left_s = (self.total - self.done) / rate if self.total is not None and rate is not None else None
         return StepReport(self.name, elapsed_s, self.unit, self.done, self.total, rate, left_s, self.note)
 
@@ -162,7 +163,3 @@ class Progress:
 def without_frames(reports: Sequence[StepReport]) -> list[StepReport]:
     """Return the informative reports: those with numbers, and the innermost one."""
     return [report for report in reports[:-1] if report.unit] + list(reports[-1:])
-
-
-def _rate(done: int, elapsed_s: float) -> float | None:
-    return done / elapsed_s if done > 0 and elapsed_s > 0 else None

@@ -122,7 +122,7 @@ EVENT_LOG: Final = CHANGE_LOG.append(pa.field("source_timestamp", TIMESTAMP))
 """The log of an event source: `commit_timestamp` is the start of the cycle that read a change, which defines
 cuts; `source_timestamp` is the time of its commit at the source."""
 
-FILES: Final = pa.schema(
+READ_PROGRESS_ROWS: Final = pa.schema(
     [
         ("cycle", pa.int64()),
         ("path", pa.string()),
@@ -153,7 +153,7 @@ CUTS: Final = pa.schema(
     ],
 )
 
-COPIES: Final = pa.schema(
+COPY_ROWS: Final = pa.schema(
     [
         ("table_name", pa.string()),
         ("number", pa.int64()),
@@ -164,7 +164,7 @@ COPIES: Final = pa.schema(
     ],
 )
 
-CHECK_RESULTS: Final = pa.schema(
+CHECK_RESULT_ROWS: Final = pa.schema(
     [
         ("name", pa.string()),
         # key of the asset that the check is on, such as `bank/accounts`
@@ -179,7 +179,7 @@ CHECK_RESULTS: Final = pa.schema(
     ],
 )
 
-QUARANTINE: Final = pa.schema(
+QUARANTINE_ROWS: Final = pa.schema(
     [
         ("cycle", pa.int64()),
         ("reason", pa.string()),

@@ -188,14 +188,6 @@ def _encode_moment(text: str, _kind: str) -> str:
     return text
 
 
-def _encode_nanoseconds(text: str, _kind: str) -> str:
-    return to_nanosecond_text(text)
-
-
-def _encode_bytes(text: str, _kind: str) -> str:
-    return base64.b64encode(base64.b64decode(text, validate=True)).decode()
-
-
 _ENCODERS: Final[Mapping[str, Callable[[str, str], Any]]] = {
     "boolean": _encode_boolean,
     "int": _encode_whole,
@@ -205,8 +197,8 @@ _ENCODERS: Final[Mapping[str, Callable[[str, str], Any]]] = {
     "date": _encode_day,
     "timestamp": _encode_moment,
     "timestamptz": _encode_moment,
-    "binary": _encode_bytes,
-    NANOSECOND_TEXT: _encode_nanoseconds,
+    "binary": lambda text, _: base64.b64encode(base64.b64decode(text, validate=True)).decode(),
+    NANOSECOND_TEXT: lambda text, _: to_nanosecond_text(text),
 }
 _TAKE_NUMBERS: Final = (_encode_whole, _encode_float, _encode_decimal)
 

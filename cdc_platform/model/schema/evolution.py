@@ -1,8 +1,7 @@
 """The schema history of the source's tables, and the effect of each schema change on it."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from types import MappingProxyType
 from typing import Final
 
@@ -63,11 +62,6 @@ class SchemaHistory:
             return replace(self, options=options)
         past = self.past_options | {(name, event.value)}
         return replace(self, options={**options, name: event.value}, past_options=past)
-
-
-def build_history(events: Iterable[SchemaEvent]) -> SchemaHistory:
-    """Return the history that results from changes, in their order."""
-    return reduce(SchemaHistory.after, events, SchemaHistory())
 
 
 def same_type(first: ColumnType, other: ColumnType) -> bool:

@@ -1,8 +1,7 @@
 """Files of a source, and the choice of the files that a cycle reads."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
@@ -159,18 +158,8 @@ def deal_files(files: Sequence[SourceFile], max_tasks: int) -> list[tuple[Source
     return [tuple(task) for task in tasks]
 
 
-def files_to_json(files: Iterable[SourceFile]) -> str:
-    """Return files as text for `files_from_json`."""
-    return json.dumps([asdict(file) for file in files])
-
-
-def files_from_json(text: str) -> tuple[SourceFile, ...]:
-    """Parse the text of `files_to_json`."""
-    return tuple(SourceFile(**fields) for fields in json.loads(text))
-
-
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingTransaction:
     """An incomplete transaction: ``seen`` of ``expected`` events have arrived; ``expected`` may be unknown.
 
     ``since_micros`` is its commit time, None if unknown.
@@ -203,7 +192,7 @@ class FileReport:
     faults: int = 0
     size_bytes: int = 0
     error: str | None = None
-    waiting: tuple[Waiting, ...] = ()
+    waiting: tuple[WaitingTransaction, ...] = ()
     again_since_micros: int | None = None
 
     @classmethod

@@ -7,7 +7,7 @@ from typing import Final
 from cdc_platform.model.stream.lineage import ChildAnnouncement, Lineage, PartitionState
 from cdc_platform.model.stream.read_windows import ReadWindow
 
-MAX_FOLLOWED: Final = 1_000
+MAX_DESCENDANTS: Final = 1_000
 """Maximum number of children that one read follows; the next read takes the rest."""
 
 
@@ -53,7 +53,7 @@ class Generations:
         ready = [child for child in self._waiting.values() if self._may_start(child)]
         return [
             self._window_of(child)
-            for child in ready[: MAX_FOLLOWED - self._followed]
+            for child in ready[: MAX_DESCENDANTS - self._followed]
             if child.start_micros <= self._end_micros
         ]
 

@@ -1,7 +1,7 @@
 """Read windows, the bounded reads of a cycle, with their plan and their reports."""
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -57,7 +57,7 @@ class ReadRequest:
 
 @dataclass(frozen=True)
 class ReadPlan:
-    """The windows that a cycle reads; ``inputs`` is the source's own description of what to read, as text.
+    """The windows that a cycle reads; ``inputs`` is the source's own description of what to read.
 
     ``files`` is the number of files to read, again or for the first time; None for other sources.
     With ``finished_parents``, the read continues with the children of partitions that end in it; see
@@ -65,7 +65,7 @@ class ReadPlan:
     """
 
     windows: tuple[ReadWindow, ...]
-    inputs: str = ""
+    inputs: Mapping[str, Any] = field(default_factory=dict)
     finished_parents: tuple[str, ...] | None = None
     files: int | None = None
 

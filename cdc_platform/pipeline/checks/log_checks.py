@@ -8,7 +8,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
-from cdc_platform.lake.catalog.lake import LOG, QUARANTINED, RAW
+from cdc_platform.lake.catalog.lake import LOG, QUARANTINE, RAW
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.quarantine import has_replays, replayed_records
 from cdc_platform.model.base.timestamps import to_datetime
@@ -17,7 +17,7 @@ from cdc_platform.pipeline.checks.check_result import EVERYTHING, CheckResult, S
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.reading.read_reports import remembered_from, repeated_from
 from cdc_platform.pipeline.reading.window_content import measure_content
-from cdc_platform.pipeline.schema.evolve import between_positions, data_changes_between
+from cdc_platform.pipeline.schema.schema_evolution import between_positions, data_changes_between
 from cdc_platform.pipeline.versions.lake_frames import read_data_changes, read_log, read_own
 from cdc_platform.spark.log.repeats import RECORD_ID, seconds_before
 
@@ -42,7 +42,7 @@ def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
         oldest = remembered_from(pipeline, scope.after_micros, repeated)
         logged = logged.where(F.col("commit_timestamp") >= F.lit(to_datetime(oldest)))
         records = data_changes_between(scope.after_micros, until)
-        logged = logged.where(measure_content(pipeline.lake.system_table(RAW), records).logged_before)
+        logged = logged.where(measure_content(pipeline.lake.system_table(RAW), records).earlier_changes_sql)
     places = {
         "read": read,
         "logged": logged.select("record_id"),
@@ -169,5 +169,5 @@ def _log(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> DataFrame:
 
 
 def _quarantine(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> DataFrame:
-    records = read_own(pipeline, spark, QUARANTINED)
+    records = read_own(pipeline, spark, QUARANTINE)
     return records.where(F.col("cycle") > scope.after_cycle)

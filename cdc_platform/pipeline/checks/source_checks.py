@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 from cdc_platform.lake.catalog.lake import SCHEMA
 from cdc_platform.lake.state.copies import load_plans
 from cdc_platform.lake.state.cuts import Cut, newest_cut
-from cdc_platform.lake.state.quarantine import count_quarantined, describe_next_step
+from cdc_platform.lake.state.quarantine import count_quarantined_records, describe_next_step
 from cdc_platform.lake.state.schema_history import list_schema_events
 from cdc_platform.model.base.stored_texts import understanding
 from cdc_platform.model.schema.schema_events import describe_event
@@ -22,7 +22,7 @@ def check_source(pipeline: Pipeline, _spark: SparkSession, scope: Scope) -> Chec
     if cut is None:
         return without_cut(pipeline)
     reconciliations, unwatched = reconcile_tables(pipeline, cut, scope.covers)
-    quarantined = count_quarantined(pipeline.lake)
+    quarantined = count_quarantined_records(pipeline.lake)
     facts: dict[str, Fact] = {
         "cut": str(cut.cut),
         "source_rows": sum(reconciliation.source.rows for reconciliation in reconciliations),

@@ -10,7 +10,7 @@ from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.quarantine import count_by_reason
 from cdc_platform.lake.state.read_progress import read_report
 from cdc_platform.model.base.timestamps import to_rfc3339
-from cdc_platform.model.stream.files import Waiting
+from cdc_platform.model.stream.files import WaitingTransaction
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.pipeline.checks.check_result import SHOWN, CheckResult, Fact, Scope
 from cdc_platform.pipeline.opened.pipeline import Pipeline
@@ -32,7 +32,7 @@ def check_arrival(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> Ch
     )
 
 
-def _waiting(pipeline: Pipeline) -> list[Waiting]:
+def _waiting(pipeline: Pipeline) -> list[WaitingTransaction]:
     """Return the transactions that the newest cycle could not process."""
     raw = pipeline.lake.system_table(RAW)
     condition = f"kind = '{RecordKind.FILE.value}' and cycle = {read_mark(raw).cycle}"
@@ -40,12 +40,12 @@ def _waiting(pipeline: Pipeline) -> list[Waiting]:
     return [transaction for row in rows for transaction in read_report(row["event"]).waiting]
 
 
-def _is_late(waiting: Waiting, now_micros: int) -> bool:
+def _is_late(waiting: WaitingTransaction, now_micros: int) -> bool:
     since = waiting.since_micros
     return since is None or now_micros - since > WAITS_S * 1_000_000
 
 
-def _describe_waiting(waiting: Waiting) -> str:
+def _describe_waiting(waiting: WaitingTransaction) -> str:
     since, expected = waiting.since_micros, waiting.expected
     when = f", committed at {to_rfc3339(since)}," if since is not None else ""
     of = f" of {expected}" if expected is not None else ", and its END has not come"

@@ -13,7 +13,7 @@ import pyarrow as pa
 from cdc_platform.model.base.stored_texts import LOG_TABLE, MISUNDERSTOOD, damage_of
 from cdc_platform.model.rows.resolution import RowChange, RowId, RowTracker, Values
 from cdc_platform.model.stream.records import ModType
-from cdc_platform.sources.json_codec import NULL, read_members, write_members
+from cdc_platform.sources.json_codec import NULL, read_members, write
 
 STORED: Final = "stored"
 """Kind of a line with a stored row; it is not a whole row if a column is NULL."""
@@ -90,7 +90,7 @@ class ChainChange:
     def values_of(self, completed: RowChange) -> str:
         """Return the values of the completed change in the log's form."""
         nulls = {name: NULL for name in self.nulls if name in completed.unavailable}
-        return write_members({**(completed.new_values or {}), **nulls})
+        return write({**(completed.new_values or {}), **nulls})
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.reading.trace import trace_lineage
 from cdc_platform.pipeline.reading.window_content import measure_content
-from cdc_platform.pipeline.schema.evolve import data_changes_between, history_through
+from cdc_platform.pipeline.schema.schema_evolution import data_changes_between, history_through
 from cdc_platform.pipeline.versions.lake_frames import read_log, read_table
 from cdc_platform.spark.log.unknown_values import unresolved_values
 from cdc_platform.spark.tables.typed_columns import ORDINAL, type_changes

@@ -40,14 +40,12 @@ def copy_chunks(pipeline: Pipeline, spark: SparkSession, progress: CopyProgress)
     base = level_branch(pipeline, progress)
     own = progress.missing[: batch_chunks(progress, pipeline.opened_micros)]
     chunk_batch = ChunkBatch(plan.number, base, progress.done | frozenset(own), len(own), begun_micros)
-    options = pipeline.stream_source.copy_options(
-        plan.columns, plan.position_micros, [plan.chunks[chunk] for chunk in own]
-    )
-    rows = spark.read.format(pipeline.stream_source.copy_format().name()).options(**options).load()
+    chunks = [plan.chunks[chunk] for chunk in own]
+    rows = pipeline.stream_source.read_copy(spark, plan.schema, plan.position_micros, chunks)
     target = pipeline.lake.spark_table(plan.table, COPY_BRANCH)
-    fitted = rows.select(*_fitted(rows, read_current(spark, target).schema))
+    rows = rows.select(*_columns_of_table(rows, read_current(spark, target).schema))
     with _source_errors():
-        fitted.writeTo(target).option(f"snapshot-property.{COPY}", chunk_batch.to_text()).append()
+        rows.writeTo(target).option(f"snapshot-property.{COPY}", chunk_batch.to_text()).append()
     return load_copy_progress(load_table(pipeline, plan.table), plan)
 
 
@@ -96,7 +94,7 @@ def batch_chunks(progress: CopyProgress, opened_micros: int) -> int:
     return 2 * last.chunks if last.seconds < SHORT_BATCH_S or is_parallel else last.chunks
 
 
-def _fitted(rows: DataFrame, target: StructType) -> Iterator[Column]:
+def _columns_of_table(rows: DataFrame, target: StructType) -> Iterator[Column]:
     """Yield the table's columns: the columns of the copy, and those that the options add."""
     for field in target.fields:
         missing = F.lit(False) if field.name == DELETED else F.lit(None).cast(field.dataType)

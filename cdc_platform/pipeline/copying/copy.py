@@ -23,14 +23,12 @@ from cdc_platform.model.base.progress import Step
 from cdc_platform.model.schema.table_options import stored_schema
 from cdc_platform.model.schema.table_schema import TableSchema, spark_type
 from cdc_platform.pipeline.copying.chunks import copy_chunks, level_branch
-from cdc_platform.pipeline.copying.copy_plans import find_new_tables, make_plans, plan_missing
+from cdc_platform.pipeline.copying.copy_plans import find_new_tables, make_plans, plan_missing_copies
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_step import pipeline_step
-from cdc_platform.pipeline.schema.evolve import planned_columns
 from cdc_platform.pipeline.schema.table_ddl import make_table
 from cdc_platform.pipeline.versions.attempts import PARALLEL_TABLES
 from cdc_platform.pipeline.versions.handover import is_published
-from cdc_platform.sources.loading import register_source
 from cdc_platform.spark.frames.table_frames import read_current
 
 
@@ -55,7 +53,7 @@ class CopyOutcome:
         return bool(self.unplanned) or any(not progress.is_complete for progress in self.copies)
 
 
-NOTHING_COPIED: Final = CopyOutcome()
+NO_COPY: Final = CopyOutcome()
 
 
 @pipeline_step("copy")
@@ -69,12 +67,12 @@ def copy_tables(pipeline: Pipeline, spark: SparkSession) -> CopyOutcome:
     """
     end_s = time.monotonic() + pipeline.settings.copy_s
     if not pipeline.capabilities.can_be_copied:
-        return NOTHING_COPIED
+        return NO_COPY
     removed = remove_orphans(pipeline, spark)
     fresh = find_new_tables(pipeline)
     if not fresh:
         return CopyOutcome(notes=removed)
-    planned = plan_missing(pipeline, fresh)
+    planned = plan_missing_copies(pipeline, fresh)
     opened = [_open_copy(pipeline, spark, plan) for plan in planned.plans]
     unfinished = [progress for progress in opened if not progress.is_complete]
     run = _Run(pipeline, spark, unfinished)
@@ -119,8 +117,6 @@ class _Run:
         self.notes: list[str] = []
         self._prepared: set[str] = set()
         self._restarted: set[str] = set()
-        if copies:
-            register_source(spark, pipeline.stream_source.copy_format())
 
     def next_tables(self) -> list[CopyProgress]:
         """Return the copies that the next batch continues."""
@@ -200,7 +196,7 @@ def prepare_target(pipeline: Pipeline, spark: SparkSession, plan: CopyPlan) -> T
     Raises:
         LakeError: the table has rows that are not from a copy.
     """
-    schema = stored_schema(planned_columns(pipeline.stream_source, plan), pipeline.options(plan.table))
+    schema = stored_schema(plan.schema, pipeline.options(plan.table))
     target = pipeline.lake.table(plan.table)
     if target is not None and not _has_columns(pipeline, spark, schema):
         # Refuses the table of a newer plan.

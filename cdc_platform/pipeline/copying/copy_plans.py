@@ -9,7 +9,7 @@ from typing import Final
 from cdc_platform.errors import CommitConflict, SourceError
 from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import read_mark
-from cdc_platform.lake.state.copies import CopyPlan, load_plans, save_plans
+from cdc_platform.lake.state.copies import CopyPlan, columns_to_text, load_plans, save_plans
 from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.pipeline.opened.pipeline import Pipeline
@@ -39,7 +39,7 @@ def find_new_tables(pipeline: Pipeline) -> list[str]:
     ]
 
 
-def plan_missing(pipeline: Pipeline, tables: Sequence[str]) -> PlannedCopies:
+def plan_missing_copies(pipeline: Pipeline, tables: Sequence[str]) -> PlannedCopies:
     """Return the plans of tables, and make the missing ones; tables that only the log makes have none."""
     present = current_plans(pipeline)
     plans = tuple(present[table] for table in tables if table in present)
@@ -54,7 +54,8 @@ def make_plans(pipeline: Pipeline, names: Sequence[str], before: Mapping[str, Co
     """Plan the copies of some tables at one moment, the source's present, and store the plans.
 
     A copy has the columns of that moment, even if the log has shown other ones so far; when the log passes
-    the moment, the plan provides the columns (`evolve.py`). A table that is gone at the moment has no plan.
+    the moment, the plan provides the columns (`schema_evolution.py`). A table that is gone at the moment has
+    no plan.
 
     Raises:
         CommitConflict: another run has planned the same copies, or advanced the log beyond the moment.
@@ -72,8 +73,8 @@ def make_plans(pipeline: Pipeline, names: Sequence[str], before: Mapping[str, Co
         except SourceError as error:
             return error
         number = before[table.name].number + 1 if table.name in before else 1
-        columns = pipeline.stream_source.copy_columns(table)
-        return CopyPlan(table.name, number, position_micros, time.time_ns() // 1000, columns, chunks)
+        moments = position_micros, time.time_ns() // 1000
+        return CopyPlan(table.name, number, *moments, columns_to_text(table), chunks)
 
     with (
         pipeline.progress.step("plan of the initial copy", "tables", len(tables)) as step,
@@ -82,14 +83,14 @@ def make_plans(pipeline: Pipeline, names: Sequence[str], before: Mapping[str, Co
         results = list(pool.map(step.counting(plan), tables))
     plans = tuple(plan for plan in results if isinstance(plan, CopyPlan))
     if plans:
-        _refuse_passed(pipeline, position_micros)
+        _require_unpassed(pipeline, position_micros)
     save_plans(pipeline.lake, plans)
     failures = {table.name: plan for table, plan in zip(tables, results, strict=True) if plan not in plans}
     errors_met = [plan for plan in failures.values() if isinstance(plan, SourceError)]
     return PlannedCopies(plans, tuple(failures), errors_met[0] if errors_met else None)
 
 
-def _refuse_passed(pipeline: Pipeline, position_micros: int) -> None:
+def _require_unpassed(pipeline: Pipeline, position_micros: int) -> None:
     reached = read_mark(pipeline.lake.system_table(LOG)).position_micros
     if reached is not None and reached > position_micros:
         raise CommitConflict(

@@ -53,21 +53,15 @@ class _Extension:
     stats: NetChangeStats
 
 
-def extend_history(pipeline: Pipeline, spark: SparkSession, table: str) -> MergeOutcome:
-    """Bring the history of one table up to date on its branch `cycle`; readers do not see the result yet.
-
-    Raises:
-        CommitConflict: another run worked on the same branch; nothing was published.
-    """
-    return extend_histories(pipeline, spark, [pipeline.table(table)])[0]
-
-
 def extend_histories(
     pipeline: Pipeline, spark: SparkSession, schemas: Sequence[TableSchema]
 ) -> tuple[MergeOutcome, ...]:
-    """Bring the histories of tables up to date, several at a time; see `extend_history`.
+    """Bring the histories of tables up to date with the log; see `merge_tables`.
 
-    In the outcome, `appended` counts new versions and `updated` those that ended.
+    In an outcome, `appended` counts new versions and `updated` those that ended.
+
+    Raises:
+        CommitConflict: another run worked on the same branches; nothing was published.
     """
     # Before anything is planned, as for tables.
     cut = newest_cut(pipeline.lake)

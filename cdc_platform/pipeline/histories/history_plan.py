@@ -13,7 +13,7 @@ from cdc_platform.model.schema.table_options import columns_in_history, history_
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.pipeline.merging.build import MergeOutcome
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.pipeline.schema.evolve import history_through
+from cdc_platform.pipeline.schema.schema_evolution import history_through
 from cdc_platform.pipeline.schema.table_ddl import ensure_history, ensure_table
 from cdc_platform.pipeline.versions.branch import (
     FELL_BACK,

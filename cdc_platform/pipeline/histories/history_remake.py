@@ -12,7 +12,7 @@ from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.records import ChangeKind
 from cdc_platform.pipeline.histories.history_plan import HistoryBuild
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.pipeline.schema.evolve import history_through
+from cdc_platform.pipeline.schema.schema_evolution import history_through
 from cdc_platform.pipeline.schema.table_ddl import convert_stored
 from cdc_platform.pipeline.versions.branch import Attempt, load_table, marked_commits, reset_branch
 from cdc_platform.pipeline.versions.change_source import find_beginning, read_changes, read_span

@@ -22,7 +22,7 @@ from cdc_platform.pipeline.merging.soft_delete import (
 )
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_step import pipeline_step
-from cdc_platform.pipeline.schema.evolve import history_through
+from cdc_platform.pipeline.schema.schema_evolution import history_through
 from cdc_platform.pipeline.schema.table_ddl import ensure_table
 from cdc_platform.pipeline.versions.attempts import run_attempts
 from cdc_platform.pipeline.versions.branch import (
@@ -48,21 +48,16 @@ from cdc_platform.pipeline.versions.log_span import LogSpan, applied_cycle, pend
 from cdc_platform.spark.tables.truncates import has_truncate
 
 
-def merge_table(pipeline: Pipeline, spark: SparkSession, table: str) -> MergeOutcome:
-    """Bring one table up to date with the log on the branch `cycle`; readers do not see the result yet.
-
-    Raises:
-        CommitConflict: another run worked on the same branch; nothing was published.
-        ValueUnfit: a value of the log does not fit the present type of its column.
-    """
-    return merge_tables(pipeline, spark, [pipeline.table(table)])[0]
-
-
 @pipeline_step("merge")
 def merge_tables(
     pipeline: Pipeline, spark: SparkSession, schemas: Sequence[TableSchema]
 ) -> tuple[MergeOutcome, ...]:
-    """Bring tables up to date with the log, several at a time; see `merge_table`."""
+    """Bring tables up to date with the log on the branch `cycle`, which readers do not see yet.
+
+    Raises:
+        CommitConflict: another run worked on the same branches; nothing was published.
+        ValueUnfit: a value of the log does not fit the present type of its column.
+    """
     # Before anything is planned: if another run publishes from here on, it voids these attempts.
     cut = newest_cut(pipeline.lake)
     level, cycle = find_level(pipeline), read_mark(pipeline.lake.system_table(LOG)).cycle

@@ -18,7 +18,7 @@ from cdc_platform.pipeline.merging.merge import (
 from cdc_platform.pipeline.merging.soft_delete import drop_markers, misses_deleted
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_step import pipeline_step
-from cdc_platform.pipeline.publishing.publish import publish_cut
+from cdc_platform.pipeline.publishing.publication import publish_cut
 from cdc_platform.pipeline.schema.table_ddl import ensure_history, ensure_table
 from cdc_platform.pipeline.versions.change_source import whole_span
 from cdc_platform.pipeline.versions.handover import find_copy

@@ -12,7 +12,7 @@ from typing import Final
 
 from cdc_platform.lake.catalog.lake import LOG, RAW
 from cdc_platform.lake.commits.commits import read_mark
-from cdc_platform.lake.state.quarantine import ReplayMark, load_quarantined, mark_replayed
+from cdc_platform.lake.state.quarantine import ReplayMark, load_quarantine, mark_replayed
 from cdc_platform.lake.state.read_progress import load_read_progress
 from cdc_platform.model.stream.files import READ_AGAIN
 from cdc_platform.model.stream.quarantined_records import (
@@ -96,7 +96,7 @@ def _undone(pipeline: Pipeline) -> list[QuarantinedRecord]:
     ordered = read_mark(pipeline.lake.system_table(LOG)).cycle
     return [
         record
-        for record in load_quarantined(pipeline.lake, with_replayed=True)
+        for record in load_quarantine(pipeline.lake, with_replayed=True)
         if record.cycle <= ordered and (record.is_open or _awaits_file(record, read_progress))
     ]
 

@@ -16,7 +16,7 @@ from cdc_platform.lake.state.control import load_lineage, load_stuck
 from cdc_platform.lake.state.copies import load_copy_progress, load_plans
 from cdc_platform.lake.state.cuts import Cut, newest_cut
 from cdc_platform.lake.state.last_results import LastResult, load_results
-from cdc_platform.lake.state.quarantine import count_quarantined
+from cdc_platform.lake.state.quarantine import count_quarantined_records
 from cdc_platform.lake.state.read_progress import ReplayProgress, load_poll, load_replay_progress
 from cdc_platform.model.base.stored_texts import MISUNDERSTOOD
 from cdc_platform.model.base.timestamps import to_rfc3339
@@ -202,7 +202,7 @@ def read_status(pipeline: Pipeline) -> Status:
             for name in lake.table_names()
         },
         cut=cut,
-        quarantined=parts.read("quarantine", lambda: count_quarantined(lake), None),
+        quarantined=parts.read("quarantine", lambda: count_quarantined_records(lake), None),
         findings=parts.read("notes", lambda: pipeline.findings(pipeline.schema_history), ()),
         # Without the cut, copies that have ended would look as if they ran.
         copies=parts.read("copies", lambda: _copies(pipeline, cut), {}) if "cut" not in parts else {},

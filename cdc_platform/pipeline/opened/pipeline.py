@@ -93,7 +93,7 @@ class Pipeline:
 
     @cached_value
     def schema_history(self) -> SchemaHistory:
-        """Changes of the source's schema that the lake records; see `pipeline/schema/evolve.py`."""
+        """Changes of the source's schema that the lake records; see `pipeline/schema/schema_evolution.py`."""
         return load_history(self.lake)
 
     @property

@@ -1,13 +1,12 @@
 """Settings of a pipeline: one source, one folder of the lake, one Spark."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Final
 
 from cdc_platform.errors import SettingError
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.model.base.declared_settings import Described
+from cdc_platform.model.base.declared_settings import Described, check_range
 from cdc_platform.model.base.names import check_identifier
 from cdc_platform.model.base.timestamps import DAY_S
 from cdc_platform.model.schema.table_options import TableOptions
@@ -48,16 +47,11 @@ class MaintenanceSettings:
     ] = 0.2
 
     def __post_init__(self) -> None:
-        for name in ("minor_every_cycles", "expire_every_cycles"):
-            if (cycles := getattr(self, name)) < 1:
-                raise SettingError(f"maintenance.{name}", f"must be at least 1, but is: {cycles}")
-        for name in ("small_file_bytes", "keep_every_cut_s", "keep_snapshots_s", "keep_metadata_s"):
-            if getattr(self, name) < 0:
-                problem = f"must not be negative, but is: {getattr(self, name)}"
-                raise SettingError(f"maintenance.{name}", problem)
-        if self.major_deleted_fraction <= 0:
-            problem = f"must be above 0, such as 0.2, but is: {self.major_deleted_fraction}"
-            raise SettingError("maintenance.major_deleted_fraction", problem)
+        place = "maintenance."
+        check_range(self, ("minor_every_cycles", "expire_every_cycles"), at_least=1, place=place)
+        not_negative = ("small_file_bytes", "keep_every_cut_s", "keep_snapshots_s", "keep_metadata_s")
+        check_range(self, not_negative, at_least=0, place=place)
+        check_range(self, ("major_deleted_fraction",), above=0, place=place)
         if self.keep_orphans_s <= DAY_S:
             raise SettingError(
                 "maintenance.keep_orphans_s",
@@ -166,21 +160,10 @@ class PipelineSettings:
                 f"table_options.{min(unknown)}",
                 f"belongs to no table of the setting `tables`, which names {', '.join(self.tables or ())}",
             )
-        self._check_numbers()
-
-    def _check_numbers(self) -> None:
-        for name in ("max_window_s", "copy_s", "local_read_s", "idle_interval_s", "check_every_s"):
-            if not math.isfinite(getattr(self, name) or 0):
-                raise SettingError(name, f"must be a finite number: {getattr(self, name)}")
-        if self.max_window_s is not None and self.max_window_s <= 0:
-            raise SettingError("max_window_s", f"must be positive: {self.max_window_s}")
-        if self.read_tasks < 1:
-            raise SettingError("read_tasks", f"must be at least 1: {self.read_tasks}")
-        if self.copy_chunk_rows < 1:
-            raise SettingError("copy_chunk_rows", f"must be at least 1: {self.copy_chunk_rows}")
-        for name in ("copy_s", "local_read_s", "local_merge_bytes", "idle_interval_s", "check_every_s"):
-            if (getattr(self, name) or 0) < 0:
-                raise SettingError(name, f"must not be negative: {getattr(self, name)}")
+        check_range(self, ("max_window_s",), above=0)
+        check_range(self, ("read_tasks", "copy_chunk_rows"), at_least=1)
+        not_negative = ("copy_s", "local_read_s", "local_merge_bytes", "idle_interval_s", "check_every_s")
+        check_range(self, not_negative, at_least=0)
 
     @property
     def copies_first(self) -> bool:

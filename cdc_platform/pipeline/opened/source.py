@@ -15,7 +15,6 @@ from cdc_platform.model.stream.source_capabilities import SourceSettings
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.datasource import DataSource
 
 
 ReadProgress = Callable[[], Mapping[str, str]]
@@ -109,20 +108,10 @@ class StreamSource(Source, Protocol):
         """Return a planner that cuts tables, as of a moment, into chunks to copy."""
         ...
 
-    def copy_columns(self, table: TableSchema) -> str:
-        """Return the columns of a copy of the table, as text for `copy_options`."""
-        ...
-
-    def copied_table(self, columns: str) -> TableSchema:
-        """Return the schema of a copy, parsed from the text of `copy_columns`."""
-        ...
-
-    def copy_format(self) -> "type[DataSource]":
-        """Return the data source of copies, to register with a Spark session."""
-        ...
-
-    def copy_options(self, columns: str, at_micros: int, chunks: Sequence[str]) -> dict[str, str]:
-        """Return the Spark options that read these chunks of a copy."""
+    def read_copy(
+        self, spark: "SparkSession", table: TableSchema, at_micros: int, chunks: Sequence[str]
+    ) -> "DataFrame":
+        """Return the rows of these chunks of a table as of a moment."""
         ...
 
 
@@ -157,5 +146,5 @@ class CopyPlanner(Protocol):
     """Cuts tables into chunks."""
 
     def chunks(self, table: TableSchema, chunk_rows: int) -> tuple[str, ...]:
-        """Return the chunks of a table, each as text for `copy_options`."""
+        """Return the chunks of a table, each as text for `read_copy`."""
         ...

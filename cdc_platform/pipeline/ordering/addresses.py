@@ -9,9 +9,9 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
-from cdc_platform.lake.catalog.lake import QUARANTINED, RAW
+from cdc_platform.lake.catalog.lake import QUARANTINE, RAW
 from cdc_platform.lake.commits.commits import read_mark
-from cdc_platform.lake.state.quarantine import ReplayMark, load_quarantined, mark_replayed
+from cdc_platform.lake.state.quarantine import ReplayMark, load_quarantine, mark_replayed
 from cdc_platform.model.base.stored_texts import parse_stored, read_stored, understanding
 from cdc_platform.model.stream.events import ADDRESS, ADDRESS_ONLY, ORDERING_KEY, AddressedDelete
 from cdc_platform.model.stream.quarantined_records import QuarantinedRecord, ReplaySource
@@ -106,7 +106,7 @@ def call_waiting(pipeline: Pipeline, raw: DataFrame, arrived: DataFrame) -> int:
     """
     waiting: dict[str, list[QuarantinedRecord]] = {}
     addressed_deletes: dict[str, AddressedDelete] = {}
-    for record in load_quarantined(pipeline.lake):
+    for record in load_quarantine(pipeline.lake):
         addressed = _addressed_of(record)
         if addressed is not None:
             waiting.setdefault(addressed.event_id, []).append(record)
@@ -124,7 +124,7 @@ def call_waiting(pipeline: Pipeline, raw: DataFrame, arrived: DataFrame) -> int:
 def _addressed_of(record: QuarantinedRecord) -> AddressedDelete | None:
     if not record.reason.startswith(ADDRESS_ONLY):
         return None
-    with understanding(QUARANTINED, f"record {record.name}"):
+    with understanding(QUARANTINE, f"record {record.name}"):
         return _as_addressed(record.raw_record)
 
 

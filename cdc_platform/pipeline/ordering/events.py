@@ -20,7 +20,7 @@ from cdc_platform.model.base.timestamps import to_datetime
 from cdc_platform.model.stream.files import is_of_file, is_of_version
 from cdc_platform.model.stream.quarantined_records import QuarantinedRecord, ReplaySource
 from cdc_platform.model.stream.records import RecordKind
-from cdc_platform.pipeline.completing.complete import complete_changes, complete_few
+from cdc_platform.pipeline.completing.completion import complete_changes, complete_few
 from cdc_platform.pipeline.completing.equal_rows import EqualRows
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.addresses import call_waiting, with_keys_by_address
@@ -33,8 +33,8 @@ from cdc_platform.pipeline.reading.read_reports import (
     replayed_origins,
 )
 from cdc_platform.pipeline.reading.window_content import TypedTable
-from cdc_platform.pipeline.schema.evolve import history_through
 from cdc_platform.pipeline.schema.key_shapes import fitting_shapes
+from cdc_platform.pipeline.schema.schema_evolution import history_through
 from cdc_platform.pipeline.schema.schema_policies import with_refusals
 from cdc_platform.pipeline.versions.lake_frames import read_own
 from cdc_platform.spark.frames.table_frames import cache_frame
@@ -136,7 +136,7 @@ class Events:
             # Both bounds save reading older files of the log.
             oldest = remembered_from(self.pipeline, window.mark.position_micros or 0, repeated)
             log = log.where(F.col("commit_timestamp") >= F.lit(to_datetime(oldest)))
-            log = log.where(window.content.logged_before)
+            log = log.where(window.content.earlier_changes_sql)
         is_small = expected <= SINGLE_TASK_RECORDS
         capabilities = self.pipeline.capabilities
         return without_repeated(records, log, capabilities, replayed, repeated, is_small=is_small)

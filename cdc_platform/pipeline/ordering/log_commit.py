@@ -10,7 +10,7 @@ from pyiceberg.table import Table
 from pyspark.sql import DataFrame, SparkSession
 
 from cdc_platform.errors import TransactionIncomplete
-from cdc_platform.lake.catalog.lake import DELETION_MARKERS, LOG, QUARANTINED
+from cdc_platform.lake.catalog.lake import DELETION_MARKERS, LOG, QUARANTINE
 from cdc_platform.lake.commits.commits import (
     AFTER,
     CYCLE,
@@ -67,7 +67,7 @@ def _commit_by_tasks(strategy: OrderingStrategy, in_order: OrderedChanges, windo
         stats = _checked(counts, window.mark)
         if stats.quarantined:
             unsound = unsound_records(ordered, window.cycle)
-            commit_cycle(unsound, lake.spark_system_table(QUARANTINED), window.quarantine, step, {})
+            commit_cycle(unsound, lake.spark_system_table(QUARANTINE), window.quarantine, step, {})
         if window.markers is not None:
             markers = deletion_markers(ordered, window.cycle)
             commit_cycle(markers, lake.spark_system_table(DELETION_MARKERS), window.markers, step, {})

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from cdc_platform.lake.catalog.lake import DELETION_MARKERS, LOG, QUARANTINED, RAW
+from cdc_platform.lake.catalog.lake import DELETION_MARKERS, LOG, QUARANTINE, RAW
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.model.stream.lineage import watermark_micros
 from cdc_platform.pipeline.opened.pipeline import Pipeline
@@ -14,7 +14,7 @@ from cdc_platform.pipeline.ordering.events import Events
 from cdc_platform.pipeline.ordering.log_commit import commit_changes, commit_nothing, restore_replaced
 from cdc_platform.pipeline.ordering.strategy import OrderingStrategy, Window
 from cdc_platform.pipeline.reading.trace import trace_lineage
-from cdc_platform.pipeline.schema.evolve import evolve_tables
+from cdc_platform.pipeline.schema.schema_evolution import evolve_tables
 from cdc_platform.pipeline.versions.lake_frames import read_own
 from cdc_platform.spark.log.order import SINGLE_TASK_RECORDS, LogStats
 from cdc_platform.spark.session.session_settings import interpreting
@@ -52,7 +52,7 @@ def _extend_log(strategy: OrderingStrategy, spark: SparkSession) -> OrderOutcome
     pipeline = strategy.pipeline
     lake, lineage = pipeline.lake, trace_lineage(pipeline)
     # Before the log: rows of a cycle that another process adds to it meanwhile must not be replaced.
-    quarantine = lake.system_table(QUARANTINED)
+    quarantine = lake.system_table(QUARANTINE)
     markers = lake.system_table(DELETION_MARKERS) if strategy.leaves_deletion_markers else None
     log = lake.system_table(LOG)
     mark = read_mark(log)

@@ -17,7 +17,7 @@ from cdc_platform.model.stream.quarantined_records import QuarantinedRecord
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.reading.window_content import WindowContent, measure_content
-from cdc_platform.pipeline.schema.evolve import between_positions, data_changes_between
+from cdc_platform.pipeline.schema.schema_evolution import between_positions, data_changes_between
 from cdc_platform.spark.log.order import LogStats, OrderedChanges
 
 

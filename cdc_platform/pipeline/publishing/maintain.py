@@ -17,9 +17,9 @@ from cdc_platform.lake.catalog.lake import (
     DELETION_MARKERS,
     LINEAGE,
     LOG,
-    QUARANTINED,
+    QUARANTINE,
     RAW,
-    READ,
+    READ_PROGRESS,
     UNMAINTAINED,
 )
 from cdc_platform.lake.commits.commits import (
@@ -44,11 +44,11 @@ from cdc_platform.model.base.turns import choose_by_turns
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import MaintenanceSettings
 from cdc_platform.pipeline.opened.pipeline_step import pipeline_step
-from cdc_platform.pipeline.publishing.expire import (
-    age_of_merged,
-    age_of_own,
-    expire_merged,
-    expire_own,
+from cdc_platform.pipeline.publishing.expiry import (
+    age_of_system_table,
+    age_of_table,
+    expire_system_table,
+    expire_table,
     find_kept_cuts,
     forget_deletion_markers,
 )
@@ -56,14 +56,14 @@ from cdc_platform.pipeline.publishing.urgency import cycles_since, deleted_share
 from cdc_platform.pipeline.versions.branch import load_table
 from cdc_platform.pipeline.versions.log_span import tables_changed_after
 
-ROLLING_TABLES: Final = (RAW, LOG, CUT, QUARANTINED)
+ROLLING_TABLES: Final = (RAW, LOG, CUT, QUARANTINE)
 """The platform's own tables that grow by a few files each cycle."""
 
-EVENT_ROLLING_TABLES: Final = (READ, DELETION_MARKERS)
+EVENT_ROLLING_TABLES: Final = (READ_PROGRESS, DELETION_MARKERS)
 """The same for event sources."""
 
 
-WRITTEN_AGAIN: Final = (QUARANTINED, DELETION_MARKERS)
+REWRITABLE_TABLES: Final = (QUARANTINE, DELETION_MARKERS)
 """Tables in which an interrupted cycle replaces its rows: they must be in no file with those of others."""
 
 
@@ -87,7 +87,7 @@ class MaintenanceOutcome:
         )
 
 
-NOTHING_MAINTAINED: Final = MaintenanceOutcome()
+NO_MAINTENANCE: Final = MaintenanceOutcome()
 
 MAX_LOOKED_AT: Final = 50
 """Maximum number of unchanged tables that maintenance examines after a cycle, in turn."""
@@ -165,12 +165,12 @@ def _list_tasks(run: MaintenanceRun) -> list[TableTask]:
         pipeline.level_tables.compare(name, newest.snapshot_id if newest is not None else None)
     return [
         *(
-            TableTask(name, _urgency_of_merged(run, table), partial(_maintain_merged, name))
+            TableTask(name, _urgency_of_table(run, table), partial(_maintain_table, name))
             for name, table in merged.items()
             if table is not None and _is_published(table)
         ),
         *(
-            TableTask(name, _urgency_of_own(run, name), partial(_maintain_own, name))
+            TableTask(name, _urgency_of_system_table(run, name), partial(_maintain_system_table, name))
             for name in (*_rolling_tables(pipeline), LINEAGE)
         ),
         *(TableTask(name, 0, partial(_clean, name)) for name in (UNMAINTAINED if run.is_thorough else ())),
@@ -198,21 +198,21 @@ def _rolling_tables(pipeline: Pipeline) -> tuple[str, ...]:
     return (*ROLLING_TABLES, *(EVENT_ROLLING_TABLES if pipeline.capabilities.delivers_events else ()))
 
 
-def _urgency_of_merged(run: MaintenanceRun, table: Table) -> float:
+def _urgency_of_table(run: MaintenanceRun, table: Table) -> float:
     pipeline, due_after = run.pipeline, run.pipeline.settings.maintenance.minor_every_cycles
     # Even a large share of deleted rows is not rewritten in every cycle.
     deleted = min(deleted_share(pipeline, table), cycles_since(table) / due_after)
     fragmented = fragments(pipeline, table) / due_after
-    return max(fragmented, deleted, age_of_merged(pipeline, table, run.now_micros))
+    return max(fragmented, deleted, age_of_table(pipeline, table, run.now_micros))
 
 
-def _urgency_of_own(run: MaintenanceRun, name: str) -> float:
+def _urgency_of_system_table(run: MaintenanceRun, name: str) -> float:
     table = run.pipeline.lake.system_table(name)
-    age = age_of_own(run.pipeline, name, table, run.now_micros)
+    age = age_of_system_table(run.pipeline, name, table, run.now_micros)
     return max(age, fragmentation(run.pipeline, table)) if name != LINEAGE else age
 
 
-def _maintain_merged(table: str, run: MaintenanceRun) -> MaintenanceOutcome:
+def _maintain_table(table: str, run: MaintenanceRun) -> MaintenanceOutcome:
     pipeline, spark, settings = run.pipeline, run.spark, run.pipeline.settings.maintenance
     pipeline.level_tables.forget(table)
     name, newest = f"{pipeline.name}.{lake_table_name(table)}", head(load_table(pipeline, table))
@@ -221,10 +221,10 @@ def _maintain_merged(table: str, run: MaintenanceRun) -> MaintenanceOutcome:
     minor = compact_small_files(spark, name, settings.small_file_bytes, target_bytes)
     _compare_rows(pipeline, table)
     major = 0
-    if _has_many_deleted(pipeline, table, thorough=run.is_thorough):
+    if _has_many_deleted_rows(pipeline, table, thorough=run.is_thorough):
         major = compact_all_files(spark, name, target_bytes)
         _compare_rows(pipeline, table)
-    expired = expire_merged(
+    expired = expire_table(
         pipeline, spark, table, lambda: run.kept_cuts, run.now_micros, thorough=run.is_thorough
     )
     stored_table = load_table(pipeline, table)
@@ -236,7 +236,7 @@ def _clean(name: str, run: MaintenanceRun) -> MaintenanceOutcome:
     return MaintenanceOutcome(expired_files=run.delete_orphans(run.pipeline.lake.system_table(name)))
 
 
-def _maintain_own(name: str, run: MaintenanceRun) -> MaintenanceOutcome:
+def _maintain_system_table(name: str, run: MaintenanceRun) -> MaintenanceOutcome:
     pipeline, spark = run.pipeline, run.spark
     if name == DELETION_MARKERS:
         forget_deletion_markers(pipeline, spark, run.now_micros)
@@ -245,16 +245,16 @@ def _maintain_own(name: str, run: MaintenanceRun) -> MaintenanceOutcome:
     if name != LINEAGE and (run.is_thorough or is_fragmented):
         small_file_bytes = pipeline.settings.maintenance.small_file_bytes
         table, where = f"{pipeline.lake.system_namespace}.{name}", ""
-        if name in WRITTEN_AGAIN:
+        if name in REWRITABLE_TABLES:
             where = f"cycle <= {read_mark(pipeline.lake.system_table(LOG)).cycle}"
         minor = compact_small_files(spark, table, small_file_bytes, where=where)
-    expired = expire_own(pipeline, spark, name, run.now_micros, thorough=run.is_thorough)
+    expired = expire_system_table(pipeline, spark, name, run.now_micros, thorough=run.is_thorough)
     system_table = pipeline.lake.system_table(name)
     expired += run.delete_metadata(system_table) + run.delete_orphans(system_table)
     return MaintenanceOutcome(minor_files=minor, expired_files=expired)
 
 
-def _has_many_deleted(pipeline: Pipeline, table: str, *, thorough: bool) -> bool:
+def _has_many_deleted_rows(pipeline: Pipeline, table: str, *, thorough: bool) -> bool:
     """Return whether the files with deleted rows are due; a thorough maintenance rewrites all of them."""
     deleted = deleted_share(pipeline, load_table(pipeline, table))
     return deleted > 0 if thorough else deleted >= 1

@@ -7,7 +7,7 @@ from typing import Any
 from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.quarantine import load_replays
-from cdc_platform.lake.state.read_progress import REPLAY, list_failed, read_report
+from cdc_platform.lake.state.read_progress import REPLAY, list_failed_reads, read_report
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.pipeline.opened.pipeline import Pipeline
@@ -94,7 +94,7 @@ def list_unread(pipeline: Pipeline) -> tuple[UnreadFile, ...]:
     if not pipeline.capabilities.delivers_events:
         return ()
     files = {path: UnreadFile(path, error) for path, error in _newest_failures(pipeline)}
-    for path, failure in list_failed(pipeline.lake).items():
+    for path, failure in list_failed_reads(pipeline.lake).items():
         files[path] = UnreadFile(path, failure.error, failure.tries, failure.due_micros)
     return tuple(files[path] for path in sorted(files))
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from pyiceberg.table import Table
 
 from cdc_platform.lake.commits.commits import Version
-from cdc_platform.lake.state.repeated_texts import read_repeated
+from cdc_platform.lake.state.repeated_texts import read_repeated_texts
 from cdc_platform.model.base.timestamps import FIRST_MICROS, from_datetime, to_datetime
 from cdc_platform.model.stream.records import ChangeKind, ModType
 
@@ -75,7 +75,7 @@ class WindowContent:
         )
 
     @property
-    def logged_before(self) -> str:
+    def earlier_changes_sql(self) -> str:
         """SQL of the changes of the log that records of the window may equal."""
         if self.lacks_moments:
             return "true"
@@ -109,7 +109,7 @@ def _measure(version: Version, records: str) -> WindowContent:
     is_of_events = "event" in version.table.schema().as_arrow().names
     fields = (*_SELECTED, *(_OF_EVENTS if is_of_events else ()))
     content = WindowContent()
-    for batch in read_repeated(version.table, records, SHAPE, *fields):
+    for batch in read_repeated_texts(version.table, records, SHAPE, *fields):
         content = content.plus(content_of(batch))
     return content
 

@@ -20,7 +20,7 @@ Key = frozenset[tuple[str, str]]
 """Columns of a key with the families of their types; keys of different families do not compare as equal."""
 
 
-def find_foreign(
+def find_foreign_keys(
     pipeline: Pipeline, history: SchemaHistory, shapes: Mapping[TypedTable, str]
 ) -> Mapping[TypedTable, str]:
     """Return the shapes of events with other keys than their tables, each with the reason.
@@ -82,7 +82,7 @@ def _reason(table: str, table_key: Key, key: Key) -> str:
     )
 
 
-MAX_FITTING: Final = 200
+MAX_FITTING_SHAPES: Final = 200
 """Maximum number of such shapes, each a condition of one query; the values of further shapes are checked."""
 
 
@@ -97,4 +97,4 @@ def fitting_shapes(pipeline: Pipeline, shapes: Iterable[TypedTable]) -> list[Typ
         return []
     tables = {table.name: table for table in pipeline.known_tables}
     fitting = (shape for shape in sorted(shapes) if declares_types_of(tables.get(shape[0]), shape[1]))
-    return list(islice(fitting, MAX_FITTING))
+    return list(islice(fitting, MAX_FITTING_SHAPES))

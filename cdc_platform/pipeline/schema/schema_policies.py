@@ -15,7 +15,7 @@ from cdc_platform.model.schema.table_schema import ColumnType
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.reading.window_content import TypedTable, WindowContent
-from cdc_platform.pipeline.schema.key_shapes import find_foreign
+from cdc_platform.pipeline.schema.key_shapes import find_foreign_keys
 
 Columns = Mapping[str, ObservedColumn]
 _NO_DELETE: Final = f" AND mod_type <> '{ModType.DELETE.value}'"
@@ -70,7 +70,7 @@ def with_refusals(
         content: content of the same records.
         history: schema history before these records.
     """
-    foreign = find_foreign(pipeline, history, content.typed_tables())
+    foreign = find_foreign_keys(pipeline, history, content.typed_tables())
     refused = [
         *((shape, reason, "") for shape, reason in foreign.items()),
         # A delete only needs the key.

@@ -59,7 +59,7 @@ class Faults:
         self._in_a_row: dict[str | None, int] = {}
         self._asked: dict[tuple[str | None, int | None], int] = {}
         self._expired: dict[str | None, int] = {}
-        self.befallen: dict[Fault, int] = dict.fromkeys(Fault, 0)
+        self.incidents: dict[Fault, int] = dict.fromkeys(Fault, 0)
 
     def demand(self, fault: Fault, times: int, token: str | None, after_rows: int) -> None:
         """Inject a fault into the next queries, of one partition if a token is given."""
@@ -75,7 +75,7 @@ class Faults:
         with self._lock:
             fate = self._take_demand(query) or self._random(query)
             if fate.fault is not None:
-                self.befallen[fate.fault] += 1
+                self.incidents[fate.fault] += 1
             self._refuse(fate, query)
             return fate
 

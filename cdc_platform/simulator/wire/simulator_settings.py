@@ -1,12 +1,12 @@
 """Settings of the simulator, which, together with its origin, determine its history."""
 
-import math
 import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from cdc_platform.errors import SettingError
+from cdc_platform.model.base.declared_settings import check_range
 from cdc_platform.model.stream.records import ValueCaptureType
 
 DAY_S: Final = 86_400
@@ -183,25 +183,13 @@ class SimulatorSettings:
     change_stream: str = "bank_changes"
 
     def __post_init__(self) -> None:
-        for name in ("rate", "partition_life_s", "history_s", "schema_change_every_s", "stall_s"):
-            if not math.isfinite(getattr(self, name) or 0):
-                raise SettingError(name, f"must be a finite number, but is: {getattr(self, name)}")
-        if self.preloaded_transfers < 0:
-            raise SettingError(
-                "preloaded_transfers", f"must be 0 or more, but is: {self.preloaded_transfers}"
-            )
-        for name in ("rate", "partition_life_s", "banks", "partitions", "chunk_bytes", "retention_s"):
-            if getattr(self, name) <= 0:
-                raise SettingError(name, f"must be positive, but is: {getattr(self, name)}")
-        if self.accounts < FEWEST_ACCOUNTS:
-            raise SettingError("accounts", f"must be {FEWEST_ACCOUNTS} or more, but is: {self.accounts}")
-        if not 0 <= self.fault_probability <= 1:
-            problem = f"must be between 0 and 1, but is: {self.fault_probability}"
-            raise SettingError("fault_probability", problem)
+        check_range(self, ("history_s", "stall_s"))
+        check_range(self, ("preloaded_transfers",), at_least=0)
+        positive = ("rate", "partition_life_s", "banks", "partitions", "chunk_bytes", "retention_s")
+        check_range(self, (*positive, "schema_change_every_s"), above=0)
+        check_range(self, ("accounts",), at_least=FEWEST_ACCOUNTS)
+        check_range(self, ("fault_probability",), at_least=0, at_most=1)
         self._check_placements()
-        if self.schema_change_every_s is not None and self.schema_change_every_s <= 0:
-            problem = f"must be positive, but is: {self.schema_change_every_s}"
-            raise SettingError("schema_change_every_s", problem)
 
     def _check_placements(self) -> None:
         if self.placements and self.partition_mode is not PartitionMode.MUTABLE_KEY_RANGE:

@@ -1,6 +1,5 @@
 """The source for files that Datastream writes."""
 
-import json
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -14,7 +13,6 @@ from cdc_platform.model.stream.files import (
     FileChoice,
     SourceFile,
     choose_files,
-    files_to_json,
     resolved_failures,
 )
 from cdc_platform.model.stream.lineage import Lineage, live
@@ -35,11 +33,10 @@ from cdc_platform.sources.datastream.settings.datastream_settings import Datastr
 from cdc_platform.sources.datastream.values.types import Fields
 from cdc_platform.sources.file_store import FileStore
 from cdc_platform.sources.spark_source import SparkSource
+from cdc_platform.sources.task_plan import TaskPlan
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from cdc_platform.sources.datastream.reader import DatastreamDataSource
 
 
 class DatastreamSource(ArrivalTimeSource, SparkSource):
@@ -114,13 +111,8 @@ class DatastreamSource(ArrivalTimeSource, SparkSource):
             return ReadPlan(())
         chosen = choice.files if windows else ()
         offers = offered_schemas(listed_files, chosen)
-        inputs = {
-            "files": files_to_json(chosen),
-            "announced": fresh,
-            "settled": resolved,
-            "schemas": {key: files_to_json(files) for key, files in offers.items()},
-        }
-        return ReadPlan(windows, json.dumps(inputs), files=len(chosen))
+        inputs = {"files": chosen, "announced": fresh, "resolved": resolved, "offers": offers}
+        return ReadPlan(windows, inputs, files=len(chosen))
 
     def _choose(
         self, files: Sequence[SourceFile], read: Mapping[str, str], lineage: Lineage, request: ReadRequest
@@ -157,28 +149,17 @@ class DatastreamSource(ArrivalTimeSource, SparkSource):
             self.settings.path, file, self._offered[key], text.encode(), self.settings.bounds
         )
 
-    def spark_format(self) -> "type[DatastreamDataSource]":
-        """Return the data source to register with a Spark session."""
-        from cdc_platform.sources.datastream.reader import DatastreamDataSource
+    def plan_tasks(self, cycle: int, plan: ReadPlan, max_tasks: int) -> TaskPlan:
+        """Return the read of the files of a plan in at most `max_tasks` tasks."""
+        from cdc_platform.sources.datastream.reader import plan_tasks
 
-        return DatastreamDataSource
-
-    def spark_options(self, cycle: int, plan: ReadPlan, max_tasks: int) -> dict[str, str]:
-        """Return the Spark options that read the files of a plan in at most `max_tasks` tasks."""
-        from cdc_platform.sources.datastream import reader
-
-        return {
-            reader.SETTINGS_OPTION: self.settings.to_options(),
-            reader.CYCLE_OPTION: str(cycle),
-            reader.PLAN_OPTION: reader.plan_to_json(plan),
-            reader.TASKS_OPTION: str(max_tasks),
-        }
+        return plan_tasks(self.settings.to_options(), cycle, plan, max_tasks)
 
     def read_in_process(self, cycle: int, plan: ReadPlan) -> "Generator[pa.RecordBatch, None, None]":
         """Yield the raw records of the files of a plan, read by this process."""
-        from cdc_platform.sources.loading import read_with
+        from cdc_platform.sources.loading import read_tasks
 
-        return read_with(self.spark_format(), self.spark_options(cycle, plan, 1))
+        return read_tasks(self.plan_tasks(cycle, plan, 1))
 
     def close(self) -> None:
         """Close the connection and clear the cached listing."""

@@ -1,6 +1,5 @@
 """The source for a Spanner change stream."""
 
-import json
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -29,13 +28,13 @@ from cdc_platform.sources.spanner.copying.snapshot import clock_micros, rows_at
 from cdc_platform.sources.spanner.schema import StreamDescription, check_nanosecond_columns, describe_stream
 from cdc_platform.sources.spanner.spanner_settings import PartitionMode, SpannerSettings
 from cdc_platform.sources.spark_source import SparkSource
+from cdc_platform.sources.task_plan import TaskPlan
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
 
     from cdc_platform.sources.spanner.copying.copy_plan import CopyPlanner
-    from cdc_platform.sources.spanner.copying.copy_source import TableCopyDataSource
-    from cdc_platform.sources.spanner.stream.reader import ChangeStreamDataSource
 
 MAX_WINDOW_S: Final = 1200.0
 """Length of a window of a stream with mutable key ranges, whose queries may reach over half an hour."""
@@ -131,12 +130,6 @@ class SpannerSource(SparkSource):
             raise SourceNotFound(f"The {self.settings.title} does not watch the table `{table_name}`")
         return rows_at(self.client, table, micros)
 
-    def spark_format(self) -> "type[ChangeStreamDataSource]":
-        """Return the data source to register with a Spark session."""
-        from cdc_platform.sources.spanner.stream.reader import ChangeStreamDataSource
-
-        return ChangeStreamDataSource
-
     def plan(
         self,
         lineage: Lineage,
@@ -189,20 +182,15 @@ class SpannerSource(SparkSource):
         generations = None if parents is None else Generations(first_end_micros(plan.windows), parents)
         return read_together(partial(read_window, self.client, cycle), plan.windows, generations)
 
-    def spark_options(self, cycle: int, plan: ReadPlan, max_tasks: int) -> dict[str, str]:
-        """Return the Spark options that read the windows of a plan in at most `max_tasks` tasks."""
-        from cdc_platform.sources.spanner.stream import reader
+    def plan_tasks(self, cycle: int, plan: ReadPlan, max_tasks: int) -> TaskPlan:
+        """Return the read of the windows of a plan in at most `max_tasks` tasks."""
+        from cdc_platform.sources.spanner.stream.reader import plan_tasks
 
-        return {
-            # Saves the tasks the requests for these.
-            reader.SETTINGS_OPTION: replace(
-                self.settings, dialect=self.client.dialect, partition_mode=self.client.partition_mode
-            ).to_options(),
-            reader.CYCLE_OPTION: str(cycle),
-            reader.WINDOWS_OPTION: reader.windows_to_json(plan.windows),
-            reader.TASKS_OPTION: str(max_tasks),
-            reader.PARENTS_OPTION: json.dumps(plan.finished_parents),
-        }
+        # Saves the tasks the requests for these.
+        settings = replace(
+            self.settings, dialect=self.client.dialect, partition_mode=self.client.partition_mode
+        )
+        return plan_tasks(settings.to_options(), cycle, plan, max_tasks)
 
     def plan_copies(self, at_micros: int) -> "CopyPlanner":
         """Return a planner that cuts tables, as of a moment, into chunks to copy."""
@@ -210,40 +198,18 @@ class SpannerSource(SparkSource):
 
         return CopyPlanner(self.client, at_micros)
 
-    def copy_columns(self, table: TableSchema) -> str:
-        """Return the columns of a copy of the table, as text for `copy_options`."""
-        from cdc_platform.sources.spanner.copying.copy_chunks import columns_to_text
-
-        return columns_to_text(table)
-
-    def copied_table(self, columns: str) -> TableSchema:
-        """Return the schema of a copy, parsed from the text of `copy_columns`."""
-        from cdc_platform.sources.spanner.copying.copy_chunks import columns_from_text
-
-        return columns_from_text(columns)
-
-    def copy_format(self) -> "type[TableCopyDataSource]":
-        """Return the data source of copies, to register with a Spark session."""
-        from cdc_platform.sources.spanner.copying.copy_source import TableCopyDataSource
-
-        return TableCopyDataSource
-
-    def copy_options(self, columns: str, at_micros: int, chunks: Sequence[str]) -> dict[str, str]:
-        """Return the Spark options that read these chunks of a copy.
+    def read_copy(
+        self, spark: "SparkSession", table: TableSchema, at_micros: int, chunks: Sequence[str]
+    ) -> "DataFrame":
+        """Return the rows of these chunks of a table, one task for each.
 
         Raises:
-            LakeDamaged: the planner did not write some text of the plan.
+            LakeDamaged: the planner did not write some chunk.
         """
-        from cdc_platform.sources.spanner.copying import copy_source
-        from cdc_platform.sources.spanner.copying.copy_chunks import require_sound
+        from cdc_platform.sources.loading import load_tasks
+        from cdc_platform.sources.spanner.copying.copy_source import plan_copy_tasks
 
-        require_sound(columns, chunks)
-        return {
-            copy_source.SETTINGS_OPTION: self.settings.to_options(),
-            copy_source.COLUMNS_OPTION: columns,
-            copy_source.MICROS_OPTION: str(at_micros),
-            copy_source.CHUNKS_OPTION: json.dumps(list(chunks)),
-        }
+        return load_tasks(spark, plan_copy_tasks(self.settings.to_options(), table, at_micros, chunks))
 
     def close(self) -> None:
         """Close the connection; the next use opens another one."""

@@ -13,7 +13,7 @@ from cdc_platform.model.base.declared_settings import (
     check_filled,
     check_host,
     check_members,
-    check_positive,
+    check_range,
 )
 from cdc_platform.model.base.timestamps import from_rfc3339
 from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM, SourceCapabilities, SourceSettings
@@ -118,12 +118,10 @@ class SpannerSettings(SourceSettings):
     def __post_init__(self) -> None:
         check_filled(self, problem="is empty; write its name in Spanner")
         check_members(self)
-        if not HEARTBEAT_MS_MIN <= self.heartbeat_ms <= HEARTBEAT_MS_MAX:
-            limits = f"{HEARTBEAT_MS_MIN} and {HEARTBEAT_MS_MAX}"
-            raise SettingError("heartbeat_ms", f"must be between {limits}, but is: {self.heartbeat_ms}")
+        check_range(self, ("heartbeat_ms",), at_least=HEARTBEAT_MS_MIN, at_most=HEARTBEAT_MS_MAX)
         if self.stuck_after_s is not None:
             _check_silence(self.stuck_after_s, self.heartbeat_ms)
-        check_positive(self, ("deadline_s", "connect_deadline_s", "max_attempts"))
+        check_range(self, ("deadline_s", "connect_deadline_s", "max_attempts"), above=0)
         _check_timestamp("start_timestamp", self.start_timestamp)
         check_host("emulator_host", self.emulator_host, "localhost:9010")
         for name in ("project", "instance", "database"):

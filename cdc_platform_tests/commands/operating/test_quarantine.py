@@ -8,7 +8,7 @@ import pytest
 
 from cdc_platform.components.loading import load_settings
 from cdc_platform.errors import CutNotFound
-from cdc_platform.lake.catalog.lake import LOG, QUARANTINED, Lake
+from cdc_platform.lake.catalog.lake import LOG, QUARANTINE, Lake
 from cdc_platform.lake.state.quarantine import untaken_records
 from cdc_platform.lake.state.read_progress import load_read_progress, waiting_texts
 from cdc_platform.model.stream.files import READ_AGAIN
@@ -124,7 +124,7 @@ def test_transactions_of_a_change_stream_are_replayed_whole(tmp_path: Path) -> N
     )
     outcome = json.loads(run("quarantine", "replay", file, "--record", "a", "--json")[1])
     assert outcome["from_records"] == ["a", "b"]
-    untaken = untaken_records(lake, lake.system_table(QUARANTINED), lake.system_table(LOG))
+    untaken = untaken_records(lake, lake.system_table(QUARANTINE), lake.system_table(LOG))
     assert [record.name for record in untaken] == ["a", "b"]
     assert "replay      0 of 2 records" in run("status", file)[1]
     assert "1 record: the next cycle reads whole transactions again" in run("quarantine", "replay", file)[1]

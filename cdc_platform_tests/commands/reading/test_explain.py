@@ -29,7 +29,7 @@ def test_a_negative_number_is_a_key(
     def look_up(_pipeline: object, _table: str, text: str) -> None:
         raise RowNotFound(text)
 
-    monkeypatch.setattr("cdc_platform.pipeline.on_demand.explain.explain_row", look_up)
+    monkeypatch.setattr("cdc_platform.pipeline.on_demand.explanation.explain_row", look_up)
     actual = run("explain", begin(write_defs(tmp_path)), "accounts", *arguments)
     assert actual == (1, "", f"RowNotFound: {key}\nSee {ERROR_PAGES[0]}/RowNotFound.md\n")
 

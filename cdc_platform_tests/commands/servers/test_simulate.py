@@ -126,7 +126,7 @@ def test_begin_of_a_history_that_is_there_is_refused(tmp_path: Path, option: str
     ("options", "problem"),
     [
         (("--origin", "yesterday"), "must look like 2026-01-31T08:00:00Z"),
-        (("--accounts", "3"), "must be 20 or more"),
+        (("--accounts", "3"), "must be at least 20"),
         (("--faults", "typhoon"), "typhoon"),
     ],
 )

@@ -10,13 +10,13 @@ import pytest
 
 from cdc_platform.errors import LakeDamaged
 from cdc_platform.lake.catalog.lake import (
-    CHECKED,
-    COPIED,
+    CHECK_RESULTS,
+    COPIES,
     CUT,
     LINEAGE,
-    QUARANTINED,
+    QUARANTINE,
     RAW,
-    READ,
+    READ_PROGRESS,
     SCHEMA,
     Lake,
     own_tables,
@@ -28,8 +28,8 @@ from cdc_platform.lake.state.copies import load_plans
 from cdc_platform.lake.state.cuts import list_cuts, newest_cut
 from cdc_platform.lake.state.last_results import load_results
 from cdc_platform.lake.state.markers import list_markers
-from cdc_platform.lake.state.quarantine import load_quarantined
-from cdc_platform.lake.state.read_progress import list_failed
+from cdc_platform.lake.state.quarantine import load_quarantine
+from cdc_platform.lake.state.read_progress import list_failed_reads
 from cdc_platform.lake.state.schema_history import list_schema_events, load_history
 from cdc_platform.model.base.timestamps import to_datetime
 
@@ -57,7 +57,7 @@ RECORD: Final = {
 
 def places_of_quarantined(lake: Lake) -> object:
     """Return what records in quarantine say of themselves."""
-    return [(record.place, record.event) for record in load_quarantined(lake)]
+    return [(record.place, record.event) for record in load_quarantine(lake)]
 
 
 def of_first_cycle(lake: Lake) -> object:
@@ -77,9 +77,9 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Path]:
 
 def damaged(folders: dict[bool, Path], table: str, row: dict[str, Any], facts: dict[str, str]) -> Lake:
     """Return a lake, sound otherwise, with a foreign row in one of its system tables."""
-    folder = folders[table == READ or "event" in row]
+    folder = folders[table == READ_PROGRESS or "event" in row]
     shutil.copy(folder / SOUND, folder / CATALOG)
-    lake = Lake(LakeSettings(str(folder)), "p", delivers_events=table == READ or "event" in row)
+    lake = Lake(LakeSettings(str(folder)), "p", delivers_events=table == READ_PROGRESS or "event" in row)
     schema = own_tables(delivers_events=lake.delivers_events)[table]
     lake.system_table(table).append(pa.Table.from_pylist([row], schema), snapshot_properties=facts)
     return lake
@@ -88,10 +88,18 @@ def damaged(folders: dict[bool, Path], table: str, row: dict[str, Any], facts: d
 @pytest.mark.parametrize(
     ("table", "row", "read"),
     [
-        (RAW, {**ROW, "kind": "file", "event": {"metadata": WAITING}}, list_failed),
-        (READ, {"path": "unread@a", "version": '{"version": "1"}', "cycle": 1}, list_failed),
-        (READ, {"path": "unread@a", "version": FAILED.replace("5", "9" * 30), "cycle": 1}, list_failed),
-        (READ, {"path": "unread@a", "version": FAILED.replace('"1"', "1"), "cycle": 1}, list_failed),
+        (RAW, {**ROW, "kind": "file", "event": {"metadata": WAITING}}, list_failed_reads),
+        (READ_PROGRESS, {"path": "unread@a", "version": '{"version": "1"}', "cycle": 1}, list_failed_reads),
+        (
+            READ_PROGRESS,
+            {"path": "unread@a", "version": FAILED.replace("5", "9" * 30), "cycle": 1},
+            list_failed_reads,
+        ),
+        (
+            READ_PROGRESS,
+            {"path": "unread@a", "version": FAILED.replace('"1"', "1"), "cycle": 1},
+            list_failed_reads,
+        ),
         (RAW, {**ROW, "kind": "message", "event": {"metadata": '{"prefix": 1}'}}, list_markers),
         (SCHEMA, {**EVENT, "change": "column_added", "value": "{"}, load_history),
         (
@@ -103,9 +111,9 @@ def damaged(folders: dict[bool, Path], table: str, row: dict[str, Any], facts: d
         (SCHEMA, {**EVENT, "change": "columns_placed", "value": '["a"]'}, load_history),
         (SCHEMA, {**EVENT, "change": "key_ordered", "value": '{"a": 1}'}, load_history),
         (SCHEMA, {**EVENT, "change": "other_tables", "value": "[" * 100_000}, load_history),
-        (QUARANTINED, {**RECORD, "record": "{"}, places_of_quarantined),
-        (QUARANTINED, {**RECORD, "record": '{"event": [1]}'}, places_of_quarantined),
-        (QUARANTINED, {**RECORD, "record": '{"record_order": 1}'}, places_of_quarantined),
+        (QUARANTINE, {**RECORD, "record": "{"}, places_of_quarantined),
+        (QUARANTINE, {**RECORD, "record": '{"event": [1]}'}, places_of_quarantined),
+        (QUARANTINE, {**RECORD, "record": '{"record_order": 1}'}, places_of_quarantined),
         (
             RAW,
             {**ROW, "kind": "read_window", "read_window": {**READ_WINDOW, "outcome": "odd"}},
@@ -122,15 +130,15 @@ def damaged(folders: dict[bool, Path], table: str, row: dict[str, Any], facts: d
         (LINEAGE, {"partition_token": "a", "state": "RUNNING"}, load_lineage),
         (CUT, {"cut": 1, "tables": [("t", 1)]}, list_cuts),
         (CUT, {"cut": 1}, newest_cut),
-        (COPIED, {"table_name": "t", "number": 1}, load_plans),
-        (CHECKED, {"name": "fresh", "asset": "bank/t"}, load_results),
+        (COPIES, {"table_name": "t", "number": 1}, load_plans),
+        (CHECK_RESULTS, {"name": "fresh", "asset": "bank/t"}, load_results),
         (SCHEMA, {"cycle": 1, "number": 1, "change": "odd"}, list_schema_events),
         (SCHEMA, {"change": None}, list_schema_events),
-        (QUARANTINED, {"cycle": 1}, load_quarantined),
-        (RAW, {**ROW, "kind": "file", "event": {"metadata": "{"}}, list_failed),
-        (RAW, {**ROW, "kind": "file", "event": {"metadata": "{}"}}, list_failed),
-        (RAW, {**ROW, "kind": "file", "event": {"metadata": "[" * 100_000}}, list_failed),
-        (READ, {"path": "unread@a", "version": "{", "cycle": 1}, list_failed),
+        (QUARANTINE, {"cycle": 1}, load_quarantine),
+        (RAW, {**ROW, "kind": "file", "event": {"metadata": "{"}}, list_failed_reads),
+        (RAW, {**ROW, "kind": "file", "event": {"metadata": "{}"}}, list_failed_reads),
+        (RAW, {**ROW, "kind": "file", "event": {"metadata": "[" * 100_000}}, list_failed_reads),
+        (READ_PROGRESS, {"path": "unread@a", "version": "{", "cycle": 1}, list_failed_reads),
         (RAW, {**ROW, "kind": "message", "event": {"metadata": "[]"}}, list_markers),
     ],
 )

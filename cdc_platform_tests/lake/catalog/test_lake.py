@@ -12,7 +12,7 @@ from cdc_platform.lake.catalog.lake import (
     DICTIONARY,
     FORMAT_PROPERTY,
     LOG,
-    QUARANTINED,
+    QUARANTINE,
     RAW,
     SYSTEM_TABLES,
     Lake,
@@ -21,8 +21,8 @@ from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.control import load_lineage
 from cdc_platform.lake.state.cuts import Cut, append_cut, list_cuts
-from cdc_platform.lake.state.quarantine import load_quarantined
-from cdc_platform.model.base.schemas import FORMAT_VERSION, QUARANTINE
+from cdc_platform.lake.state.quarantine import load_quarantine
+from cdc_platform.model.base.schemas import FORMAT_VERSION, QUARANTINE_ROWS
 from cdc_platform.pipeline.on_demand.status import read_status
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.order import order_changes
@@ -169,12 +169,12 @@ def test_an_older_lake_gets_the_columns_that_it_lacks(tmp_path: Path) -> None:
     """They are added when the lake is opened, are NULL in what it holds, and are added once."""
     settings = LakeSettings(str(tmp_path))
     pipeline = restored(settings, "old")
-    table = pipeline.lake.system_table(QUARANTINED)
-    assert QUARANTINE.names == list(table.schema().column_names)
+    table = pipeline.lake.system_table(QUARANTINE)
+    assert QUARANTINE_ROWS.names == list(table.schema().column_names)
     assert table.properties["commit.retry.num-retries"] == "0"
-    (record,) = load_quarantined(pipeline.lake)
+    (record,) = load_quarantine(pipeline.lake)
     assert (record.is_open, record.origin) == (True, None)
-    again = Lake(settings, "old").system_table(QUARANTINED)
+    again = Lake(settings, "old").system_table(QUARANTINE)
     assert table.metadata_location == again.metadata_location
 
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.table import Table
 
-from cdc_platform.lake.catalog.lake import QUARANTINED, Lake
+from cdc_platform.lake.catalog.lake import QUARANTINE, Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import (
     CYCLE,
@@ -20,18 +20,18 @@ from cdc_platform.lake.commits.commits import (
     head,
     read_mark,
 )
-from cdc_platform.model.base.schemas import QUARANTINE
+from cdc_platform.model.base.schemas import QUARANTINE_ROWS
 
 
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
     """A table of the platform's own, without a snapshot."""
-    return Lake(LakeSettings(str(tmp_path)), "marks").system_table(QUARANTINED)
+    return Lake(LakeSettings(str(tmp_path)), "marks").system_table(QUARANTINE)
 
 
 def commit(table: Table, **properties: int) -> None:
     """Append a row with entries in the snapshot's summary."""
-    row = pa.Table.from_pylist([{"cycle": properties.get("cycle", 0)}], QUARANTINE)
+    row = pa.Table.from_pylist([{"cycle": properties.get("cycle", 0)}], QUARANTINE_ROWS)
     names = {"cycle": CYCLE, "position": POSITION, "ordinal": NEXT_ORDINAL}
     summary = {names[name]: str(value) for name, value in properties.items()}
     table.append(row, snapshot_properties=summary)

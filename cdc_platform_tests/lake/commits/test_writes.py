@@ -7,13 +7,13 @@ import pytest
 from pyiceberg.table import Table
 
 from cdc_platform.errors import CommitConflict
-from cdc_platform.lake.catalog.lake import DELETION_MARKERS, QUARANTINED, Lake
+from cdc_platform.lake.catalog.lake import DELETION_MARKERS, QUARANTINE, Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.commits.writes import CycleStep, replace_cycle
-from cdc_platform.model.base.schemas import QUARANTINE
+from cdc_platform.model.base.schemas import QUARANTINE_ROWS
 
-TABLES = pytest.mark.parametrize("name", [QUARANTINED, DELETION_MARKERS])
+TABLES = pytest.mark.parametrize("name", [QUARANTINE, DELETION_MARKERS])
 
 
 @pytest.fixture
@@ -56,14 +56,14 @@ def test_a_cycle_whose_table_another_run_has_written_to_changes_nothing(lake: La
 
 def test_texts_of_another_width_are_taken(lake: Lake) -> None:
     """Rows that Spark has collected have the types of the table afterwards."""
-    table = lake.system_table(QUARANTINED)
+    table = lake.system_table(QUARANTINE)
     wide = rows(table, 1, "a").cast(
         pa.schema(
             [
                 field.with_type(pa.large_string()) if pa.types.is_string(field.type) else field
-                for field in QUARANTINE
+                for field in QUARANTINE_ROWS
             ]
         )
     )
     replace_cycle(wide, table, CycleStep(0, 1))
-    assert names_in(lake, QUARANTINED) == [(1, "a")]
+    assert names_in(lake, QUARANTINE) == [(1, "a")]

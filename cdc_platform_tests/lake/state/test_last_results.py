@@ -15,13 +15,13 @@ from pyiceberg.table import Table
 
 from cdc_platform.errors import LakeDamaged
 from cdc_platform.lake.catalog.damage import drop_results
-from cdc_platform.lake.catalog.lake import CHECKED, Lake
+from cdc_platform.lake.catalog.lake import CHECK_RESULTS, Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.catalog.sql_catalog import LakeSqlCatalog
 from cdc_platform.lake.commits.snapshots import KEPT_NEWEST
 from cdc_platform.lake.state import last_results
 from cdc_platform.lake.state.last_results import LastResult, load_results, save_results
-from cdc_platform.model.base.schemas import CHECK_RESULTS
+from cdc_platform.model.base.schemas import CHECK_RESULT_ROWS
 from cdc_platform_tests.lake.stored_lake import forget_metadata
 from cdc_platform_tests.support.interruptions import interrupt_once
 
@@ -51,7 +51,7 @@ def test_a_newer_result_replaces_the_former_one(tmp_path: Path) -> None:
     reader = Lake(lake.settings, "bank", is_reader=True)
     assert load_results(reader) == (kept, newer)
     assert newer.has_failed
-    assert lake.system_table(CHECKED).scan().to_arrow().num_rows == 2
+    assert lake.system_table(CHECK_RESULTS).scan().to_arrow().num_rows == 2
 
 
 def test_a_result_of_a_table_that_is_gone_goes_with_a_whole_round(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_a_lake_that_accepts_no_result_is_only_logged(
     """What a check has found must not become an error of the table that shows it."""
     lake = Lake(LakeSettings(str(tmp_path / "lake")), "bank")
     assert load_results(lake) == ()
-    forget_metadata(lake.settings, lake.system_namespace, CHECKED)
+    forget_metadata(lake.settings, lake.system_namespace, CHECK_RESULTS)
     with caplog.at_level(logging.WARNING):
         save_results(lake, [result("fresh", "bank/accounts")])
     assert "The results of checks are not in the lake: LakeDamaged: " in caplog.text
@@ -135,7 +135,7 @@ def garble_rows(table: Table) -> None:
 
 def add_foreign_row(table: Table) -> None:
     """Append a row that the platform cannot have written."""
-    table.append(pa.Table.from_pylist([{"name": "fresh"}], CHECK_RESULTS))
+    table.append(pa.Table.from_pylist([{"name": "fresh"}], CHECK_RESULT_ROWS))
 
 
 DAMAGES: Final = (
@@ -156,7 +156,7 @@ def test_a_damaged_table_begins_again(
     """The next check says so and stores its results: readers see these, and another one adds its own."""
     lake = Lake(LakeSettings(str(tmp_path / "lake")), "bank")
     save_results(lake, [result("exactly_once", "bank__cdc/change_log")])
-    damage(lake.system_table(CHECKED))
+    damage(lake.system_table(CHECK_RESULTS))
     reader = Lake(lake.settings, "bank", is_reader=True)
     with pytest.raises(LakeDamaged, match="Only the last check results are lost"):
         load_results(reader)
@@ -187,7 +187,7 @@ def test_results_that_another_process_replaces_are_not_damaged(
     lake = Lake(LakeSettings(str(tmp_path / "lake")), "bank")
     former, other, own = (result(name, "bank/accounts") for name in ("fresh", "keys_unique", "rows_whole"))
     save_results(lake, [former])
-    former_version, late = lake.system_table(CHECKED), Lake(lake.settings, "bank")
+    former_version, late = lake.system_table(CHECK_RESULTS), Lake(lake.settings, "bank")
     # What a process has read before is read again.
     vars(late.catalog)["_tables"].clear()
 
@@ -205,8 +205,8 @@ def test_results_that_another_process_replaces_are_not_damaged(
 def test_two_processes_drop_the_same_damaged_results(tmp_path: Path) -> None:
     """The one that comes second finds them gone, or begun again; its own start goes on."""
     lake = Lake(LakeSettings(str(tmp_path / "lake")), "bank")
-    lose_metadata(lake.system_table(CHECKED))
-    name = f"{lake.system_namespace}.{CHECKED}"
+    lose_metadata(lake.system_table(CHECK_RESULTS))
+    name = f"{lake.system_namespace}.{CHECK_RESULTS}"
     for _ in range(2):
         drop_results(lake.catalog, name, LakeDamaged("table", "gone"))
     assert load_results(Lake(lake.settings, "bank")) == ()
@@ -230,7 +230,7 @@ def test_processes_store_their_results_at_the_same_time(tmp_path: Path) -> None:
 def test_a_lake_without_the_table_has_no_results(tmp_path: Path) -> None:
     """A reader of a lake that no process of this version has written to gets none, and creates nothing."""
     lake = Lake(LakeSettings(str(tmp_path / "lake")), "bank")
-    lake.catalog.drop_table(f"{lake.system_namespace}.{CHECKED}")
+    lake.catalog.drop_table(f"{lake.system_namespace}.{CHECK_RESULTS}")
     assert load_results(Lake(lake.settings, "bank", is_reader=True)) == ()
 
 
@@ -298,7 +298,7 @@ def test_writing_bounds_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for at_s in range(70):
         save_results(lake, [result("exactly_once", LOG, at_s=at_s)])
         assert [found.at_s for found in load_results(lake)] == [at_s]
-    table = lake.system_table(CHECKED)
+    table = lake.system_table(CHECK_RESULTS)
     snapshots = table.metadata.snapshots
     assert len(snapshots) < 2 * KEPT_NEWEST
     folder = Path(table.location().removeprefix("file://"))

@@ -13,13 +13,18 @@ from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate
 
 from cdc_platform.errors import LakeDamaged
 from cdc_platform.lake.catalog.files import LakeFile
-from cdc_platform.lake.catalog.lake import CUT, DELETION_MARKERS, LINEAGE, LOG, QUARANTINED, RAW, Lake
+from cdc_platform.lake.catalog.lake import CUT, DELETION_MARKERS, LINEAGE, LOG, QUARANTINE, RAW, Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.branches import move_branch
 from cdc_platform.lake.commits.commits import BRANCH, CYCLE, MAIN, head, read_mark
 from cdc_platform.lake.state.cuts import Cut, append_cut, list_cuts
 from cdc_platform.lake.state.lost_commits import revert_lost_commits
-from cdc_platform.model.base.schemas import CHANGE_LOG, DELETION_MARKER_ROWS, QUARANTINE, RAW_CHANGE_RECORDS
+from cdc_platform.model.base.schemas import (
+    CHANGE_LOG,
+    DELETION_MARKER_ROWS,
+    QUARANTINE_ROWS,
+    RAW_CHANGE_RECORDS,
+)
 
 
 @pytest.fixture
@@ -86,11 +91,11 @@ def test_a_lost_cut_is_published_again(lake: Lake, has_moved: bool, is_new: bool
     append_cut(lake, Cut(2, 7, 2, {}, 9))
 
 
-@pytest.mark.parametrize("name", [QUARANTINED, DELETION_MARKERS])
+@pytest.mark.parametrize("name", [QUARANTINE, DELETION_MARKERS])
 def test_what_went_with_a_cycle_of_the_log_is_damage(lake: Lake, name: str) -> None:
     """Nothing makes quarantine and deletion markers of a cycle again once the log has the cycle."""
     lake = replace(lake, delivers_events=True)
-    schema = QUARANTINE if name == QUARANTINED else DELETION_MARKER_ROWS
+    schema = QUARANTINE_ROWS if name == QUARANTINE else DELETION_MARKER_ROWS
     commit(lake, LOG, CHANGE_LOG, 1)
     for cycle, expected in ((2, (f"p__cdc.{name}",)), (1, ())):
         lose(commit(lake, name, schema, cycle))

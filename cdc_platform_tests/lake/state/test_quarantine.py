@@ -7,13 +7,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from cdc_platform.lake.catalog.lake import QUARANTINED, READ, Lake
+from cdc_platform.lake.catalog.lake import QUARANTINE, READ_PROGRESS, Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import CYCLE
 from cdc_platform.lake.state.quarantine import (
     ReplayMark,
-    count_quarantined,
-    load_quarantined,
+    count_quarantined_records,
+    load_quarantine,
     load_replays,
     mark_replayed,
     may_lack_changes,
@@ -24,7 +24,7 @@ from cdc_platform.lake.state.read_progress import (
     replay_path,
     waiting_texts,
 )
-from cdc_platform.model.base.schemas import FILES, QUARANTINE
+from cdc_platform.model.base.schemas import QUARANTINE_ROWS, READ_PROGRESS_ROWS
 from cdc_platform.model.stream.files import READ_AGAIN
 from cdc_platform.model.stream.quarantined_records import ReplaySource
 from cdc_platform.model.stream.unread import FailedRead, failed_reads, unread_path
@@ -45,9 +45,9 @@ def test_a_file_counts_as_unread_until_it_was_read_again(lake: Lake) -> None:
     assert load_read_progress(lake) == {"f": "1", "g": "1", "h": "1"}
     mark_replayed(lake, {(1, "a/a"): ReplayMark(5, 1, ReplaySource.FILE)})
     assert load_read_progress(lake) == {"f": READ_AGAIN, "g": "1", "h": "1"}
-    assert (count_quarantined(lake), count_quarantined(lake, "users")) == (1, 1)
+    assert (count_quarantined_records(lake), count_quarantined_records(lake, "users")) == (1, 1)
     assert may_lack_changes(lake, "users")
-    assert [record.name for record in load_quarantined(lake)] == ["b"]
+    assert [record.name for record in load_quarantine(lake)] == ["b"]
     quarantine(lake, 2)
     note_read(lake, 2, "f")
     assert load_read_progress(lake) == {"f": "1", "g": "1", "h": "1"}
@@ -71,7 +71,7 @@ def test_texts_wait_until_a_cycle_notes_them(lake: Lake) -> None:
         quarantine(lake, micros)
         note_read(lake, micros, replay_path(micros))
     assert waiting_texts(lake) is None
-    assert count_quarantined(lake) == 0
+    assert count_quarantined_records(lake) == 0
 
 
 def test_a_replay_shows_how_far_it_is(lake: Lake) -> None:
@@ -107,8 +107,8 @@ def test_a_replay_ends_the_pause_of_its_file(lake: Lake) -> None:
         rows = [
             {"cycle": cycle, "path": unread_path("f"), "version": FailedRead("2", cycle, "Broken").to_text()}
         ]
-        table = pa.Table.from_pylist(rows, FILES)
-        lake.system_table(READ).append(table, snapshot_properties={CYCLE: str(cycle)})
+        table = pa.Table.from_pylist(rows, READ_PROGRESS_ROWS)
+        lake.system_table(READ_PROGRESS).append(table, snapshot_properties={CYCLE: str(cycle)})
 
     quarantine(lake, 2)
     note_failure(2)
@@ -124,11 +124,11 @@ def test_a_replay_ends_the_pause_of_its_file(lake: Lake) -> None:
 def test_what_a_running_cycle_has_quarantined_is_left_alone(lake: Lake) -> None:
     """An interrupted replay writes these rows again, so they may not share a file with others."""
     quarantine(lake, 2, quarantine_entry("a", "f", cycle=2))
-    unfinished = pa.Table.from_pylist([quarantine_entry("a", "f", cycle=3)], QUARANTINE)
-    lake.system_table(QUARANTINED).append(unfinished)
+    unfinished = pa.Table.from_pylist([quarantine_entry("a", "f", cycle=3)], QUARANTINE_ROWS)
+    lake.system_table(QUARANTINE).append(unfinished)
     mark_replayed(lake, {(cycle, "a/a"): ReplayMark(6, 2, ReplaySource.FILE) for cycle in (1, 2, 3)})
-    assert [(record.cycle, record.name) for record in load_quarantined(lake)] == [(1, "b"), (3, "a")]
-    assert [record.cycle for record in load_quarantined(lake, with_replayed=True)] == [1, 1, 2, 3]
+    assert [(record.cycle, record.name) for record in load_quarantine(lake)] == [(1, "b"), (3, "a")]
+    assert [record.cycle for record in load_quarantine(lake, with_replayed=True)] == [1, 1, 2, 3]
     # What a cycle that is run again does: the table would refuse to take a part of a file away.
-    lake.system_table(QUARANTINED).delete("cycle > 2")
-    assert [record.cycle for record in load_quarantined(lake, with_replayed=True)] == [1, 1, 2]
+    lake.system_table(QUARANTINE).delete("cycle > 2")
+    assert [record.cycle for record in load_quarantine(lake, with_replayed=True)] == [1, 1, 2]

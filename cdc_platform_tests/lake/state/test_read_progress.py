@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from cdc_platform.lake.catalog.lake import RAW, READ, Lake
+from cdc_platform.lake.catalog.lake import RAW, READ_PROGRESS, Lake
 from cdc_platform.lake.catalog.lake_settings import LOGGED_FILES, LakeSettings
 from cdc_platform.lake.commits.commits import CYCLE, read_mark
 from cdc_platform.lake.state.read_progress import (
     POLLS_STORED_EVERY_S,
-    list_failed,
+    list_failed_reads,
     load_poll,
     load_read_progress,
     save_poll,
@@ -46,7 +46,7 @@ def test_the_newest_version_that_was_read_counts(tmp_path: Path) -> None:
     report(lake, 3, {"c": "1"}, is_read=False)
     report(lake, 4, {"b": "7"})
     assert load_read_progress(lake) == {"a": "2", "b": "7"}
-    assert read_mark(lake.system_table(READ)).cycle == 4
+    assert read_mark(lake.system_table(READ_PROGRESS)).cycle == 4
 
 
 def test_another_process_continues_from_what_is_stored(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_another_process_continues_from_what_is_stored(tmp_path: Path) -> None:
     report(lake, 2, {"b": "1"})
     other = Lake(settings, "files", delivers_events=True)
     assert {"a": "1", "b": "1"} == load_read_progress(other) == load_read_progress(lake)
-    assert other.system_table(READ).scan().to_arrow().num_rows == 2
+    assert other.system_table(READ_PROGRESS).scan().to_arrow().num_rows == 2
 
 
 def test_failed_reads_count_until_one_succeeds(tmp_path: Path) -> None:
@@ -69,14 +69,18 @@ def test_failed_reads_count_until_one_succeeds(tmp_path: Path) -> None:
         versions = {path: FailedRead("2", cycle, "").reported_version for path in ("a", "c")}
         report(lake, cycle, versions, is_read=False)
     expected = FailedRead("2", 3, "Broken", tries=2)
-    assert {"a": expected, "c": expected} == list_failed(lake)
-    assert read_mark(lake.system_table(READ)).cycle == 0
+    assert {"a": expected, "c": expected} == list_failed_reads(lake)
+    assert read_mark(lake.system_table(READ_PROGRESS)).cycle == 0
     read_progress = load_read_progress(lake)
-    assert {"a": expected, "c": expected} == failed_reads(read_progress) == list_failed(lake)
+    assert {"a": expected, "c": expected} == failed_reads(read_progress) == list_failed_reads(lake)
     assert (read_progress["a"], read_progress["b"], read_progress.get("c")) == ("1", "1", None)
     report(lake, 4, {"a": "2"})
     report(lake, 5, {"c": FailedRead("3", 9, "").reported_version}, is_read=False)
-    assert {"c": FailedRead("3", 9, "Broken")} == failed_reads(load_read_progress(lake)) == list_failed(lake)
+    assert (
+        {"c": FailedRead("3", 9, "Broken")}
+        == failed_reads(load_read_progress(lake))
+        == list_failed_reads(lake)
+    )
 
 
 def test_polls_are_stored_at_a_bounded_rate(tmp_path: Path) -> None:
@@ -109,5 +113,5 @@ def test_polls_for_weeks_leave_few_files(tmp_path: Path) -> None:
     )
     for number in range(1, LOGGED_FILES + 20):
         save_poll(lake, now_micros + number * POLLS_STORED_EVERY_S * 1_000_000, keep_metadata_s=0.0)
-    files = list(tmp_path.glob(f"*/{READ}/metadata/*.metadata.json"))
+    files = list(tmp_path.glob(f"*/{READ_PROGRESS}/metadata/*.metadata.json"))
     assert LOGGED_FILES < len(files) < LOGGED_FILES + 5

@@ -1,9 +1,11 @@
 """A dataclass declares settings once; they are read from YAML and JSON by the types of its fields."""
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Annotated, Any
 
 import pytest
@@ -13,6 +15,7 @@ from cdc_platform.model.base.declared_settings import (
     Described,
     check_filled,
     check_members,
+    check_range,
     read_json,
     read_settings,
     settings_of,
@@ -115,3 +118,27 @@ def test_values_made_in_python_are_checked() -> None:
         check_members(Whole(Disc("f"), "n", colours={"a": green}), "x.")
     with pytest.raises(SettingError, match=r"`x\.name` is missing or empty"):
         check_filled(Whole(Disc("f"), " "), "x.")
+
+
+@pytest.mark.parametrize(
+    ("value", "bounds", "problem"),
+    [
+        (0, {"above": 0}, "must be above 0, but is: 0"),
+        (2, {"at_least": 0, "at_most": 1}, "must be at least 0 and at most 1, but is: 2"),
+        (float("nan"), {"above": 0}, "must be a finite number, but is: nan"),
+        (float("inf"), {}, "must be a finite number, but is: inf"),
+        (2678401, {"at_most": 2678400}, "must be at most 2678400, but is: 2678401"),
+        (None, {"above": 0}, None),
+        (1, {"above": 0, "at_least": 1, "at_most": 1}, None),
+    ],
+)
+def test_a_range_is_stated_with_the_number_outside_it(
+    value: float | None, bounds: dict[str, float], problem: str | None
+) -> None:
+    """An error names the setting, its limits and its value; a missing number is in every range."""
+    settings = SimpleNamespace(rest_s=value)
+    expected = (
+        nullcontext() if problem is None else pytest.raises(SettingError, match=f"`x.rest_s` {problem}")
+    )
+    with expected:
+        check_range(settings, ["rest_s"], **bounds, place="x.")

@@ -7,7 +7,7 @@ from functools import reduce
 import pytest
 
 from cdc_platform.model.schema.column_versions import ColumnHistory
-from cdc_platform.model.schema.evolution import SchemaHistory, build_history, is_convertible, same_type
+from cdc_platform.model.schema.evolution import SchemaHistory, is_convertible, same_type
 from cdc_platform.model.schema.exclusions import (
     Exclusion,
     describe_findings,
@@ -298,7 +298,7 @@ def test_the_history_is_built_of_its_events() -> None:
     history, events = follow(
         ([observation(5, old)], read_at(6, old)), ([observation(8, new)], read_at(9, new))
     )
-    assert build_history(events).tables == history.tables
+    assert reduce(SchemaHistory.after, events, SchemaHistory()).tables == history.tables
     assert [describe_event(event) for event in events if event.since_micros] == [
         "`notes`.`text` changed from STRING to BYTES at 1970-01-01T00:00:00.000008Z",
         "`notes`.`rank` (INT64) was added at 1970-01-01T00:00:00.000008Z",

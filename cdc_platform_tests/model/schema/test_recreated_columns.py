@@ -1,8 +1,10 @@
 """Columns that were dropped and added again as they were: what says of it, and what does not."""
 
+from functools import reduce
+
 import pytest
 
-from cdc_platform.model.schema.evolution import build_history
+from cdc_platform.model.schema.evolution import SchemaHistory
 from cdc_platform.model.schema.exclusions import late_columns
 from cdc_platform.model.schema.schema_events import SchemaChange
 from cdc_platform.model.schema.schema_reads import SchemaRead
@@ -67,7 +69,7 @@ def test_a_column_recreated_as_it_was_has_no_older_values(
     assert (SchemaChange.COLUMN_ADDED, "text", added_micros) in changes(events)
     assert former.until is not None
     assert (former.until.micros, newer.since.micros) == (gone_micros, added_micros)
-    assert build_history(events).tables == history.tables
+    assert reduce(SchemaHistory.after, events, SchemaHistory()).tables == history.tables
 
 
 @pytest.mark.parametrize(
@@ -147,7 +149,7 @@ def test_a_column_that_left_the_stream_for_a_while_lacks_what_changed(
     assert late_columns(columns) == ("rank",)
     assert "rank__int64" in {version.lake_name for version in columns.versions}
     assert columns.unwatched == ()
-    assert build_history(events).tables == history.tables
+    assert reduce(SchemaHistory.after, events, SchemaHistory()).tables == history.tables
 
 
 def test_a_column_that_is_watched_under_way_lacks_what_it_had() -> None:

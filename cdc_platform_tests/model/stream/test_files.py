@@ -11,8 +11,6 @@ from cdc_platform.model.stream.files import (
     are_few,
     choose_files,
     deal_files,
-    files_from_json,
-    files_to_json,
     resolved_failures,
 )
 from cdc_platform.model.stream.unread import FIRST_PAUSE_S, GONE, FailedRead, unread_path
@@ -112,9 +110,3 @@ def test_few_files_are_few_in_number_and_in_bytes() -> None:
     assert not are_few([made(number, size_bytes=100) for number in range(65)])
     assert not are_few([made(1, size_bytes=2**20), made(2, size_bytes=1)])
     assert are_few([replace(made(1, size_bytes=2**30), read_bytes=2**30 - 2**20)])
-
-
-def test_files_survive_as_text() -> None:
-    """A task reads exactly what the driver plans."""
-    files = (made(1), made(2, size_bytes=9))
-    assert files == files_from_json(files_to_json(files))

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from cdc_platform.model.stream.generations import MAX_FOLLOWED, Generations, PartitionEnd, finished_parents
+from cdc_platform.model.stream.generations import MAX_DESCENDANTS, Generations, PartitionEnd, finished_parents
 from cdc_platform.model.stream.lineage import ChildAnnouncement, advance, begin, watermark_micros
 from cdc_platform.model.stream.read_windows import ReadWindow, WindowOutcome, WindowReport
 from cdc_platform.pipeline.checks.lineage_checks import violations
@@ -66,9 +66,9 @@ def test_a_child_that_does_not_go_on_in_the_read_is_left(start_micros: int) -> N
 
 def test_a_read_follows_a_bounded_number_of_children() -> None:
     """Partitions beyond the limit are left to the next read, whose lineage knows them."""
-    children = [announced(f"b{number}", 2_000, "a") for number in range(MAX_FOLLOWED + 1)]
+    children = [announced(f"b{number}", 2_000, "a") for number in range(MAX_DESCENDANTS + 1)]
     generations = Generations(END, ())
-    assert len(generations.after(end_of("a", *children))) == MAX_FOLLOWED
+    assert len(generations.after(end_of("a", *children))) == MAX_DESCENDANTS
     assert generations.after(end_of("b1", announced("c", 3_000, "b1"))) == []
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cdc_platform.errors import CheckFailed, SourceUnreachable
-from cdc_platform.lake.catalog.lake import CHECKED, LOG, RAW
+from cdc_platform.lake.catalog.lake import CHECK_RESULTS, LOG, RAW
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.cuts import newest_cut
@@ -19,7 +19,7 @@ from cdc_platform.pipeline.cycle_loop import follow_source
 from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.order import order_changes
-from cdc_platform.pipeline.publishing.publish import publish_cut
+from cdc_platform.pipeline.publishing.publication import publish_cut
 from cdc_platform_tests.lake.stored_lake import forget_metadata
 from cdc_platform_tests.pipeline.bank import bank_pipeline, feed_cycle
 from cdc_platform_tests.support.pipelines import CHECKS
@@ -128,7 +128,7 @@ def test_a_result_that_is_not_stored_still_counts(
     pipeline = with_pause(bank_pipeline(session_lake), 0)
     two_checks(monkeypatch)
     assert load_results(pipeline.lake) == ()
-    forget_metadata(pipeline.lake.settings, pipeline.lake.system_namespace, CHECKED)
+    forget_metadata(pipeline.lake.settings, pipeline.lake.system_namespace, CHECK_RESULTS)
     with pytest.raises(CheckFailed, match="a finding"):
         CheckRunner(pipeline, spark).run_due()
 

@@ -25,18 +25,19 @@ from cdc_platform.lake.state.copies import (
 )
 from cdc_platform.lake.state.cuts import Cut, list_cuts
 from cdc_platform.model.schema.schema_reads import SchemaRead
+from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
 from cdc_platform.pipeline.checks.table_checks import check_tables_equal_log
 from cdc_platform.pipeline.copying import chunks
-from cdc_platform.pipeline.copying.copy import NOTHING_COPIED, CopyOutcome, copy_tables
+from cdc_platform.pipeline.copying.copy import NO_COPY, CopyOutcome, copy_tables
 from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
 from cdc_platform.pipeline.on_demand.status import CopyStatus, read_status
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.pipeline.publishing.maintain import maintain_lake
-from cdc_platform.pipeline.publishing.publish import publish_cut
+from cdc_platform.pipeline.publishing.publication import publish_cut
 from cdc_platform.sources.spanner.copying.snapshot import table_arrow_schema
 from cdc_platform_tests.fake_stream import ReadSchedule, raw_rows
 from cdc_platform_tests.pipeline.bank import NOW, balances, bank_of, closing, opening, transfer
@@ -248,7 +249,7 @@ def test_a_table_that_is_dropped_in_the_middle_of_its_copy(
     assert any(file.endswith(".parquet") for file in files)
     (note,) = step(pipeline, spark)[0].notes
     assert note == "The source dropped `accounts` before its copy was complete: the copied rows are removed."
-    assert step(pipeline, spark)[0] == NOTHING_COPIED
+    assert step(pipeline, spark)[0] == NO_COPY
     assert read_status(pipeline).copies == {}
     assert [file for file in files if file.endswith(".parquet") and Path(file).exists()] == []
 
@@ -281,7 +282,7 @@ def test_two_runs_copy_every_chunk_once(
     pipeline = bank_of(session_lake, 20)
     feed(pipeline, NOW)
     copy_tables(pipeline, spark)
-    interrupt_once(monkeypatch, chunks, "_fitted", lambda: copy_tables(pipeline, spark))
+    interrupt_once(monkeypatch, chunks, "_columns_of_table", lambda: copy_tables(pipeline, spark))
     copy_tables(pipeline, spark)
     progress = load_copy_progress(found_table(pipeline, "accounts"), load_plans(pipeline.lake)["accounts"])
     assert (progress.is_complete, progress.is_mixed) == (True, False)
@@ -296,7 +297,7 @@ def test_a_kill_between_chunk_batches_loses_and_repeats_nothing(
     """A process that ends right before or right after a commit of the copy leaves nothing half done."""
     pipeline = bank_of(session_lake, 20)
     feed(pipeline, NOW)
-    for name in ("level_branch", "_fitted", "load_copy_progress"):
+    for name in ("level_branch", "_columns_of_table", "load_copy_progress"):
         with monkeypatch.context() as patch:
             patch.setattr(chunks, name, _die)
             with pytest.raises(KeyboardInterrupt):
@@ -319,7 +320,7 @@ def test_lives_that_are_too_short_for_a_large_batch_make_progress(
             pipeline, opened_micros=time.time_ns() // 1000, settings=replace(pipeline.settings, copy_s=60)
         )
         with monkeypatch.context() as patch:
-            patch.setattr(source_of(life), "copy_options", dying_beyond(2, source_of(life).copy_options))
+            patch.setattr(source_of(life), "read_copy", dying_beyond(2, source_of(life).read_copy))
             with suppress(KeyboardInterrupt):
                 copy_tables(life, spark)
         plan = load_plans(pipeline.lake)["accounts"]
@@ -358,14 +359,14 @@ def _die(*_arguments: object) -> Any:
 
 
 def dying_beyond(chunks: int, original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the options of a copy's read, or the end of the process where it reads more chunks."""
+    """Return the read of a copy, or the end of the process where it reads more chunks."""
 
-    def copy_options(columns: str, at_micros: int, names: Sequence[str]) -> Any:
+    def read_copy(spark: Any, schema: TableSchema, at_micros: int, names: Sequence[str]) -> Any:
         if len(names) > chunks:
             raise KeyboardInterrupt
-        return original(columns, at_micros, names)
+        return original(spark, schema, at_micros, names)
 
-    return copy_options
+    return read_copy
 
 
 def test_a_copy_that_is_gone_is_reported(spark: "SparkSession", session_lake: LakeSettings) -> None:

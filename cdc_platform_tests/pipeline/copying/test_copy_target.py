@@ -23,11 +23,11 @@ from cdc_platform.model.schema.schema_reads import SchemaRead
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.pipeline.copying import copy
 from cdc_platform.pipeline.copying.chunks import copy_chunks
-from cdc_platform.pipeline.copying.copy import NOTHING_COPIED, copy_tables, remove_orphans
+from cdc_platform.pipeline.copying.copy import NO_COPY, copy_tables, remove_orphans
 from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.order import order_changes
-from cdc_platform.pipeline.publishing import publish
+from cdc_platform.pipeline.publishing import publication
 from cdc_platform_tests.pipeline.bank import NOW, balances, bank_of
 from cdc_platform_tests.support.interruptions import interrupt_once
 from cdc_platform_tests.support.pipelines import (
@@ -109,8 +109,8 @@ def test_a_complete_copy_is_not_removed_while_another_run_publishes_it(
     """The cut would name a table that is gone."""
     pipeline = copying(spark, session_lake, copies=3)
     merge_tables(pipeline, spark, pipeline.tables)
-    interrupt_once(monkeypatch, publish, "append_cut", lambda: remove_orphans(pipeline, spark))
-    cut = publish.publish_cut(pipeline)
+    interrupt_once(monkeypatch, publication, "append_cut", lambda: remove_orphans(pipeline, spark))
+    cut = publication.publish_cut(pipeline)
     assert cut is not None
     assert "accounts" in cut.tables
     assert len(balances(pipeline)) == 20
@@ -134,7 +134,7 @@ def test_a_copy_that_another_run_completes_meanwhile_is_not_removed(
     interrupt_once(monkeypatch, copy, "move_branch", rival)
     with pytest.raises(CommitConflict):
         copy_tables(pipeline, spark)
-    assert copy_tables(pipeline, spark) == NOTHING_COPIED
+    assert copy_tables(pipeline, spark) == NO_COPY
     merge_tables(pipeline, spark, pipeline.tables)
-    publish.publish_cut(pipeline)
+    publication.publish_cut(pipeline)
     assert len(balances(pipeline)) == 20

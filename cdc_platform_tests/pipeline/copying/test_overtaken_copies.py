@@ -36,7 +36,12 @@ def publish(pipeline: Pipeline, spark: "SparkSession") -> None:
 
 @pytest.mark.parametrize(
     ("module", "name"),
-    [(copy, "copy_chunks"), (chunks, "level_branch"), (chunks, "_fitted"), (chunks, "load_copy_progress")],
+    [
+        (copy, "copy_chunks"),
+        (chunks, "level_branch"),
+        (chunks, "_columns_of_table"),
+        (chunks, "load_copy_progress"),
+    ],
     ids=["before the look", "after the look", "before the commit", "before the progress"],
 )
 def test_a_copy_that_another_process_has_published_is_not_copied_again(

@@ -13,13 +13,13 @@ from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
 from cdc_platform.pipeline.checks.table_checks import check_histories
 from cdc_platform.pipeline.histories import history_build as history
-from cdc_platform.pipeline.histories.history_build import extend_history
+from cdc_platform.pipeline.histories.history_build import extend_histories
 from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.pipeline.publishing.maintain import maintain_lake
-from cdc_platform.pipeline.publishing.publish import publish_cut
+from cdc_platform.pipeline.publishing.publication import publish_cut
 from cdc_platform_tests.example_tables import TABLES
 from cdc_platform_tests.fake_stream import ReadSchedule, raw_rows
 from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, closing, feed_cycle, opening, transfer
@@ -162,9 +162,9 @@ def test_a_cut_names_the_history_and_a_killed_extension_is_begun_again(
         with monkeypatch.context() as patch:
             patch.setattr(history, commit, _die)
             with pytest.raises(Killed):
-                extend_history(pipeline, spark, "accounts")
+                extend_histories(pipeline, spark, [pipeline.table("accounts")])
         assert bank_versions(pipeline) == FIRST, f"killed before `{commit}`"
-    extend_history(pipeline, spark, "accounts")
+    extend_histories(pipeline, spark, [pipeline.table("accounts")])
     assert bank_versions(pipeline) == FIRST
     second = publish_cut(pipeline)
     assert second is not None
@@ -203,7 +203,7 @@ def test_a_source_that_lies_about_new_keys_gets_no_second_current_version(
         *transfer({8: 1, 2: 99}, begun + 3),
     )
     order_changes(pipeline, spark)
-    outcome = extend_history(pipeline, spark, "accounts")
+    (outcome,) = extend_histories(pipeline, spark, [pipeline.table("accounts")])
     assert (outcome.fell_back, outcome.appended, outcome.updated) == (True, 4, 3)
     run_steps(pipeline, spark)
     assert bank_versions(pipeline) == [

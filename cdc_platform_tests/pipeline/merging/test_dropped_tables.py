@@ -9,7 +9,7 @@ from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.catalog.access import reaching
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.pipeline.merging import build
-from cdc_platform.pipeline.merging.merge import merge_table
+from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform_tests.pipeline.bank import balances, bank_pipeline, expected_balances, feed_cycle
@@ -47,6 +47,6 @@ def test_a_table_that_is_dropped_meanwhile_is_a_conflict(
     order_changes(bank, spark)
     interrupt_once(monkeypatch, build, step, lambda: bank.lake.catalog.drop_table(f"{bank.name}.accounts"))
     with pytest.raises(CommitConflict), reaching(session_lake):
-        merge_table(bank, spark, "accounts")
+        merge_tables(bank, spark, [bank.table("accounts")])
     run_steps(bank, spark)
     assert balances(bank) == expected_balances(1)

@@ -8,7 +8,7 @@ import pytest
 
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.lake.state.copies import CopyPlan, save_plans
+from cdc_platform.lake.state.copies import CopyPlan, columns_to_text, save_plans
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.pipeline.cycle import finish_cycle, run_cycle
 from cdc_platform.pipeline.histories import history_plan
@@ -17,7 +17,7 @@ from cdc_platform.pipeline.merging import merge
 from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.opened.pipeline import open_pipeline
 from cdc_platform.pipeline.ordering.order import order_changes
-from cdc_platform.pipeline.publishing.publish import publish_cut
+from cdc_platform.pipeline.publishing.publication import publish_cut
 from cdc_platform.pipeline.reading.read import read_generations
 from cdc_platform_tests.pipeline.bank import NOW, bank_of, bank_pipeline, feed_cycle, feed_next, opening
 from cdc_platform_tests.support.cycles import failed_checks, found_rows, sync
@@ -85,7 +85,7 @@ def test_an_empty_copied_table_is_not_built_upon_what_another_run_has_published(
 ) -> None:
     """Its base would have the rows of the log already, and each would be in the table twice."""
     pipeline = bank_of(session_lake, 0)
-    columns = pipeline.stream_source.copy_columns(pipeline.table("accounts"))
+    columns = columns_to_text(pipeline.table("accounts"))
     save_plans(pipeline.lake, [CopyPlan("accounts", 1, NOW - 1, NOW - 1, columns, ())])
     feed(pipeline, NOW + 5, opening(1, 100, NOW + 1))
     order_changes(pipeline, spark)

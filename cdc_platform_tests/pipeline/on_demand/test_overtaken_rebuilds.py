@@ -17,7 +17,7 @@ from cdc_platform.pipeline.on_demand import rebuild
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.order import order_changes
-from cdc_platform.pipeline.publishing.publish import publish_cut
+from cdc_platform.pipeline.publishing.publication import publish_cut
 from cdc_platform_tests.pipeline.bank import bank_pipeline, feed_cycle, feed_next
 from cdc_platform_tests.support.cycles import failed_checks
 from cdc_platform_tests.support.interruptions import interrupt_once

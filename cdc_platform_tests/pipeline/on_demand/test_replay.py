@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.lake.state.quarantine import count_quarantined, load_quarantined, load_replays
+from cdc_platform.lake.state.quarantine import (
+    count_quarantined_records,
+    load_quarantine,
+    load_replays,
+)
 from cdc_platform.model.schema.table_options import IS_CURRENT, TableOptions
 from cdc_platform.model.stream.quarantined_records import QuarantineFilter, ReplaySource
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
@@ -73,26 +77,26 @@ def test_a_file_is_read_again(spark: "SparkSession", session_lake: LakeSettings,
     folder.put(path.with_name("two.jsonl"), line("newer", 1, 200))
     pipeline = sync(pipeline, spark)
     assert found_rows(pipeline, "visits") == [{"id": 1, "name": "newer"}, {"id": 2, "name": "b"}]
-    assert count_quarantined(pipeline.lake) == 3
+    assert count_quarantined_records(pipeline.lake) == 3
 
     pipeline = with_source(pipeline, keyless={}, keys={"visits": ("id",)})
     outcome = replay_records(pipeline, QuarantineFilter(table="visits"))
     # One record of the file brings the others of it.
     assert ([str(path)], 3) == (list(outcome.files), len(outcome.from_files))
-    assert count_quarantined(pipeline.lake) == 0
+    assert count_quarantined_records(pipeline.lake) == 0
     assert is_nothing_lost(pipeline, spark)
     run_cycle(pipeline, spark)
     expected = [{"id": 1, "name": "newer"}, {"id": 2, "name": "b"}, {"id": 3, "name": "c"}]
     assert expected == found_rows(pipeline, "visits")
     assert sorted(row["record_id"][-1] for row in log_rows(pipeline)) == ["a", "b", "c", "r"]
-    (back,) = load_quarantined(pipeline.lake)
+    (back,) = load_quarantine(pipeline.lake)
     assert (str(path), True) == (back.origin, back.name.endswith("#2"))
 
     # Asked for once more, it comes back once more, and nothing else changes.
     assert len(replay_records(pipeline, QuarantineFilter()).from_files) == 1
     run_cycle(pipeline, spark)
     assert expected == found_rows(pipeline, "visits")
-    assert [record.record_id for record in load_quarantined(pipeline.lake)] == [back.record_id]
+    assert [record.record_id for record in load_quarantine(pipeline.lake)] == [back.record_id]
     assert failed_checks(pipeline, spark) == {}
 
 
@@ -106,7 +110,7 @@ def test_a_text_is_enough(spark: "SparkSession", session_lake: LakeSettings, tmp
     folder.put(path, line("a", 1, 100, **KEYLESS) + BAD_LINE + line("d", 4, 120, primary_keys=["name"]))
     folder.put(path.with_name("cut.avro"), b"Obj\x01\x04")
     pipeline = sync(pipeline, spark)
-    assert count_quarantined(pipeline.lake) == 4, load_quarantined(pipeline.lake)
+    assert count_quarantined_records(pipeline.lake) == 4, load_quarantine(pipeline.lake)
     for file in (path, path.with_name("cut.avro")):
         file.unlink()
 
@@ -115,14 +119,14 @@ def test_a_text_is_enough(spark: "SparkSession", session_lake: LakeSettings, tmp
     assert (len(outcome.from_files), len(outcome.from_texts), len(outcome.unreadable)) == (0, 3, 1)
     run_cycle(pipeline, spark)
     assert found_rows(pipeline, "visits") == [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]
-    records = load_quarantined(pipeline.lake, with_replayed=True)
+    records = load_quarantine(pipeline.lake, with_replayed=True)
     assert {record.replayed_from for record in records if not record.is_open} == {ReplaySource.TEXT}
     newest = max(record.cycle for record in records)
     assert {record.reason.split("(")[0].split(";")[0] for record in records if record.cycle == newest} == {
         "The line is not JSON ",
         "The key of `visits` is id, but the event's key is name",
     }
-    assert count_quarantined(pipeline.lake) == 3
+    assert count_quarantined_records(pipeline.lake) == 3
     assert failed_checks(pipeline, spark) == {}
 
 
@@ -148,7 +152,7 @@ def test_a_replay_at_new_year(spark: "SparkSession", session_lake: LakeSettings,
     expected = [{"id": key, "name": name} for key, name in enumerate("adce", 1)]
     assert expected == found_rows(pipeline, "visits")
     # The line that came back was judged once, and waits until somebody asks again.
-    assert count_quarantined(pipeline.lake) == 1
+    assert count_quarantined_records(pipeline.lake) == 1
     assert not run_cycle(open_pipeline(pipeline.settings), spark).read.committed
     assert failed_checks(pipeline, spark) == {}
 
@@ -203,7 +207,7 @@ def test_events_of_a_log_in_order_enter_it_late(
         ("late", True),
         ("third", True),
     ]
-    assert load_quarantined(pipeline.lake) == []
+    assert load_quarantine(pipeline.lake) == []
     assert failed_checks(pipeline, spark) == {}
 
 
@@ -222,14 +226,14 @@ def test_a_transaction_is_replayed_whole(
     source = settings_with(input=FilesInput(str(tmp_path)), has_transaction_topic=True)
     settings = PipelineSettings("whole_again", source, session_lake)
     pipeline = sync(open_pipeline(settings), spark)
-    assert count_quarantined(pipeline.lake) == 2
+    assert count_quarantined_records(pipeline.lake) == 2
 
     null_policies = {"*": NullPolicy.UNAVAILABLE}
     pipeline = open_pipeline(replace(settings, source=replace(source, null_policies=null_policies)))
     assert len(replay_records(pipeline, QuarantineFilter(reason="is null in an update")).from_texts) == 2
     run_cycle(pipeline, spark)
     assert [(row["id"], row["n"]) for row in rows_of(pipeline, TABLE)] == [(1, 9), (2, 5)]
-    assert count_quarantined(pipeline.lake) == 0
+    assert count_quarantined_records(pipeline.lake) == 0
     connector = replace(connector, lines=[])
     connector.whole(3)
     append(tmp_path / "events.jsonl", connector.lines)
@@ -264,4 +268,4 @@ def test_a_cycle_replays_a_part_of_the_texts(
     parts = load_replays(pipeline.lake).texts.values()
     assert [[record.record for record in part] for part in parts] == [[None], [None]]
     assert [row["n"] for row in rows_of(sync(pipeline, spark), TABLE)] == [3]
-    assert count_quarantined(pipeline.lake) == 0
+    assert count_quarantined_records(pipeline.lake) == 0

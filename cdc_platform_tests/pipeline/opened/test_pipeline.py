@@ -13,7 +13,7 @@ from cdc_platform.model.schema.schema_reads import SchemaRead
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.model.schema.table_schema import ColumnType
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.pipeline.schema.evolve import find_exclusions
+from cdc_platform.pipeline.schema.schema_evolution import find_exclusions
 from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.support.pipelines import make_pipeline, source_of
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from cdc_platform.lake.catalog.lake import DELETION_MARKERS, LOG, QUARANTINED, RAW
+from cdc_platform.lake.catalog.lake import DELETION_MARKERS, LOG, QUARANTINE, RAW
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.model.schema.table_schema import TableSchema
@@ -42,7 +42,7 @@ def insert(name: str | None, at_micros: int) -> RawRow:
 
 def window_of(pipeline: Pipeline, until_micros: int, *late: QuarantinedRecord) -> Window:
     """Return the window of a pipeline's records after the first one's moment."""
-    raw, quarantine, log = map(pipeline.lake.system_table, (RAW, QUARANTINED, LOG))
+    raw, quarantine, log = map(pipeline.lake.system_table, (RAW, QUARANTINE, LOG))
     mark = replace(read_mark(log), position_micros=START)
     return Window(raw, quarantine, log, mark, 1, until_micros, late)
 

@@ -13,9 +13,9 @@ import pytest
 from pyiceberg.table import Table
 
 from cdc_platform.errors import CommitConflict
-from cdc_platform.lake.catalog.lake import DELETION_MARKERS, LOG, QUARANTINED, RAW, Lake
+from cdc_platform.lake.catalog.lake import DELETION_MARKERS, LOG, QUARANTINE, RAW, Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.lake.state.quarantine import load_quarantined
+from cdc_platform.lake.state.quarantine import load_quarantine
 from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.ordering import log_commit
@@ -99,7 +99,7 @@ def test_quarantined_records_of_a_run_that_another_one_overlaps_stay(
         partial(order_changes, bank, spark),
     )
     order_changes(bank, spark)
-    assert [record.cycle for record in load_quarantined(bank.lake)] == [1, 2, 3]
+    assert [record.cycle for record in load_quarantine(bank.lake)] == [1, 2, 3]
 
 
 def test_deletion_markers_of_a_run_that_another_one_overlaps_stay(
@@ -120,7 +120,7 @@ def test_deletion_markers_of_a_run_that_another_one_overlaps_stay(
     assert pipeline.lake.system_table(DELETION_MARKERS).scan().count() == 2
 
 
-@pytest.mark.parametrize("looked_at", [RAW, QUARANTINED, LOG])
+@pytest.mark.parametrize("looked_at", [RAW, QUARANTINE, LOG])
 def test_quarantined_records_of_another_run_stay(
     spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch, looked_at: str
 ) -> None:
@@ -147,7 +147,7 @@ def test_quarantined_records_of_another_run_stay(
         order_changes(bank, spark)
     feed_broken(bank, 4)
     order_changes(bank, spark)
-    assert [record.cycle for record in load_quarantined(bank.lake)] == [1, 2, 3, 4]
+    assert [record.cycle for record in load_quarantine(bank.lake)] == [1, 2, 3, 4]
 
 
 def test_deletion_markers_of_another_run_stay(

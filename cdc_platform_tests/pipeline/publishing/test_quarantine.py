@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pytest
 
-from cdc_platform.lake.catalog.lake import DELETION_MARKERS, LOG, QUARANTINED
+from cdc_platform.lake.catalog.lake import DELETION_MARKERS, LOG, QUARANTINE
 from cdc_platform.lake.commits.commits import CYCLE, TAKEN, head
 from cdc_platform.lake.commits.writes import CycleStep, commit_cycle
 from cdc_platform.lake.state.quarantine import (
     ReplayMark,
-    count_quarantined,
-    load_quarantined,
+    count_quarantined_records,
+    load_quarantine,
     mark_replayed,
     untaken_records,
 )
 from cdc_platform.model.stream.quarantined_records import ReplaySource
 from cdc_platform.pipeline.publishing import maintain
-from cdc_platform.pipeline.publishing.expire import READING_S, expire_own
+from cdc_platform.pipeline.publishing.expiry import READING_S, expire_system_table
 from cdc_platform.pipeline.publishing.maintain import maintain_lake
 from cdc_platform_tests.lake.quarantine_entries import quarantine, quarantine_entry
 from cdc_platform_tests.support.datastream.pipelines import make_pipeline as make_events_pipeline
@@ -49,22 +49,22 @@ def with_records(settings: "LakeSettings", cycles: int = CYCLES) -> "Pipeline":
 
 def files_of(pipeline: "Pipeline") -> int:
     """Return the number of files with quarantined records."""
-    return len([*pipeline.lake.system_table(QUARANTINED).scan().plan_files()])
+    return len([*pipeline.lake.system_table(QUARANTINE).scan().plan_files()])
 
 
 def test_the_files_of_many_cycles_become_one(spark: "SparkSession", session_lake: "LakeSettings") -> None:
     """Where records are bad all day, each cycle leaves a file, and each one counts all records."""
     pipeline = with_records(session_lake)
-    records = load_quarantined(pipeline.lake)
+    records = load_quarantine(pipeline.lake)
     for _ in range(5):
         maintain_lake(pipeline, spark)
     assert files_of(pipeline) == 1
-    assert load_quarantined(pipeline.lake) == records
+    assert load_quarantine(pipeline.lake) == records
     # Later cycles replace what an interrupted one has left, and records are marked, in other files than that.
     quarantine(pipeline.lake, CYCLES + 1, quarantine_entry("later", cycle=CYCLES + 1))
-    pipeline.lake.system_table(QUARANTINED).delete(f"cycle > {CYCLES}")
+    pipeline.lake.system_table(QUARANTINE).delete(f"cycle > {CYCLES}")
     mark_replayed(pipeline.lake, {(1, "1/1"): ReplayMark(6, CYCLES, ReplaySource.RECORDS)})
-    assert count_quarantined(pipeline.lake) == CYCLES - 1
+    assert count_quarantined_records(pipeline.lake) == CYCLES - 1
 
 
 def leave_unfinished(pipeline: "Pipeline", name: str, cycle: int) -> pa.Table:
@@ -76,7 +76,7 @@ def leave_unfinished(pipeline: "Pipeline", name: str, cycle: int) -> pa.Table:
     return rows
 
 
-@pytest.mark.parametrize("name", [QUARANTINED, DELETION_MARKERS])
+@pytest.mark.parametrize("name", [QUARANTINE, DELETION_MARKERS])
 @pytest.mark.parametrize("is_within", [False, True])
 def test_rows_of_an_interrupted_cycle_are_in_no_common_file(
     spark: "SparkSession",
@@ -114,7 +114,7 @@ def test_expiry_keeps_what_shows_which_replays_are_taken(
     """Many requests without a cycle in between: the snapshot that the log names stays, however old."""
     pipeline = with_records(session_lake, cycles=1)
     lake = pipeline.lake
-    taken = head(lake.system_table(QUARANTINED))
+    taken = head(lake.system_table(QUARANTINE))
     assert taken is not None
     log = lake.system_table(LOG)
     nothing = log.schema().as_arrow().empty_table()
@@ -122,9 +122,9 @@ def test_expiry_keeps_what_shows_which_replays_are_taken(
     newest = pipeline.settings.maintenance.keep_snapshots
     for micros in range(newest // 2 + 5):
         mark_replayed(lake, {(1, "1/1"): ReplayMark(micros + 1, 1, ReplaySource.RECORDS)})
-    before = len(lake.system_table(QUARANTINED).metadata.snapshots)
+    before = len(lake.system_table(QUARANTINE).metadata.snapshots)
     later_micros = time.time_ns() // 1000 + 2 * READING_S * 1_000_000
-    expire_own(pipeline, spark, QUARANTINED, later_micros, thorough=True)
-    table = lake.system_table(QUARANTINED)
+    expire_system_table(pipeline, spark, QUARANTINE, later_micros, thorough=True)
+    table = lake.system_table(QUARANTINE)
     assert newest < len(table.metadata.snapshots) < before
     assert [record.name for record in untaken_records(lake, table, log.refresh())] == ["1"]

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_platform.pipeline.publishing.expire import kept_moments, max_kept
+from cdc_platform.pipeline.publishing.expiry import kept_moments, max_moments_kept
 
 SECOND = 1_000_000
 DAY_S = 86_400
@@ -29,7 +29,7 @@ def test_what_stays_has_a_bound(ages_s: set[int], last_s: int) -> None:
     """No more thinned-out moments than the stated maximum stay, for any number of moments."""
     now_s = 10 * DAY_S
     every_second = [(now_s - age) * SECOND for age in (*ages_s, *range(1, 2 * DAY_S, 29))]
-    assert max_kept(last_s) >= len(kept_moments(every_second, now_s * SECOND, 0, last_s))
+    assert max_moments_kept(last_s) >= len(kept_moments(every_second, now_s * SECOND, 0, last_s))
 
 
 def test_no_moment_outlives_the_last() -> None:

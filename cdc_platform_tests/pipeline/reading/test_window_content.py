@@ -73,7 +73,7 @@ def test_content_of_raw_records(events: list[Event], since_micros: int | None, l
     assert {kind for _, kind, _, text in content.shapes if text is not None} == {*map(str, kinds)}
     assert content.has_faults == any(isinstance(item, FaultyEvent) for item in events)
     has_snapshots = bool(kinds & {ModType.SNAPSHOT, ModType.TRUNCATE})
-    assert ("change_kind" in content.logged_before) == has_snapshots
+    assert ("change_kind" in content.earlier_changes_sql) == has_snapshots
 
 
 def test_the_first_event_of_a_shape_is_found() -> None:
@@ -142,7 +142,7 @@ def test_all_that_comes_again_is_found_in_the_part_of_the_log_that_is_asked(
         return
     batch = batch_of(*records)
 
-    earlier = log.where(content_of(batch).logged_before)
+    earlier = log.where(content_of(batch).earlier_changes_sql)
     remaining = without_repeated(spark.createDataFrame(pa.Table.from_batches([batch])), earlier, EVENTS)
 
     assert {f"event {number}" for number in new} == {

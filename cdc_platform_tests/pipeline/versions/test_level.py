@@ -19,7 +19,7 @@ from cdc_platform.model.stream.records import ModType
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.publishing.maintain import maintain_lake
-from cdc_platform.pipeline.publishing.publish import publish_cut
+from cdc_platform.pipeline.publishing.publication import publish_cut
 from cdc_platform.pipeline.versions.level import find_level
 from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.support.history import RawRow

@@ -1,10 +1,9 @@
 """The plan of a cycle that reads a stream's files, without Spark."""
 
-import json
 from pathlib import Path
 
 from cdc_platform.model.base.names import ROOT_TOKEN
-from cdc_platform.model.stream.files import SourceFile, files_from_json
+from cdc_platform.model.stream.files import SourceFile
 from cdc_platform.model.stream.lineage import ChildAnnouncement, Lineage, advance, begin, watermark_micros
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest, WindowOutcome, WindowReport
 from cdc_platform.model.stream.unread import GONE, FailedRead, unread_path
@@ -27,12 +26,12 @@ def source_of(folder: Path, max_files: int = 100) -> DatastreamSource:
 
 def files_in(plan: ReadPlan) -> tuple[SourceFile, ...]:
     """Return the files that a plan reads."""
-    return files_from_json(json.loads(plan.inputs)["files"])
+    return tuple(plan.inputs["files"])
 
 
 def announced_in(plan: ReadPlan) -> list[str]:
     """Return the objects that a plan announces."""
-    tokens: list[str] = json.loads(plan.inputs)["announced"]
+    tokens: list[str] = plan.inputs["announced"]
     return tokens
 
 
@@ -123,7 +122,7 @@ def test_a_file_that_could_not_be_read_asks_for_a_cycle_when_it_is_due(tmp_path:
         assert (file,) == files_in(source.plan(lineage, request, lambda: read_progress))
     path.unlink()
     plan = source.plan(lineage, ReadRequest(CLOCK + 20), lambda: read_progress)
-    assert ((), {file.path: GONE}) == (files_in(plan), json.loads(plan.inputs)["settled"])
+    assert ((), {file.path: GONE}) == (files_in(plan), plan.inputs["resolved"])
     assert (
         source.plan(lineage, ReadRequest(CLOCK + 20, keys={"shop_users"}), lambda: read_progress).windows
         == ()

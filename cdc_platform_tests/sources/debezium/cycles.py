@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from cdc_platform.model.stream.files import files_to_json
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadWindow
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.sources.debezium.files.reader import MAX_LINES, FilesReading
@@ -64,8 +63,8 @@ class Cycles:
         read_micros = READ_MICROS + self.cycle
         lines = {file.path: progress[file.path].lines for file in unread}
         states = {"state": self.read_progress.get(STATE), "passed": self.read_progress.get(PASSED)}
-        inputs = {"files": files_to_json(unread), "lines": lines, **states}
-        plan = ReadPlan((ReadWindow("", read_micros - 1, read_micros),), json.dumps(inputs))
+        inputs = {"files": unread, "lines": lines, **states}
+        plan = ReadPlan((ReadWindow("", read_micros - 1, read_micros),), inputs)
         batches = FilesReading(source.store, self.settings, self.cycle, plan, self.split_lines).locally()
         return [row for batch in batches for row in batch.to_pylist()]
 

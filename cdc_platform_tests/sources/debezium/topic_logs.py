@@ -3,7 +3,7 @@
 import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pyarrow as pa
@@ -71,9 +71,9 @@ class TopicLogs:
         return self._read((), ())
 
     def _read(self, ranges: Sequence[TopicRange], batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
-        inputs: dict[str, Any] = {"ranges": [asdict(first) for first in ranges]}
+        inputs: dict[str, Any] = {"ranges": tuple(ranges)}
         inputs |= {"state": self.read_progress.get(STATE), "passed": self.read_progress.get(PASSED)}
-        reading = TopicsReading(self.settings, self.kafka, 1, ReadPlan((WINDOW,), json.dumps(inputs)))
+        reading = TopicsReading(self.settings, self.kafka, 1, ReadPlan((WINDOW,), inputs))
         rows = [row for batch in self._dealt(reading, list(batches)) for row in batch.to_pylist()]
         for row in rows:
             if row["kind"] == "file":

@@ -7,7 +7,7 @@ import pytest
 
 from cdc_platform.errors import TransactionIncomplete
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.lake.state.quarantine import load_quarantined
+from cdc_platform.lake.state.quarantine import load_quarantine
 from cdc_platform.model.stream.quarantined_records import QuarantineFilter
 from cdc_platform.model.stream.records import ModType, ValueCaptureType
 from cdc_platform.pipeline.on_demand.replay import replay_records
@@ -255,7 +255,7 @@ def test_the_reason_of_a_record_is_that_of_its_unsound_mod(
     neighbour = insert("bad", 2, sequence=1, records=2, mods=2)
     feed(pipeline, START + SECOND, bad, neighbour, opening(1, 100, START + 1))
     assert order_changes(pipeline, spark).quarantined == 2
-    guilty, innocent = load_quarantined(pipeline.lake)
+    guilty, innocent = load_quarantine(pipeline.lake)
     assert (guilty.record_id, guilty.reason) == ("bad/00000000", VALUES_FAULT)
     assert (innocent.record_id, innocent.reason) == ("bad/00000001", COMPANY)
     assert [len(json.loads(record.record or "")["mods"]) for record in (guilty, innocent)] == [3, 2]

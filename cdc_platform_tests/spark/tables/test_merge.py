@@ -16,7 +16,7 @@ from cdc_platform.pipeline.merging.build import MergeOutcome
 from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.order import order_changes
-from cdc_platform.pipeline.publishing.publish import publish_cut
+from cdc_platform.pipeline.publishing.publication import publish_cut
 from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.support.history import RawRow
 from cdc_platform_tests.support.pipelines import (

@@ -13,7 +13,7 @@ from cdc_platform.sources.spanner.copying.snapshot import table_arrow_schema
 from cdc_platform_tests.pipeline.evolving import STEP, EvolvingSource, value_of
 from cdc_platform_tests.support.pipelines import START, feed, make_pipeline, source_of
 
-Deed = Callable[[EvolvingSource], None]
+Action = Callable[[EvolvingSource], None]
 
 
 KEYS: Final = "12346"
@@ -30,41 +30,41 @@ COPIED: Final = 5
 END: Final = 9
 
 
-def add(name: str, code: str, number: int | None = None) -> Deed:
+def add(name: str, code: str, number: int | None = None) -> Action:
     """Add a column; with a number all rows have a value of it, as by a default, and no record says so."""
 
-    def deed(source: EvolvingSource) -> None:
+    def action(source: EvolvingSource) -> None:
         source.alter("add", name, code)
         for row in source.rows.values():
             row[name] = None if number is None else value_of(code, number)
 
-    return deed
+    return action
 
 
-def drop(name: str) -> Deed:
+def drop(name: str) -> Action:
     """Drop a column."""
     return lambda source: source.alter("drop", name, "")
 
 
-def retype(name: str) -> Deed:
+def retype(name: str) -> Action:
     """Change a column between STRING and BYTES."""
     return lambda source: source.alter("retype", name, "")
 
 
-def write(number: int, key: str = "1") -> Deed:
+def write(number: int, key: str = "1") -> Action:
     """Write all columns of a row."""
     return lambda source: source.write(key, number, ValueCaptureType.NEW_ROW, tuple(source.columns))
 
 
-def live(name: str, deeds: Mapping[int, tuple[Deed, ...]]) -> EvolvingSource:
+def live(name: str, actions: Mapping[int, tuple[Action, ...]]) -> EvolvingSource:
     """Return a source that has lived."""
     names = ("a", "dropped", "retyped", "twice", "renewed", "third")
     source = EvolvingSource(name, dict.fromkeys(names, "STRING"))
     for step in range(END + 1):
         for key in KEYS if step == 0 else ():
             write(int(key) + 10, key)(source)
-        for deed in deeds.get(step, ()):
-            deed(source)
+        for action in actions.get(step, ()):
+            action(source)
         source.end_step()
     return source
 

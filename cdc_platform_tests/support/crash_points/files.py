@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 
 from cdc_platform.lake.catalog.files import LakeFiles
 from cdc_platform.lake.catalog.lake_settings import BUSY_TIMEOUT_S, LakeSettings
-from cdc_platform_tests.support.crash_points.points import POINTS, EffectKind, Failed, Failure
+from cdc_platform_tests.support.crash_points.points import POINTS, EffectFailure, EffectKind, Failure
 
 NUMBER: Final = "crash point"
 CATALOG_ROW: Final = "the catalog, by pyiceberg"
@@ -35,7 +35,7 @@ def _as_file_error() -> Iterator[None]:
     """Let a file fail as the file system does it."""
     try:
         yield
-    except Failed as error:
+    except EffectFailure as error:
         raise OSError(NUMBERS[error.failure], error.failure.value, error.target) from None
 
 
@@ -91,7 +91,7 @@ class _MortalStream:
 def _before_commit(session: Session) -> None:
     try:
         session.info[NUMBER] = POINTS.before(EffectKind.COMMIT, CATALOG_ROW)
-    except Failed as error:
+    except EffectFailure as error:
         if error.failure is Failure.REFUSED:
             raise CommitFailedException(error.failure.value) from None
         text = SQLITE_TEXTS[error.failure]

@@ -9,7 +9,7 @@ from threading import Lock
 from typing import Final, TypeVar
 
 
-class Died(BaseException):
+class ProcessDeath(BaseException):
     """The process ended here: nothing in the product catches it, and no effect follows it."""
 
 
@@ -62,7 +62,7 @@ class Failure(Enum):
         return self is not Failure.FULL or kind is not EffectKind.DELETE
 
 
-class Failed(Exception):
+class EffectFailure(Exception):
     """An effect fails; whose it is raises what its library would raise."""
 
     def __init__(self, failure: Failure, target: str) -> None:
@@ -134,8 +134,8 @@ class CrashPoints:
         """Number an effect that is about to happen, and return its number.
 
         Raises:
-            Died: the run ends before it.
-            Failed: it fails.
+            ProcessDeath: the run ends before it.
+            EffectFailure: it fails.
         """
         with self._lock:
             if self.is_paused:
@@ -144,7 +144,7 @@ class CrashPoints:
             moments = tuple(Moment) if kind is EffectKind.WRITE else (Moment.BEFORE, Moment.AFTER)
             number = self._add(kind, target, moments)
             if self.has_failed and self.failure is not None and self.failure.goes_on(kind):
-                raise Failed(self.failure, target)
+                raise EffectFailure(self.failure, target)
             self._die_at(Death(number, Moment.BEFORE))
             return number
 
@@ -163,8 +163,8 @@ class CrashPoints:
         """Note that an effect has happened.
 
         Raises:
-            Died: the run ends after it, or has ended.
-            Failed: half of it has happened.
+            ProcessDeath: the run ends after it, or has ended.
+            EffectFailure: half of it has happened.
         """
         if number == UNCOUNTED:
             return
@@ -219,7 +219,7 @@ class CrashPoints:
 
     def _refuse(self) -> None:
         if self.is_dead:
-            raise Died
+            raise ProcessDeath
 
     def _witness(self, death: Death) -> None:
         if self.witness is not None:
@@ -236,9 +236,9 @@ class CrashPoints:
         """Note that the run dies or fails at an effect, and return what it raises."""
         if self.failure is None:
             self.is_dead = True
-            return Died()
+            return ProcessDeath()
         self.has_failed = True
-        return Failed(self.failure, self.effects[number - 1].target)
+        return EffectFailure(self.failure, self.effects[number - 1].target)
 
 
 POINTS: Final = CrashPoints()

@@ -22,9 +22,9 @@ from cdc_platform_tests.support.crash_points.lake_orphans import unreferenced_fi
 from cdc_platform_tests.support.crash_points.points import (
     POINTS,
     Death,
-    Died,
     Effect,
     Moment,
+    ProcessDeath,
     path_of,
 )
 from cdc_platform_tests.support.cycles import failed_checks
@@ -179,7 +179,7 @@ class Trial:
         with POINTS.counted(death):
             try:
                 self._run(act)
-            except Died:
+            except ProcessDeath:
                 pass
             except Exception:
                 # Java's part of a process raises its own exception, which may have been wrapped.

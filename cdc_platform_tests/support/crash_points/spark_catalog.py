@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.spark.session.config import CATALOG_PREFIX
 from cdc_platform_tests.java_options import SHORT_LIVED
-from cdc_platform_tests.support.crash_points.points import POINTS, Died, EffectKind, Failed
+from cdc_platform_tests.support.crash_points.points import POINTS, EffectFailure, EffectKind, ProcessDeath
 
 CATALOG_CLASS: Final = "MortalCatalog"
 SOURCE: Final = Path(__file__).with_name(f"{CATALOG_CLASS}.java")
@@ -58,9 +58,9 @@ class _Answers(socketserver.StreamRequestHandler):
         moment, detail, target = self.rfile.readline().decode().rstrip("\n").split("\t")
         try:
             answer = _answer(moment, detail, target)
-        except Died:
+        except ProcessDeath:
             answer = "die"
-        except Failed as error:
+        except EffectFailure as error:
             answer = f"fail {error.failure.value}"
         self.wfile.write(answer.encode())
 

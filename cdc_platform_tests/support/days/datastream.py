@@ -9,7 +9,7 @@ from typing import Any, Final
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform_tests.support.datastream.files import MadeEvent, StreamFolder
-from cdc_platform_tests.support.days.day import hurried
+from cdc_platform_tests.support.days.day import with_short_minutes
 from cdc_platform_tests.support.workloads.workload import Place, describe_difference, stored_rows
 
 KEYS: Final = 300
@@ -44,8 +44,8 @@ class FilesDay:
 
     def __init__(self, place: Place, schema_change_every: int) -> None:
         source = DatastreamSettings(str(place.folder), table_name="{table}")
-        self.settings = hurried(place.settings(source, TABLES[0]))
-        self.befallen: Counter[str] = Counter()
+        self.settings = with_short_minutes(place.settings(source, TABLES[0]))
+        self.incidents: Counter[str] = Counter()
         self._changes, self._every = place.changes, schema_change_every
         self._dice = random.Random(place.seed)  # noqa: S311  an input of tests, not a secret
         self._folder = StreamFolder(place.folder)
@@ -61,14 +61,14 @@ class FilesDay:
         """Write the files of a minute."""
         self._cycle += 1
         if self._cycle % self._every == 0:
-            self.befallen["schema changes"] += 1
+            self.incidents["schema changes"] += 1
         self.finish()
         fresh = list[MadeEvent]()
         while len(fresh) < self._changes:
             fresh += self._change()
         sent = self._keep_back(fresh)
         again = [event for event in sent if self._dice.random() < REPEATED]
-        self.befallen["events repeated"] += len(again)
+        self.incidents["events repeated"] += len(again)
         self._write([*sent, *again])
         if self._recent and self._dice.random() < REWRITTEN:
             self._rewrite(self._dice.choice(self._recent))
@@ -116,7 +116,7 @@ class FilesDay:
             return [self._event(table, "DELETE", key)]
         if chance < DELETED + MOVED:
             other = next(place for place in range(KEYS + 1) if place not in rows)
-            self.befallen["key changes"] += 1
+            self.incidents["key changes"] += 1
             return [self._event(table, "UPDATE-DELETE", key), self._event(table, "UPDATE-INSERT", other)]
         return [self._event(table, "UPDATE", key)]
 
@@ -132,7 +132,7 @@ class FilesDay:
     def _keep_back(self, fresh: list[MadeEvent]) -> list[MadeEvent]:
         """Return the events that come now: the fresh ones but for some, and those that are no longer late."""
         late = [event for event in fresh if self._dice.random() < LATE]
-        self.befallen["events late"] += len(late)
+        self.incidents["events late"] += len(late)
         due = [event for cycle, event in self._late if cycle <= self._cycle]
         self._late = [item for item in self._late if item[0] > self._cycle]
         self._late += ((self._cycle + self._dice.randint(1, LATEST_CYCLES), event) for event in late)
@@ -154,14 +154,14 @@ class FilesDay:
         """Write a file again under its name: all of its events in another order, and some new ones."""
         events = [*file.events, *self._change(file.events[0].table)]
         self._dice.shuffle(events)
-        self.befallen["files rewritten"] += 1
+        self.incidents["files rewritten"] += 1
         self._put(WrittenFile(file.name, tuple(events)))
 
     def _tear(self, file: WrittenFile) -> None:
         """Write half of a compressed file."""
         path = self._folder.write(file.events, file.name, compressed=True)
         self._folder.put(path, path.read_bytes()[: path.stat().st_size // 2])
-        self.befallen["files torn"] += 1
+        self.incidents["files torn"] += 1
         self._torn.append(file)
 
     def _put(self, file: WrittenFile) -> None:

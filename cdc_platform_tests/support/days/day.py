@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from cdc_platform.errors import CdcError
 from cdc_platform.lake.state.cuts import cut_positions
 from cdc_platform.pipeline.opened.pipeline_settings import MaintenanceSettings, PipelineSettings
-from cdc_platform_tests.support.crash_points.points import POINTS, Death, Died, Failure, Moment
+from cdc_platform_tests.support.crash_points.points import POINTS, Death, Failure, Moment, ProcessDeath
 from cdc_platform_tests.support.crash_points.runs import count_doubled, wait_for_spark
 from cdc_platform_tests.support.footprints.soak import Cycle, Soak
 from cdc_platform_tests.support.workloads.workload import Workload
@@ -22,7 +22,7 @@ DISASTERS: Final = (None, Failure.FULL, Failure.BROKEN, Failure.REFUSED)
 """How an effect on the lake fails; at None the process dies."""
 EFFECTS: Final = 60
 """A disaster happens at one of so many first effects of a cycle; a shorter one passes without it."""
-HURRIED: Final = MaintenanceSettings(
+SHORT_MINUTES: Final = MaintenanceSettings(
     keep_every_cut_s=10, keep_snapshots_s=120, keep_snapshots=20, keep_metadata_s=60, expire_every_cycles=60
 )
 """Maintenance of a day that takes half an hour."""
@@ -32,14 +32,14 @@ class DayWorkload(Workload, Protocol):
     """A workload that meets faults of its source on the way."""
 
     @property
-    def befallen(self) -> Counter[str]:
+    def incidents(self) -> Counter[str]:
         """How often each kind of fault or change has come about."""
         ...
 
 
-def hurried(settings: PipelineSettings) -> PipelineSettings:
+def with_short_minutes(settings: PipelineSettings) -> PipelineSettings:
     """Return the settings of a pipeline for which a minute passes in a second or two."""
-    return replace(settings, maintenance=HURRIED, local_read_s=2.0 * MINUTE_S)
+    return replace(settings, maintenance=SHORT_MINUTES, local_read_s=2.0 * MINUTE_S)
 
 
 @dataclass(frozen=True)
@@ -89,9 +89,9 @@ class Day:
         self.soak = self._open()
 
     @property
-    def befallen(self) -> Counter[str]:
+    def incidents(self) -> Counter[str]:
         """How often each kind of fault, change or disaster has come about."""
-        return self.workload.befallen + self.struck
+        return self.workload.incidents + self.struck
 
     def run(self, cycles: int) -> Iterator[Cycle]:
         """Run so many cycles, and yield those that were not cut short."""
@@ -130,7 +130,7 @@ class Day:
         with POINTS.counted(place, failure=failure):
             try:
                 return self._run_cycle()
-            except (Died, Exception):
+            except (ProcessDeath, Exception):
                 # Java's part of a process raises its own exception, which may have been wrapped.
                 if not POINTS.is_dead:
                     raise

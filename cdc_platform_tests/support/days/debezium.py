@@ -8,7 +8,7 @@ from typing import Any, Final
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.sources.debezium.settings.connector import SnapshotPolicy, Strategy
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
-from cdc_platform_tests.support.days.day import hurried
+from cdc_platform_tests.support.days.day import with_short_minutes
 from cdc_platform_tests.support.debezium.workload import ENTRIES, ITEMS, LINES, Files, Key, Sessions
 from cdc_platform_tests.support.workloads.workload import Place, describe_difference, stored_rows
 
@@ -43,8 +43,8 @@ class SessionsDay(Sessions):
         notes = {f"note_{number}": "text" for number in range(MAX_NOTES)}
         columns = {**source.columns, ITEMS: {**source.columns[ITEMS], **notes}}
         replacing = replace(source, snapshots=SnapshotPolicy.REPLACE, columns=columns)
-        self.settings = hurried(replace(self.settings, source=replacing))
-        self.befallen: Counter[str] = Counter()
+        self.settings = with_short_minutes(replace(self.settings, source=replacing))
+        self.incidents: Counter[str] = Counter()
         self._every = schema_change_every
         self._notes: dict[Key, dict[str, str | None]] = {}
         self._written: list[str] = []
@@ -61,7 +61,7 @@ class SessionsDay(Sessions):
         """Write the messages of a minute."""
         self._cycle += 1
         if self._cycle % self._every == 0:
-            self.befallen["schema changes"] += 1
+            self.incidents["schema changes"] += 1
         if self._snapshot:
             self._go_on_with_snapshot()
         elif self._cycle == 1 or self._happens(SNAPSHOT):
@@ -112,7 +112,7 @@ class SessionsDay(Sessions):
         self._sent.take()
 
     def _take_snapshot(self, kind: str) -> None:
-        self.befallen[kind] += 1
+        self.incidents[kind] += 1
         self._sent.snapshot([*self._present_rows()])
         self._chunks = []
         # A connector that has read a snapshot repeats nothing from before it.
@@ -146,7 +146,7 @@ class SessionsDay(Sessions):
     def _read_chunk(self) -> None:
         """Let an incremental snapshot begin, or continue."""
         if not self._chunks and self._happens(INCREMENTAL):
-            self.befallen["incremental snapshots"] += 1
+            self.incidents["incremental snapshots"] += 1
             self._chunks = [*self._items]
         chunk, self._chunks = self._chunks[:CHUNK], self._chunks[CHUNK:]
         for key in chunk:
@@ -157,9 +157,9 @@ class SessionsDay(Sessions):
         """Write messages; a connector that had stopped repeats some, and one that stops keeps some back."""
         lines = [*self._unwritten, *fresh]
         again = self._written[-self._dice.randint(1, REDELIVERED) :] if self._unwritten else []
-        self.befallen["messages redelivered"] += len(again)
+        self.incidents["messages redelivered"] += len(again)
         whole = self._dice.randrange(len(lines)) if stops else len(lines)
-        self.befallen["connectors stopped"] += stops
+        self.incidents["connectors stopped"] += stops
         self._put([*again, *lines[:whole]])
         self._written = [*self._written, *lines[:whole]][-REDELIVERED:]
         self._unwritten = lines[whole:]

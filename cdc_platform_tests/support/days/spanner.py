@@ -11,7 +11,7 @@ from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.simulator.server import Simulator
 from cdc_platform.simulator.wire.simulator_settings import Dialect
-from cdc_platform_tests.support.days.day import MINUTE_S, hurried
+from cdc_platform_tests.support.days.day import MINUTE_S, with_short_minutes
 from cdc_platform_tests.support.workloads.spanner import CHANGES_PER_TRANSACTION, BankWorkload, Clock
 from cdc_platform_tests.support.workloads.traffic import SECOND, Traffic, check_log
 from cdc_platform_tests.support.workloads.workload import Place
@@ -31,9 +31,9 @@ class BankDay(BankWorkload):
     """Tokens of partitions that have ended."""
 
     @property
-    def befallen(self) -> Counter[str]:
+    def incidents(self) -> Counter[str]:
         """How often queries failed, partitions ended, and the schema changed."""
-        faults = self.simulator.database.faults.befallen
+        faults = self.simulator.database.faults.incidents
         schema = self.simulator.history.schemas.at(self.clock.micros)
         counts = Counter({f"queries: {fault.value}": times for fault, times in faults.items()})
         return counts + Counter({"schema changes": schema.version, "partitions ended": len(self.ended)})
@@ -69,5 +69,5 @@ def open_bank_day(dialect: Dialect, place: Place, schema_change_every: int) -> I
     traffic.schema_change_every_s = schema_change_every * float(MINUTE_S)
     clock = Clock(traffic.begin_micros)
     with Simulator(traffic.simulated, clock=clock.now) as simulator:
-        settings = hurried(place.settings(traffic.source(simulator), "accounts"))
+        settings = with_short_minutes(place.settings(traffic.source(simulator), "accounts"))
         yield BankDay(settings, simulator, clock, checks_log=False)

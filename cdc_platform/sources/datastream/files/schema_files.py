@@ -40,8 +40,8 @@ def offered_schemas(listed: Iterable[SourceFile], read: Iterable[SourceFile]) ->
     """Return the files that provide schemas for the files to be read, which may be JSON.
 
     Args:
-        listed: all files that there are.
-        read: those that are to be read.
+        listed: all files of the stream.
+        read: the files to read.
     """
     keys = {key_of_name(file.path) for file in read}
     offers: dict[str, list[SourceFile]] = {}
@@ -57,14 +57,14 @@ def offered_schemas(listed: Iterable[SourceFile], read: Iterable[SourceFile]) ->
 def borrowed_schemas(
     location: str, file: SourceFile, offers: Offers, data: bytes, bounds: Bounds
 ) -> Mapping[str, Fields]:
-    """Return the columns by `schema_key` that other files have for a file's events; none where no file has.
+    """Return the columns of a file's events, by `schema_key`, from other files; empty if none provides them.
 
     Args:
         location: the stream's folder.
         file: the file.
-        offers: of the files that are read.
+        offers: files that may contain schemas.
         data: the file's bytes; an Avro file has its own schema.
-        bounds: of the schemas.
+        bounds: limits for schemas.
 
     Raises:
         RecordUnreadable: there is a schema file, but it holds no schema.
@@ -91,6 +91,6 @@ def _fields_of(location: str, key: str, offer: SourceFile, bounds: Bounds) -> Fi
         return fields_of_schema(data.decode(), bounds)
     except ValueError as error:
         raise RecordUnreadable(
-            f"The schema file does not say what its events have, so they are not read; mend it, or take it "
-            f"away: {offer.path} ({error})"
+            f"The schema file holds no valid schema, so the files of its key are not read; repair it, or "
+            f"remove it: {offer.path} ({error})"
         ) from error

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Annotated, Final, Self, TypeVar
 
 from cdc_platform.errors import SettingError
-from cdc_platform.model.base.declared_settings import Described, check_members, check_positive
+from cdc_platform.model.base.declared_settings import Described, check_members, check_range
 from cdc_platform.model.base.timestamps import DAY_S
 from cdc_platform.model.schema.schema_policy import SchemaPolicy
 from cdc_platform.model.stream.files import MAX_BYTES, MAX_FILES
@@ -215,7 +215,7 @@ class DatastreamSettings(SourceSettings):
             raise SettingError("binlog_basenames", problem)
 
     def _check_times(self) -> None:
-        check_positive(self, _POSITIVE)
+        check_range(self, _POSITIVE, above=0)
         if self.deletion_marker_retention_s < self.late_files_s:
             raise SettingError(
                 "deletion_marker_retention_s",

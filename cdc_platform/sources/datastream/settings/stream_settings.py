@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from cdc_platform.errors import SettingError
-from cdc_platform.model.base.declared_settings import check_host, check_positive
+from cdc_platform.model.base.declared_settings import check_host, check_range
 
 _STREAM_NAME: Final = re.compile(
     r"projects/(?P<project>[^/\s]+)/locations/(?P<location>[^/\s]+)/streams/(?P<stream>[^/\s]+)"
@@ -34,7 +34,7 @@ class StreamSettings:
             example = "projects/PROJECT/locations/LOCATION/streams/STREAM"
             raise SettingError("stream", f"must look like {example}, but is: {self.stream!r}")
         check_host("datastream_host", self.datastream_host, "localhost:9020")
-        check_positive(self, ("deadline_s", "call_deadline_s", "max_attempts"))
+        check_range(self, ("deadline_s", "call_deadline_s", "max_attempts"), above=0)
 
     @property
     def title(self) -> str:

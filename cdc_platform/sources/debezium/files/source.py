@@ -1,6 +1,5 @@
 """The source for Debezium's events in files."""
 
-import json
 import re
 import time
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
@@ -17,7 +16,7 @@ from cdc_platform.model.base.decoding_errors import MALFORMED
 from cdc_platform.model.base.stored_texts import parse_stored
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
-from cdc_platform.model.stream.files import SourceFile, files_to_json
+from cdc_platform.model.stream.files import SourceFile
 from cdc_platform.model.stream.lineage import Lineage
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest
 from cdc_platform.model.stream.window_plans import plan_arrivals
@@ -187,8 +186,8 @@ class DebeziumSource(ArrivalTimeSource):
         windows = plan_arrivals(lineage, request)
         read_lines = {file.path: read.lines for file, read in progress.items()}
         lines = {file.path: read_lines[file.path] for file in unread}
-        inputs = {"files": files_to_json(unread), "lines": lines, **states_of(stored_progress)}
-        return ReadPlan(windows, json.dumps(inputs), files=len(unread))
+        inputs = {"files": unread, "lines": lines, **states_of(stored_progress)}
+        return ReadPlan(windows, inputs, files=len(unread))
 
     def readable(self, _origins: Collection[str]) -> frozenset[str]:
         """Return none: a stream is read once, in order, and a replay uses the texts of its events."""

@@ -10,7 +10,8 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from cdc_platform.errors import LibraryMissing, SettingError, SourceError
+from cdc_platform.errors import SettingError, SourceError
+from cdc_platform.model.base.libraries import optional_library
 from cdc_platform.sources.debezium.kafka.kafka_failures import refusal, silence
 from cdc_platform.sources.debezium.kafka.topic_ranges import TopicPartition, TopicRange, check_offsets
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
@@ -205,20 +206,15 @@ class KafkaClient:
         )
 
     def _open(self, kind: str, properties: dict[str, object]) -> Any:
-        try:
-            import confluent_kafka
-            from confluent_kafka import admin
-        except ImportError as error:
-            raise LibraryMissing(
-                "Topics of Kafka need a library that is not installed: run "
-                f"`pip install 'cdc_platform[kafka]'` ({error})."
-            ) from error
+        library = optional_library("confluent_kafka", "kafka")
+        from confluent_kafka.admin import AdminClient
+
         client_properties = {**self._settings.client_properties(), **properties, "error_cb": self._remember}
         try:
             # Its own log goes to the error output; the platform's errors report what matters.
-            client_type = {"AdminClient": admin.AdminClient, "Consumer": confluent_kafka.Consumer}[kind]
+            client_type = {"AdminClient": AdminClient, "Consumer": library.Consumer}[kind]
             return client_type(client_properties, logger=LOGGER)
-        except confluent_kafka.KafkaException as error:
+        except library.KafkaException as error:
             raise SettingError(
                 "input.kafka.client",
                 f"has properties that librdkafka rejects; some of its names differ from Java's: {error}",

@@ -1,6 +1,5 @@
 """Raw records of messages in topics, polled by the pipeline's process or read by Spark's tasks."""
 
-import json
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -72,8 +71,8 @@ class TopicsReading:
     """
 
     def __init__(self, settings: DebeziumSettings, kafka: KafkaInput, cycle: int, plan: ReadPlan) -> None:
-        inputs, window = json.loads(plan.inputs), plan.windows[0]
-        self.ranges = tuple(TopicRange(**fields) for fields in inputs["ranges"])
+        inputs, window = plan.inputs, plan.windows[0]
+        self.ranges: tuple[TopicRange, ...] = inputs["ranges"]
         self._state: str | None = inputs["state"]
         self._has_metadata = settings.has_transaction_metadata
         options = settings.without_password().to_options()

@@ -1,9 +1,7 @@
 """The source for Debezium's events in Kafka topics."""
 
-import json
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from cdc_platform.model.base.cached_values import cached_value
@@ -67,8 +65,7 @@ class TopicsSource(DebeziumSource):
         if not (ranges or is_unread or request.has_replay):
             return ReadPlan(())
         windows = plan_arrivals(lineage, request)
-        inputs = {"ranges": [asdict(topic_range) for topic_range in ranges], **states_of(progress)}
-        return ReadPlan(windows, json.dumps(inputs))
+        return ReadPlan(windows, {"ranges": ranges, **states_of(progress)})
 
     def read_locally(
         self, cycle: int, plan: ReadPlan, max_s: float

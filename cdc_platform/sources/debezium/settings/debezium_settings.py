@@ -11,6 +11,7 @@ from cdc_platform.model.base.declared_settings import (
     Described,
     check_filled,
     check_members,
+    check_range,
     read_settings,
 )
 from cdc_platform.model.base.timestamps import DAY_S
@@ -57,9 +58,7 @@ class FilesInput:
     def __post_init__(self) -> None:
         check_filled(self, "input.files.")
         check_location("input.files.path", self.path)
-        if self.max_unpacked_bytes <= 0:
-            problem = f"must be positive, but is: {self.max_unpacked_bytes}"
-            raise SettingError("input.files.max_unpacked_bytes", problem)
+        check_range(self, ("max_unpacked_bytes",), above=0, place="input.files.")
 
 
 Input = FilesInput | KafkaInput | EngineInput
@@ -163,9 +162,7 @@ class DebeziumSettings(SourceSettings):
             _check_partition(pattern, target)
         if self.signal_table is not None and not all(self.signal_table.partition(".")):
             raise SettingError("signal_table", f"must look like SCHEMA.TABLE, but is: {self.signal_table!r}")
-        if not 0 < self.dedup_window_s <= DEDUP_WINDOW_MAX_S:
-            problem = f"must be above 0 and at most {DEDUP_WINDOW_MAX_S:.0f} s, but is: {self.dedup_window_s}"
-            raise SettingError("dedup_window_s", problem)
+        check_range(self, ("dedup_window_s",), above=0, at_most=DEDUP_WINDOW_MAX_S)
 
     @property
     def capabilities(self) -> SourceCapabilities:

@@ -1,6 +1,5 @@
 """Settings of the embedded engine: its database and its spool."""
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Final
 
 from cdc_platform.errors import SettingError
-from cdc_platform.model.base.declared_settings import Described, check_filled, check_members
+from cdc_platform.model.base.declared_settings import Described, check_filled, check_members, check_range
 from cdc_platform.model.base.timestamps import DAY_S
 
 MARKER_PREFIX: Final = "cdc_platform.caught_up"
@@ -89,11 +88,8 @@ class EngineInput:
         """Reject properties that would break the spool's guarantees, or give events values of later times."""
         check_filled(self, "input.engine.")
         check_members(self, "input.engine.")
-        if not 0 <= self.keep_spool_s < math.inf:
-            problem = f"must be 0 or more and finite, but is: {self.keep_spool_s}"
-            raise SettingError("input.engine.keep_spool_s", problem)
-        if not 0 < self.port <= MAX_PORT:
-            raise SettingError("input.engine.port", f"must be 1 to {MAX_PORT}, but is: {self.port}")
+        check_range(self, ("keep_spool_s",), at_least=0, place="input.engine.")
+        check_range(self, ("port",), at_least=1, at_most=MAX_PORT, place="input.engine.")
         if _SLOT.fullmatch(self.slot) is None:
             problem = (
                 "must be made of at most 63 lower-case letters, digits and underscores, as PostgreSQL asks"

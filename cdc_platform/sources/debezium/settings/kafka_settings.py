@@ -1,13 +1,12 @@
 """Settings of Kafka topics, and of the two clients that read them."""
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Final
 
 from cdc_platform.errors import SettingError
-from cdc_platform.model.base.declared_settings import Described, check_filled, check_host
+from cdc_platform.model.base.declared_settings import Described, check_filled, check_host, check_range
 
 TIMEOUT_S: Final = 30.0
 """Timeout of requests to brokers."""
@@ -89,13 +88,8 @@ class KafkaInput:
         except re.error as error:
             problem = f"is not a regular expression ({error}): {self.topics_pattern!r}"
             raise SettingError("input.kafka.topics_pattern", problem) from error
-        if self.max_messages < 1:
-            problem = f"must be at least 1, but is: {self.max_messages}"
-            raise SettingError("input.kafka.max_messages", problem)
-        for name in ("transaction_patience_s", "timeout_s"):
-            if not 0 < getattr(self, name) < math.inf:
-                problem = f"must be above 0 and finite, but is: {getattr(self, name)}"
-                raise SettingError(f"input.kafka.{name}", problem)
+        check_range(self, ("max_messages",), at_least=1, place="input.kafka.")
+        check_range(self, ("transaction_patience_s", "timeout_s"), above=0, place="input.kafka.")
         for broker in self.brokers.split(","):
             address = broker.rpartition("://")[2]
             check_host("input.kafka.bootstrap_servers", address, "broker:9092 or broker:9092,broker:9093")

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from cdc_platform.model.base.timestamps import is_moment
-from cdc_platform.model.stream.files import Waiting
+from cdc_platform.model.stream.files import WaitingTransaction
 from cdc_platform.sources.debezium.rows.snapshots import is_buffered_snapshot
 from cdc_platform.sources.debezium.transactions.progress import PassedUntil
 from cdc_platform.sources.debezium.transactions.transactions import Boundaries, Transaction
@@ -32,7 +32,7 @@ class Admission:
     limit: str | None = None
     faults: Mapping[str, str] = field(default_factory=dict)
     resume: Mapping[str, int] = field(default_factory=dict)
-    waiting: tuple[Waiting, ...] = ()
+    waiting: tuple[WaitingTransaction, ...] = ()
     again_since_micros: int | None = None
 
     def holds_back(self, ordering_key: str | None) -> bool:
@@ -212,8 +212,10 @@ def _moment(micros: int | None) -> int | None:
     return micros if micros is not None and is_moment(micros) else None
 
 
-def _as_waiting(waiting: Mapping[str, Transaction]) -> tuple[Waiting, ...]:
+def _as_waiting(waiting: Mapping[str, Transaction]) -> tuple[WaitingTransaction, ...]:
     return tuple(
-        Waiting(name, _moment(transaction.since_micros), transaction.messages, transaction.expected)
+        WaitingTransaction(
+            name, _moment(transaction.since_micros), transaction.messages, transaction.expected
+        )
         for name, transaction in waiting.items()
     )

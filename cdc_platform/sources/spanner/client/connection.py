@@ -8,11 +8,10 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 from urllib.parse import quote
 
 from cdc_platform.errors import (
-    AccessDenied,
     PartitionStuck,
     SourceError,
     SourceUnreachable,
@@ -24,18 +23,10 @@ from cdc_platform.sources.spanner.client.query import Query, to_request
 from cdc_platform.sources.spanner.client.silence import with_silence_limit
 from cdc_platform.sources.spanner.client.wire import BOOL_TAG, boolean, rows_parser, text
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
-from cdc_platform.sources.statuses import Retries
+from cdc_platform.sources.statuses import Retries, error_of_call, local_channel
 from cdc_platform.sources.workers import keep_out_of_forks
 
 Texts = tuple[str | None, ...]
-_LOCAL_CHANNEL_OPTIONS: Final = (
-    ("grpc.max_send_message_length", -1),
-    ("grpc.max_receive_message_length", -1),
-    # An emulator is on this machine or near it, so proxy settings of the environment do not apply.
-    ("grpc.enable_http_proxy", 0),
-    # One channel per client: shared ones keep the back-off of a server that was down before.
-    ("grpc.use_local_subchannel_pool", 1),
-)
 
 
 class SpannerConnection:
@@ -201,22 +192,13 @@ class SpannerConnection:
         )
 
     def _translate(self, error: Exception) -> SourceError:
-        from google.api_core.exceptions import GoogleAPICallError
-        from google.auth.exceptions import GoogleAuthError, TransportError
+        def of_status(code: str, text: str) -> SourceError:
+            if code in ("NOT_FOUND", "UNAUTHENTICATED"):
+                # The session may have expired; the next call creates a new one.
+                self._session = None
+            return to_source_error(self.settings, code, text)
 
-        if isinstance(error, TransportError):
-            # The credentials' server did not answer; nothing is wrong with the credentials.
-            return to_source_error(self.settings, "UNAVAILABLE", str(error))
-        if isinstance(error, GoogleAuthError):
-            advice = "Provide application default credentials, or set `emulator_host`"
-            return AccessDenied(f"No credentials for {self.settings.title}. {advice}. Google said: {error}")
-        if not isinstance(error, GoogleAPICallError):
-            return SourceError(f"Cannot read {self.settings.title}: {type(error).__name__}: {error}")
-        code = error.grpc_status_code.name if error.grpc_status_code else "UNKNOWN"
-        if code in ("NOT_FOUND", "UNAUTHENTICATED"):
-            # The session may have expired; the next call creates a new one.
-            self._session = None
-        return to_source_error(self.settings, code, str(error.message))
+        return error_of_call(error, self.settings.title, "emulator_host", of_status)
 
 
 def _generated_client(settings: SpannerSettings) -> Any:
@@ -225,11 +207,9 @@ def _generated_client(settings: SpannerSettings) -> Any:
 
     if settings.emulator_host is None:
         return GeneratedClient()
-    import grpc  # type: ignore[import-untyped] # ships no types
     from google.cloud.spanner_v1.services.spanner.transports import SpannerGrpcTransport
 
-    channel = grpc.insecure_channel(settings.emulator_host, options=list(_LOCAL_CHANNEL_OPTIONS))
-    return GeneratedClient(transport=SpannerGrpcTransport(channel=channel))
+    return GeneratedClient(transport=SpannerGrpcTransport(channel=local_channel(settings.emulator_host)))
 
 
 def _streaming_call(transport: Any) -> Any:

@@ -2,12 +2,10 @@
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
-from cdc_platform.model.base.stored_texts import COPIES_TABLE, parse_stored, read_stored
-from cdc_platform.model.schema.table_schema import TableSchema
+from cdc_platform.model.base.stored_texts import parse_stored
 from cdc_platform.sources.spanner.client.query import Parameter, Query, to_request
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 
@@ -83,30 +81,3 @@ def chunk_request(chunk: Chunk, settings: SpannerSettings, session: str, resume_
         # Spanner accepts it only with partition tokens.
         request.data_boost_enabled = settings.data_boost
     return request
-
-
-def require_sound(columns: str, chunks: Sequence[str]) -> None:
-    """Check that a stored plan of a copy can be read, since a task could not name the bad part.
-
-    Raises:
-        LakeDamaged: a part of the plan was not written by a planner.
-    """
-    table = read_stored(columns_from_text, columns, COPIES_TABLE, "the columns of a table").name
-    for text in chunks:
-        read_stored(
-            lambda chunk: Chunk.from_text(chunk, 0), text, COPIES_TABLE, f"a chunk of `{table}`: {text}"
-        )
-
-
-def columns_to_text(table: TableSchema) -> str:
-    """Return a table's columns as JSON text."""
-    return json.dumps(asdict(table))
-
-
-def columns_from_text(text: str) -> TableSchema:
-    """Parse the table of a text of `columns_to_text`.
-
-    Raises:
-        ValueError, RecursionError: the text has another form.
-    """
-    return parse_stored(text, TableSchema)

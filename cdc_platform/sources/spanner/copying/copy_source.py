@@ -1,51 +1,35 @@
-"""Spark data source of a table's copy: one task per chunk, typed Arrow batches."""
+"""Reads of a table's copy: one task per chunk, typed Arrow batches."""
 
-import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Final
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource
-from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import StructType
 
-from cdc_platform.sources.loading import TaskReader
-from cdc_platform.sources.spanner.copying.copy_chunks import Chunk, columns_from_text
-
-FORMAT_NAME: Final = "spanner_table_copy"
-SETTINGS_OPTION: Final = "settings"
-COLUMNS_OPTION: Final = "columns"
-MICROS_OPTION: Final = "at_micros"
-CHUNKS_OPTION: Final = "chunks"
+from cdc_platform.model.base.stored_texts import COPIES_TABLE, read_stored
+from cdc_platform.model.schema.table_schema import TableSchema
+from cdc_platform.sources.spanner.copying.copy_chunks import Chunk
+from cdc_platform.sources.spanner.copying.snapshot import table_arrow_schema
+from cdc_platform.sources.task_plan import TaskPlan
 
 
-class TableCopyDataSource(DataSource):
-    """Format `spanner_table_copy`; options are `settings`, `columns`, `at_micros` and `chunks`."""
+def plan_copy_tasks(
+    settings_json: str, table: TableSchema, at_micros: int, chunks: Sequence[str]
+) -> TaskPlan:
+    """Return the read of the chunks of a table as of a moment.
 
-    @classmethod
-    def name(cls) -> str:
-        """Return the name of the format."""
-        return FORMAT_NAME
-
-    def schema(self) -> StructType:
-        """Return the columns of the table."""
-        from cdc_platform.sources.spanner.copying.snapshot import table_arrow_schema
-
-        return from_arrow_schema(table_arrow_schema(columns_from_text(self.options[COLUMNS_OPTION])))
-
-    def reader(self, schema: StructType) -> TaskReader:  # noqa: ARG002 - Spark's signature
-        """Return the reader of the chunks in the options."""
-        settings, columns = self.options[SETTINGS_OPTION], self.options[COLUMNS_OPTION]
-        read = partial(_read_chunk, settings, columns, int(self.options[MICROS_OPTION]))
-        return TaskReader(read, json.loads(self.options[CHUNKS_OPTION]))
+    Raises:
+        LakeDamaged: the planner did not write some chunk.
+    """
+    parse = partial(Chunk.from_text, at_micros=at_micros)
+    parts = [read_stored(parse, text, COPIES_TABLE, f"a chunk of `{table.name}`: {text}") for text in chunks]
+    return TaskPlan(table_arrow_schema(table), partial(_read_chunk, settings_json, table), parts)
 
 
-def _read_chunk(settings_json: str, columns: str, at_micros: int, chunk: str) -> Iterator[pa.RecordBatch]:
+def _read_chunk(settings_json: str, table: TableSchema, chunk: Chunk) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one chunk."""
     # Imported here: only workers that read load Google's libraries, and only after the fork.
     from cdc_platform.sources.spanner.client.client import client_of
     from cdc_platform.sources.spanner.copying.copy_reader import read_chunk
 
     # The client of a worker process is reused by later tasks.
-    return read_chunk(client_of(settings_json), columns_from_text(columns), Chunk.from_text(chunk, at_micros))
+    return read_chunk(client_of(settings_json), table, chunk)

@@ -1,44 +1,21 @@
-"""Spark data source of a change stream: few tasks with many windows each, Arrow batches, no JVM code."""
+"""Reads of a change stream: few tasks with many windows each, Arrow batches, no JVM code."""
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from functools import partial
-from typing import Final
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource
-from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import StructType
 
 from cdc_platform.model.base.schemas import RAW_CHANGE_RECORDS
 from cdc_platform.model.stream.generations import Generations
-from cdc_platform.model.stream.read_windows import ReadWindow, first_end_micros
-from cdc_platform.sources.loading import TaskReader
+from cdc_platform.model.stream.read_windows import ReadPlan, ReadWindow, first_end_micros
 from cdc_platform.sources.spanner.client.wire import MISSHAPEN
 from cdc_platform.sources.spanner.stream.batches import to_batch
 from cdc_platform.sources.spanner.stream.decode import data_row
 from cdc_platform.sources.spanner.stream.json_records import data_row as json_data_row
 from cdc_platform.sources.spanner.stream.message_records import MESSAGE_PREFIX, data_row_of_text
 from cdc_platform.sources.spanner.stream.record_rows import RecordRow
-from cdc_platform.sources.workers import prepare_worker
-
-FORMAT_NAME: Final = "spanner_change_stream"
-SETTINGS_OPTION: Final = "settings"
-CYCLE_OPTION: Final = "cycle"
-WINDOWS_OPTION: Final = "windows"
-TASKS_OPTION: Final = "tasks"
-PARENTS_OPTION: Final = "finished_parents"
-
-
-def windows_to_json(windows: Sequence[ReadWindow]) -> str:
-    """Return windows as the text of the `windows` option."""
-    return json.dumps([asdict(window) for window in windows])
-
-
-def windows_from_json(text: str) -> tuple[ReadWindow, ...]:
-    """Parse the windows of a text of `windows_to_json`."""
-    return tuple(ReadWindow(**fields) for fields in json.loads(text))
+from cdc_platform.sources.task_plan import TaskPlan
 
 
 def deal_out(windows: Sequence[ReadWindow], max_tasks: int) -> list[tuple[ReadWindow, ...]]:
@@ -49,29 +26,10 @@ def deal_out(windows: Sequence[ReadWindow], max_tasks: int) -> list[tuple[ReadWi
     return [tuple(windows[number::max_tasks]) for number in range(min(max_tasks, len(windows)))]
 
 
-class ChangeStreamDataSource(DataSource):
-    """Format `spanner_change_stream`.
-
-    Options are `settings`, `cycle`, `windows`, `tasks` and `finished_parents`, as in `ReadPlan`.
-    """
-
-    @classmethod
-    def name(cls) -> str:
-        """Return the name of the format."""
-        return FORMAT_NAME
-
-    def schema(self) -> StructType:
-        """Return the schema of `raw_change_records`."""
-        prepare_worker()
-        return from_arrow_schema(RAW_CHANGE_RECORDS)
-
-    def reader(self, schema: StructType) -> TaskReader:  # noqa: ARG002 - Spark's signature
-        """Return the reader of the windows in the options."""
-        prepare_worker()
-        settings, cycle = self.options[SETTINGS_OPTION], int(self.options[CYCLE_OPTION])
-        read = partial(_read_windows, settings, cycle, json.loads(self.options[PARENTS_OPTION]))
-        windows = windows_from_json(self.options[WINDOWS_OPTION])
-        return TaskReader(read, deal_out(windows, int(self.options[TASKS_OPTION])))
+def plan_tasks(settings_json: str, cycle: int, plan: ReadPlan, max_tasks: int) -> TaskPlan:
+    """Return the read of the windows of a plan in at most `max_tasks` tasks."""
+    read = partial(_read_windows, settings_json, cycle, plan.finished_parents)
+    return TaskPlan(RAW_CHANGE_RECORDS, read, deal_out(plan.windows, max_tasks))
 
 
 def _read_windows(

@@ -12,9 +12,9 @@ from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.model.stream.lineage import ChildAnnouncement, advance, begin
 from cdc_platform.model.stream.read_windows import ReadRequest, WindowOutcome, WindowReport
 from cdc_platform.model.stream.records import RecordKind
-from cdc_platform.sources.datastream.reader import DatastreamDataSource
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform.sources.datastream.source import DatastreamSource
+from cdc_platform.sources.loading import read_tasks
 from cdc_platform_tests.unified_types import avro_file, event_schema, json_line
 
 KEY = "a" * 40
@@ -45,9 +45,7 @@ def read(folder: Path) -> list[dict[str, Any]]:
     root = [WindowReport(ROOT_TOKEN, 0, 5, WindowOutcome.COMPLETE)]
     lineage = advance(begin(1), 1, root, announced)
     plan = source.plan(lineage, ReadRequest(10), dict)
-    data_source = DatastreamDataSource(source.spark_options(2, plan, 2))
-    reader = data_source.reader(data_source.schema())
-    return [row for task in reader.partitions() for batch in reader.read(task) for row in batch.to_pylist()]
+    return [row for batch in read_tasks(source.plan_tasks(2, plan, 2)) for row in batch.to_pylist()]
 
 
 def types_of(row: Mapping[str, Any]) -> dict[str, str]:

@@ -10,7 +10,7 @@ import pytest
 from cdc_platform.errors import DiskFull, OffsetsLost, SettingError, SlotInUse, SpoolUnusable
 from cdc_platform.sources.debezium.engine.spool import Spool, SpoolFile, reported_as_unusable
 from cdc_platform_tests.support.crash_points.local_files import dying_in
-from cdc_platform_tests.support.crash_points.points import POINTS, Death, Died, Moment
+from cdc_platform_tests.support.crash_points.points import POINTS, Death, Moment, ProcessDeath
 
 SOURCE = {"database": "shop", "slot": "s", "topic_prefix": "cdc"}
 EVENT = '"topic":"cdc.public.t","key":{{"id":{0}}},"value":{{"n":1.10}},"headers":{{}}'
@@ -203,7 +203,7 @@ def test_a_death_at_any_file_of_a_spool_loses_nothing(tmp_path: Path) -> None:
     assert effects > 20
     for number in range(1, effects + 1):
         capture = Capture(tmp_path / str(number))
-        with dying_in(tmp_path, Death(number, Moment.BEFORE)), pytest.raises(Died):
+        with dying_in(tmp_path, Death(number, Moment.BEFORE)), pytest.raises(ProcessDeath):
             capture.run()
         capture.run()
         assert sorted(capture.read) == list(range(len(capture.read)))

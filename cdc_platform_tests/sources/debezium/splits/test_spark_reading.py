@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cdc_platform.model.stream.files import files_to_json
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadWindow
 from cdc_platform.sources.debezium.files.decoding import event_files
 from cdc_platform.sources.debezium.files.reader import MAX_LINES, FilesReading
@@ -26,8 +25,8 @@ def reading(settings: DebeziumSettings, split_lines: int) -> FilesReading:
     """Return the reading of all files of a stream that begins."""
     store = event_files(settings)
     files = sorted(store.list_files(), key=lambda file: file.path)
-    inputs = {"files": files_to_json(files), "lines": {file.path: 0 for file in files}}
-    plan = ReadPlan((ReadWindow("", 1, 2),), json.dumps({**inputs, "state": None, "passed": None}))
+    inputs = {"files": files, "lines": {file.path: 0 for file in files}}
+    plan = ReadPlan((ReadWindow("", 1, 2),), {**inputs, "state": None, "passed": None})
     return FilesReading(store, settings, 1, plan, split_lines)
 
 

@@ -9,12 +9,12 @@ import pytest
 
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.sources.spanner.client.client import SpannerClient
-from cdc_platform.sources.spanner.copying.copy_chunks import Chunk, columns_from_text, columns_to_text
+from cdc_platform.sources.spanner.copying.copy_chunks import Chunk
 from cdc_platform.sources.spanner.copying.copy_plan import CopyPlanner, OrderedKeyColumn, splittable
 from cdc_platform.sources.spanner.copying.copy_reader import read_chunk
 from cdc_platform.sources.spanner.copying.snapshot import clock_micros
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
-from cdc_platform_tests.example_tables import TABLES, table
+from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.servers.bank import BankSettings, create_instance, open_client, open_database
 
 pytestmark = pytest.mark.integration
@@ -135,12 +135,6 @@ def test_a_copy_shows_the_past(client: SpannerClient, settings: SpannerSettings)
 
             with database.batch() as batch:
                 batch.delete("numbers", KeySet(keys=[[99, "new"]]))
-
-
-def test_columns_survive_being_kept() -> None:
-    """The columns of a plan come back from their text."""
-    for schema in TABLES:
-        assert schema == columns_from_text(columns_to_text(schema))
 
 
 def test_only_the_first_columns_that_can_be_bound_are_cut_by() -> None:

@@ -15,7 +15,7 @@ from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest, ReadWi
 from cdc_platform.model.stream.window_plans import plan_windows
 from cdc_platform.pipeline.checks.lineage_checks import violations
 from cdc_platform.sources.spanner.source import SpannerSource
-from cdc_platform.sources.spanner.stream.reader import deal_out, windows_from_json, windows_to_json
+from cdc_platform.sources.spanner.stream.reader import deal_out
 from cdc_platform.sources.workers import prepare_worker
 from cdc_platform_tests.emulator_fixtures import make_bank
 from cdc_platform_tests.servers.bank import write_transfers
@@ -31,8 +31,8 @@ def read(
     """Return the rows of the next cycle; where it follows, with those of children of partitions that end."""
     windows = plan_windows(lineage, ReadRequest(source.clock_micros() - 1))
     parents = finished_parents(lineage) if follows else None
-    options = source.spark_options(lineage.cycle + 1, ReadPlan(windows, finished_parents=parents), tasks)
-    return spark.read.format("spanner_change_stream").options(**options).load().collect()
+    plan = ReadPlan(windows, finished_parents=parents)
+    return source.read(spark, lineage.cycle + 1, plan, tasks).collect()
 
 
 @pytest.mark.integration
@@ -42,7 +42,6 @@ def test_every_transaction_is_read_whole_and_once(spark: "SparkSession", emulato
     source = SpannerSource(stream.spanner)
     start_micros = source.start_micros()
     lineage = begin(start_micros)
-    spark.dataSource.register(source.spark_format())
     rows: list[Row] = []
     written = 0
     for number in range(6):
@@ -72,13 +71,6 @@ def test_every_transaction_is_read_whole_and_once(spark: "SparkSession", emulato
     followed = apply_cycle(begin(start_micros), again)
     assert (watermark_micros(followed) or 0) >= end_micros
     assert violations(followed) == []
-
-
-def test_windows_survive_their_way_to_spark() -> None:
-    """Options are texts, and windows come out as they went in."""
-    windows = (ReadWindow("", 1, 2), ReadWindow('to"ken', -1, 10**15))
-
-    assert windows_from_json(windows_to_json(windows)) == windows
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from cdc_platform.model.schema.schema_reads import SchemaRead
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.model.stream.records import ModType, ValueCaptureType
 from cdc_platform.pipeline.copying.copy import copy_tables
-from cdc_platform.pipeline.on_demand.explain import explain_row
+from cdc_platform.pipeline.on_demand.explanation import explain_row
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.printing.tables import as_text

@@ -22,8 +22,8 @@ from cdc_platform.pipeline.merging import build
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
 from cdc_platform.pipeline.on_demand.status import read_status
 from cdc_platform.pipeline.ordering.order import order_changes
-from cdc_platform.pipeline.schema import evolve, table_ddl
-from cdc_platform.pipeline.schema.evolve import find_exclusions
+from cdc_platform.pipeline.schema import schema_evolution, table_ddl
+from cdc_platform.pipeline.schema.schema_evolution import find_exclusions
 from cdc_platform_tests.pipeline.evolving import STEP, EvolvingSource, lives
 from cdc_platform_tests.strategies import spark_cases
 from cdc_platform_tests.support.changing.evolving_pipelines import (
@@ -92,7 +92,7 @@ def test_a_kill_in_a_schema_change_loses_nothing(
     read_until(pipeline, now, source)
     for dies_in in ("append_events", "convert_stored", "append_inserted", "merge_existing"):
         with monkeypatch.context() as patched:
-            patched.setattr(evolve if dies_in == "append_events" else build, dies_in, _die)
+            patched.setattr(schema_evolution if dies_in == "append_events" else build, dies_in, _die)
             with pytest.raises(Killed):
                 run_steps(pipeline, spark)
         pipeline.forget_tables()  # as a new process
@@ -163,9 +163,9 @@ def test_columns_recreated_as_they_were_have_no_older_values(
     pipeline = follow(session_lake, source)
     whole, patch = ValueCaptureType.NEW_ROW, ValueCaptureType.NEW_VALUES
 
-    def step(*deeds: Callable[[], None]) -> None:
-        for deed in deeds:
-            deed()
+    def step(*actions: Callable[[], None]) -> None:
+        for action in actions:
+            action()
         source.end_step()
 
     def drop(name: str) -> Callable[[], None]:
@@ -332,5 +332,5 @@ def test_what_another_process_has_stored_outlasts_the_log(
     with log.transaction() as transaction:
         older = [snapshot.snapshot_id for snapshot in log.metadata.snapshots[:-1]]
         ExpireSnapshots(transaction).by_ids(older).commit()
-    evolve.evolve_tables(paused)
+    schema_evolution.evolve_tables(paused)
     assert "age" in {column.name for column in paused.schema_history.tables["users"].schema.columns}

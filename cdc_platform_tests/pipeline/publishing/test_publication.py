@@ -17,7 +17,7 @@ from cdc_platform.lake.state.cuts import Cut, append_cut, list_cuts
 from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.order import order_changes
-from cdc_platform.pipeline.publishing import publish
+from cdc_platform.pipeline.publishing import publication
 from cdc_platform_tests.pipeline.bank import bank_pipeline, feed_cycle, feed_next
 from cdc_platform_tests.support.cycles import failed_checks
 from cdc_platform_tests.support.interruptions import interrupt_once
@@ -51,7 +51,7 @@ def test_a_table_that_is_rebuilt_meanwhile_stays_so(tmp_path: Path) -> None:
     for former in (rebuilt, delayed):
         move_branch(table.refresh(), MAIN, former)
         for cut in reversed(cuts):
-            publish._move_mains(pipeline, cut, ["t"])  # noqa: SLF001  the other process is between two steps
+            publication._move_mains(pipeline, cut, ["t"])  # noqa: SLF001  the other process is between two steps
             newest = head(table.refresh())
             assert newest is not None
             assert rebuilt == newest.snapshot_id
@@ -90,13 +90,13 @@ def test_no_cut_ends_before_the_cut_that_another_run_publishes_meanwhile(
     merge_tables(bank, spark, bank.tables)
 
     def rival() -> None:
-        publish.publish_cut(bank)
+        publication.publish_cut(bank)
         feed_next(bank)
         run_steps(bank, spark)
 
-    interrupt_once(monkeypatch, publish, look, rival)
+    interrupt_once(monkeypatch, publication, look, rival)
     with suppress(CommitConflict):
-        publish.publish_cut(bank)
+        publication.publish_cut(bank)
     feed_next(bank)
     run_steps(bank, spark)
     assert [cut.cycle for cut in list_cuts(bank.lake)] == [1, 2, 3, 4]

@@ -7,16 +7,16 @@ from typing import Final
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
-from cdc_platform.lake.catalog.lake import CUT, DELETION_MARKERS, LINEAGE, LOG, QUARANTINED
+from cdc_platform.lake.catalog.lake import CUT, DELETION_MARKERS, LINEAGE, LOG, QUARANTINE
 from cdc_platform.lake.commits.maintenance import expire_snapshots
 from cdc_platform.lake.commits.snapshots import GLANCE_S, find_expendable
 from cdc_platform.lake.state.cuts import Cut, cycle_published_by, find_cuts, publications_since
-from cdc_platform.lake.state.quarantine import find_taken
+from cdc_platform.lake.state.quarantine import find_taken_snapshot
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import KEPT_SNAPSHOTS_MIN
 from cdc_platform.pipeline.versions.branch import load_table
 
-THINNED: Final = ((3600, 60), (None, 900))
+THINNING: Final = ((3600, 60), (None, 900))
 """Pairs of an age and a period in seconds: up to that age one moment per period stays; None is any age.
 
 The second period is a multiple of the first, so that the first moment of a quarter of an hour has always
@@ -24,10 +24,10 @@ been the first of its minute.
 """
 
 
-def max_kept(last_s: float) -> int:
+def max_moments_kept(last_s: float) -> int:
     """Return the maximum number of moments that stay where they are thinned out."""
     count, begin_s = 0, 0.0
-    for limit_s, period_s in THINNED:
+    for limit_s, period_s in THINNING:
         end_s = last_s if limit_s is None else min(limit_s, last_s)
         # Each period that the time range touches keeps its first moment.
         count += ceil((end_s - begin_s) / period_s) + 1 if end_s > begin_s else 0
@@ -54,7 +54,7 @@ def kept_moments(
         if age_s > last_s:
             continue
         if age_s > every_s:
-            period_s = next(period for limit, period in THINNED if limit is None or age_s <= limit)
+            period_s = next(period for limit, period in THINNING if limit is None or age_s <= limit)
             place = (period_s, moment_micros // (period_s * 1_000_000))
             if place in slots:
                 continue
@@ -71,11 +71,11 @@ GLANCED_SNAPSHOTS: Final = 60
 """So many old snapshots of such a table are expired at once: pyiceberg, which writes these tables, handles
 all snapshots of a table some twenty times in each commit."""
 
-MAX_EXPIRED: Final = 2000
+MAX_EXPIRIES: Final = 2000
 """Maximum number of snapshots of one table that expire at once; the others expire the next time."""
 
 
-def expire_merged(
+def expire_table(
     pipeline: Pipeline,
     spark: SparkSession,
     table: str,
@@ -96,13 +96,13 @@ def expire_merged(
         thorough: expire few snapshots, too, which else wait until there are more.
     """
     stored_table = load_table(pipeline, table)
-    if not thorough and age_of_merged(pipeline, stored_table, now_micros) < 1:
+    if not thorough and age_of_table(pipeline, stored_table, now_micros) < 1:
         return 0
     cut_snapshots = [cut.tables[table] for cut in kept_cuts() if table in cut.tables]
-    return _expire(spark, stored_table, _old_of_merged(pipeline, stored_table, now_micros, cut_snapshots))
+    return _expire(spark, stored_table, _old_snapshots(pipeline, stored_table, now_micros, cut_snapshots))
 
 
-def _old_of_merged(
+def _old_snapshots(
     pipeline: Pipeline, table: Table, now_micros: int, cut_snapshots: Collection[int] = ()
 ) -> tuple[int, ...]:
     settings = pipeline.settings.maintenance
@@ -110,36 +110,38 @@ def _old_of_merged(
     return find_expendable(table, before_micros, settings.keep_snapshots, cut_snapshots)
 
 
-def age_of_merged(pipeline: Pipeline, table: Table, now_micros: int) -> float:
+def age_of_table(pipeline: Pipeline, table: Table, now_micros: int) -> float:
     """Return the number of a merged table's expirable snapshots, relative to the number worth an expiry."""
-    old = _old_of_merged(pipeline, table, now_micros)
+    old = _old_snapshots(pipeline, table, now_micros)
     if not old:
         return 0
     settings, snapshots = pipeline.settings.maintenance, table.metadata.snapshots
     oldest_s = now_micros / 1_000_000 - min(snapshot.timestamp_ms for snapshot in snapshots) / 1000
-    certain = len(old) - max_kept(min(oldest_s, settings.keep_snapshots_s))
+    certain = len(old) - max_moments_kept(min(oldest_s, settings.keep_snapshots_s))
     return certain / _enough(pipeline, len(snapshots) - certain)
 
 
-def expire_own(pipeline: Pipeline, spark: SparkSession, name: str, now_micros: int, *, thorough: bool) -> int:
-    """Expire old snapshots of a system table; see `expire_merged`."""
+def expire_system_table(
+    pipeline: Pipeline, spark: SparkSession, name: str, now_micros: int, *, thorough: bool
+) -> int:
+    """Expire old snapshots of a system table; see `expire_table`."""
     system_table = pipeline.lake.system_table(name)
-    if not thorough and age_of_own(pipeline, name, system_table, now_micros) < 1:
+    if not thorough and age_of_system_table(pipeline, name, system_table, now_micros) < 1:
         return 0
-    return _expire(spark, system_table, _old_of_own(pipeline, name, system_table, now_micros))
+    return _expire(spark, system_table, _old_system_snapshots(pipeline, name, system_table, now_micros))
 
 
-def _old_of_own(pipeline: Pipeline, name: str, table: Table, now_micros: int) -> tuple[int, ...]:
+def _old_system_snapshots(pipeline: Pipeline, name: str, table: Table, now_micros: int) -> tuple[int, ...]:
     whole_s, newest = READING_S, pipeline.settings.maintenance.keep_snapshots
     if name in GLANCED_TABLES:
         whole_s, newest = GLANCE_S, KEPT_SNAPSHOTS_MIN
-    taken = find_taken(pipeline.lake.system_table(LOG)) if name == QUARANTINED else None
+    taken = find_taken_snapshot(pipeline.lake.system_table(LOG)) if name == QUARANTINE else None
     return find_expendable(table, now_micros - whole_s * 1_000_000, newest, () if taken is None else (taken,))
 
 
-def age_of_own(pipeline: Pipeline, name: str, table: Table, now_micros: int) -> float:
+def age_of_system_table(pipeline: Pipeline, name: str, table: Table, now_micros: int) -> float:
     """Return the number of a system table's expirable snapshots, relative to the number worth an expiry."""
-    old = len(_old_of_own(pipeline, name, table, now_micros))
+    old = len(_old_system_snapshots(pipeline, name, table, now_micros))
     if name in GLANCED_TABLES:
         return old / min(GLANCED_SNAPSHOTS, pipeline.settings.maintenance.expire_every_cycles)
     return old / _enough(pipeline, len(table.metadata.snapshots) - old)
@@ -151,7 +153,7 @@ def _enough(pipeline: Pipeline, kept: int) -> int:
 
 
 def _expire(spark: SparkSession, table: Table, old: Sequence[int]) -> int:
-    return expire_snapshots(spark, ".".join(table.name()), old[:MAX_EXPIRED])
+    return expire_snapshots(spark, ".".join(table.name()), old[:MAX_EXPIRIES])
 
 
 def find_kept_cuts(pipeline: Pipeline, now_micros: int) -> tuple[Cut, ...]:

@@ -11,11 +11,11 @@ from pyiceberg.table.snapshots import Snapshot
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.catalog.lake import DELETION_MARKERS, LINEAGE, LOG
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.pipeline.publishing import expire
-from cdc_platform.pipeline.publishing.expire import (
+from cdc_platform.pipeline.publishing import expiry
+from cdc_platform.pipeline.publishing.expiry import (
     READING_S,
-    age_of_own,
-    expire_own,
+    age_of_system_table,
+    expire_system_table,
     forget_deletion_markers,
 )
 from cdc_platform.pipeline.publishing.maintain import maintain_lake
@@ -76,10 +76,10 @@ def test_snapshots_that_another_process_has_expired_are_a_conflict(
     for _ in range(40):
         lineage.append(lineage.schema().as_arrow().empty_table())
     later_micros = time.time_ns() // 1000 + READING_S * 1_000_000 + DAY_MICROS
-    rival = partial(expire_own, pipeline, spark, LINEAGE, later_micros, thorough=True)
-    interrupt_once(monkeypatch, expire, "expire_snapshots", rival)
+    rival = partial(expire_system_table, pipeline, spark, LINEAGE, later_micros, thorough=True)
+    interrupt_once(monkeypatch, expiry, "expire_snapshots", rival)
     with pytest.raises(CommitConflict, match="Another process has expired snapshots"):
-        expire_own(pipeline, spark, LINEAGE, later_micros, thorough=True)
+        expire_system_table(pipeline, spark, LINEAGE, later_micros, thorough=True)
     assert rival() == 0
 
 
@@ -101,4 +101,4 @@ def test_expiry_waits_for_half_as_many_snapshots_as_it_keeps(
     ]
     table.metadata = table.metadata.model_copy(update={"snapshots": snapshots})
 
-    assert is_due == (age_of_own(pipeline, LOG, table, NOW_MICROS) >= 1)
+    assert is_due == (age_of_system_table(pipeline, LOG, table, NOW_MICROS) >= 1)

@@ -12,7 +12,7 @@ from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.filters import all_of, between, equals, is_any
 from cdc_platform.lake.state.control import load_lineage
 from cdc_platform.lake.state.cuts import Cut, cuts_since
-from cdc_platform.lake.state.quarantine import count_quarantined, describe_next_step, has_replays
+from cdc_platform.lake.state.quarantine import count_quarantined_records, describe_next_step, has_replays
 from cdc_platform.model.base.names import lake_table_name
 from cdc_platform.model.base.stored_texts import understanding
 from cdc_platform.model.base.timestamps import from_datetime, to_rfc3339
@@ -134,7 +134,7 @@ def explain_row(pipeline: Pipeline, table: str, key_text: str) -> Explanation:
         provenance=provenance,
         partitions={partition.token: partition.key for partition in partitions},
         cuts=_first_cuts(pipeline, table, provenance.steps),
-        quarantined=count_quarantined(pipeline.lake, table),
+        quarantined=count_quarantined_records(pipeline.lake, table),
         copied=copied,
     )
 

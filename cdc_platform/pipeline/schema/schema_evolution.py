@@ -14,13 +14,12 @@ import pyarrow.compute as pc
 from pyiceberg.table import Table
 
 from cdc_platform.errors import CommitConflict, RetentionExpired, SourceNotFound
-from cdc_platform.lake.catalog.lake import COPIED, LOG, QUARANTINED, RAW, SCHEMA
+from cdc_platform.lake.catalog.lake import LOG, QUARANTINE, RAW, SCHEMA
 from cdc_platform.lake.commits.commits import STATS, Mark, cycles_between, fact, read_mark
-from cdc_platform.lake.state.copies import CopyPlan, load_plans_between
-from cdc_platform.lake.state.repeated_texts import read_repeated
+from cdc_platform.lake.state.copies import load_plans_between
+from cdc_platform.lake.state.repeated_texts import read_repeated_texts
 from cdc_platform.lake.state.schema_history import append_events, at_mark, load_history
 from cdc_platform.model.base.names import ROOT_TOKEN, is_reserved_column
-from cdc_platform.model.base.stored_texts import read_stored
 from cdc_platform.model.base.timestamps import to_datetime
 from cdc_platform.model.schema.evolution import SchemaHistory
 from cdc_platform.model.schema.observed_columns import (
@@ -33,13 +32,11 @@ from cdc_platform.model.schema.schema_events import SchemaEvent
 from cdc_platform.model.schema.schema_finder import find_events, is_news
 from cdc_platform.model.schema.schema_policy import SchemaPolicy
 from cdc_platform.model.schema.schema_reads import PastSchemaReads, SchemaRead
-from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.records import WHOLE_ROW_UPDATES, RecordKind
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.pipeline.opened.source import StreamSource
 from cdc_platform.pipeline.reading.trace import trace_lineage
 from cdc_platform.pipeline.reading.window_content import SHAPE, ShapeKey, TypedTable, measure_content
-from cdc_platform.pipeline.schema.key_shapes import find_foreign
+from cdc_platform.pipeline.schema.key_shapes import find_foreign_keys
 from cdc_platform.pipeline.schema.schema_policies import first_columns, fixed_shapes
 from cdc_platform.pipeline.schema.shape_runs import ShapeRuns
 
@@ -75,7 +72,7 @@ def evolve_tables(pipeline: Pipeline) -> tuple[SchemaEvent, ...]:
         return evolve_tables(pipeline)
     copies = _copies(pipeline, history, mark.position_micros)
     has_news = copies or _has_records(pipeline, log, history.cycle, mark.cycle)
-    if history.cycle and not has_news and not _has_changed_unseen(pipeline, history, mark):
+    if history.cycle and not has_news and not _source_has_changed(pipeline, history, mark):
         pipeline.know(at_mark(history, mark))
         return ()
     events = _find(pipeline, history, mark, copies)
@@ -92,11 +89,11 @@ def _has_records(pipeline: Pipeline, log: Table, after_exclusive: int, until_inc
     stats = (fact(snapshot, STATS) for snapshot in cycles_between(log, after_exclusive, until_inclusive))
     if any(column_types not in {None, "{}"} for column_types in stats):
         return True
-    quarantine = pipeline.lake.system_table(QUARANTINED)
+    quarantine = pipeline.lake.system_table(QUARANTINE)
     return any(True for _ in cycles_between(quarantine, after_exclusive, until_inclusive))
 
 
-def _has_changed_unseen(pipeline: Pipeline, history: SchemaHistory, mark: Mark) -> bool:
+def _source_has_changed(pipeline: Pipeline, history: SchemaHistory, mark: Mark) -> bool:
     """Return whether the source reports a change in a cycle without records: a suspended stream has none."""
     if not pipeline.capabilities.can_be_compared or mark.position_micros is None:
         return False
@@ -113,7 +110,9 @@ def find_exclusions(pipeline: Pipeline) -> tuple[str, ...]:
         SourceError: the source does not state its schema.
     """
     history = pipeline.schema_history
-    schema_read = with_uncopied(pipeline, history, pipeline.read_schema(pipeline.source.clock_micros()))
+    schema_read = with_uncopied_tables(
+        pipeline, history, pipeline.read_schema(pipeline.source.clock_micros())
+    )
     events = find_events(
         history, history.cycle, {}, schema_read, read_back=PastSchemaReads(pipeline.read_schema)
     )
@@ -121,18 +120,18 @@ def find_exclusions(pipeline: Pipeline) -> tuple[str, ...]:
     return pipeline.findings(history_now)
 
 
-def history_through(pipeline: Pipeline, cycle: int, planned: str | None = None) -> SchemaHistory:
+def history_through(pipeline: Pipeline, cycle: int, table: str | None = None) -> SchemaHistory:
     """Return the history of the schema after checking that it covers the log up to a cycle.
 
     Raises:
-        CommitConflict: another run has extended the log meanwhile, or has changed the columns of the table
-            that is being planned: it has been given the former ones, and the next try adds the others.
+        CommitConflict: another run has extended the log meanwhile, or has changed the columns of the table,
+            whose build is planned with the former ones; the next cycle adds the others.
     """
-    before = pipeline.schema_history.tables.get(planned or "")
+    columns = pipeline.schema_history.tables.get(table or "")
     if pipeline.schema_history.cycle < cycle:
         evolve_tables(pipeline)
-    if planned is not None and pipeline.schema_history.tables.get(planned) != before:
-        raise CommitConflict(f"Another run has changed the columns of `{planned}`; run the cycle again.")
+    if table is not None and pipeline.schema_history.tables.get(table) != columns:
+        raise CommitConflict(f"Another run has changed the columns of `{table}`; run the cycle again.")
     return pipeline.schema_history
 
 
@@ -140,9 +139,7 @@ def _copies(pipeline: Pipeline, history: SchemaHistory, until_micros: int) -> di
     """Return the columns of initial copies as observations of whole rows."""
     plans = load_plans_between(pipeline.lake, history.position_micros, until_micros)
     return {
-        name: ObservedColumns.of_table(
-            plan.position_micros, planned_columns(pipeline.stream_source, plan), is_whole=True
-        )
+        name: ObservedColumns.of_table(plan.position_micros, plan.schema, is_whole=True)
         for name, plan in plans.items()
     }
 
@@ -156,7 +153,7 @@ def _find(
     content = measure_content(pipeline.lake.system_table(RAW), window)
     # Events of another key are in quarantine.
     orders = content.typed_tables()
-    foreign = find_foreign(pipeline, history, orders)
+    foreign = find_foreign_keys(pipeline, history, orders)
     own = {key: _parse(pipeline, key) for key in content.shapes if _named(key) not in foreign}
     parsed = {key: shape for key, shape in own.items() if shape is not None}
     tables = {
@@ -165,7 +162,7 @@ def _find(
         if is_news(history, shape.table, shape.columns, is_whole=shape.is_whole, widens=widens)
     }
     tables |= {name for name, copy in copies.items() if is_news(history, name, copy.columns, is_whole=True)}
-    schema_read = with_uncopied(pipeline, history, pipeline.read_schema(mark.position_micros))
+    schema_read = with_uncopied_tables(pipeline, history, pipeline.read_schema(mark.position_micros))
     if not widens:
         tables |= {name for name, _ in find_recreated(history, schema_read)}
     policy_tables = {
@@ -232,7 +229,7 @@ def _observations(
     """Return, per table and in commit order, the ends of each run of records with the same columns."""
     runs = ShapeRuns()
     raw = pipeline.lake.system_table(RAW)
-    for batch in read_repeated(raw, window, SHAPE, "record_timestamp", "kind"):
+    for batch in read_repeated_texts(raw, window, SHAPE, "record_timestamp", "kind"):
         runs.add(batch.filter(pc.is_in(batch["table_name"], pa.array(sorted(tables)))))
     observations: defaultdict[str, list[ObservedColumns]] = defaultdict(list)
     for key, micros in runs.ends(parsed.__contains__, lambda key: orders.get(_named(key), "")):
@@ -243,16 +240,7 @@ def _observations(
     return dict(observations)
 
 
-def planned_columns(source: StreamSource, plan: CopyPlan) -> TableSchema:
-    """Return the table of a plan with its columns at the plan's position.
-
-    Raises:
-        LakeDamaged: no planner wrote the plan's columns.
-    """
-    return read_stored(source.copied_table, plan.columns, COPIED, f"plan {plan.number} of `{plan.table}`")
-
-
-def with_uncopied(pipeline: Pipeline, history: SchemaHistory, schema_read: SchemaRead) -> SchemaRead:
+def with_uncopied_tables(pipeline: Pipeline, history: SchemaHistory, schema_read: SchemaRead) -> SchemaRead:
     """Return the schema read with the names of new tables that lack a copy of older rows.
 
     Raises:
@@ -260,9 +248,9 @@ def with_uncopied(pipeline: Pipeline, history: SchemaHistory, schema_read: Schem
     """
     if pipeline.settings.copies_first or not pipeline.capabilities.can_be_compared:
         return schema_read
-    chosen = pipeline.settings.tables
-    fresh = {table.name for table in schema_read.tables} - history.tables.keys()
-    tables = sorted(fresh if chosen is None else fresh & {*chosen})
+    declared_tables = pipeline.settings.tables
+    new_tables = {table.name for table in schema_read.tables} - history.tables.keys()
+    tables = sorted(new_tables if declared_tables is None else new_tables & {*declared_tables})
     if not tables:
         return schema_read
     if history.cycle == 0:

@@ -16,7 +16,7 @@ from cdc_platform.model.base.progress import Progress, Step
 from cdc_platform.model.rows.resolution import RowChange, RowId, key_chains_of
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.model.stream.records import ModType
-from cdc_platform.pipeline.completing.complete import MAX_ROWS, complete_changes, complete_few
+from cdc_platform.pipeline.completing.completion import MAX_ROWS, complete_changes, complete_few
 from cdc_platform.pipeline.completing.key_chains import ChainChange
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
