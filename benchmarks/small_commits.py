@@ -53,7 +53,7 @@ def added_bytes(table: IcebergTable, after_exclusive: int) -> int:
 def maintain(table: IcebergTable, commit: int, settings: MaintenanceSettings) -> None:
     """Do what the platform does after so many cycles."""
     if commit % settings.minor_every_cycles == 0:
-        compact_small_files(table.spark, table.path, settings.small_file_bytes)
+        compact_small_files(table.spark, table.catalog.load_table(table.path), settings.small_file_bytes)
     if commit % settings.expire_every_cycles == 0:
         actual = table.catalog.load_table(table.path)
         old = find_expendable(actual, time.time_ns() // 1000, settings.keep_snapshots)

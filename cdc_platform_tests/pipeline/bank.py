@@ -21,6 +21,7 @@ from cdc_platform_tests.support.pipelines import (
     TRANSFERS,
     data_change,
     feed,
+    log_rows,
     make_pipeline,
     rows_of,
     source_of,
@@ -138,6 +139,14 @@ def busy(pipeline: Pipeline, accounts: int = 1, broken: int = 0) -> Pipeline:
 
     source_of(pipeline).answer = answer
     return pipeline
+
+
+def check_busy(pipeline: Pipeline) -> None:
+    """Check that the account of each busy cycle is in the log once, and in the table."""
+    opened = [cycle * 100 for cycle in range(1, read_mark(pipeline.lake.system_table(RAW)).cycle + 1)]
+    logged = sorted(int(row["transaction_id"].split("-")[1]) for row in log_rows(pipeline))
+    assert opened == logged
+    assert opened == sorted(row["id"] for row in rows_of(pipeline, "accounts"))
 
 
 def wait(pipeline: Pipeline, seconds: float) -> None:

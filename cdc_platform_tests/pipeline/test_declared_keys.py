@@ -10,7 +10,6 @@ from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import fact, head
 from cdc_platform.lake.commits.declared_keys import DECLARED, HAS_NULLS, declare_key
 from cdc_platform.lake.commits.maintenance import compact_all_files
-from cdc_platform.model.base.names import lake_table_name
 from cdc_platform.model.schema.table_options import TableOptions, history_name
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.records import ModType
@@ -184,7 +183,7 @@ def test_a_new_key_column_is_declared_once_no_file_lacks_it(
     assert key_of(declare_key(found_table(pipeline, "accounts"), both)) == NOTHING
     spark.sql(f"UPDATE {name} SET shard = 1")
     assert key_of(declare_key(found_table(pipeline, "accounts"), both)) == NOTHING
-    compact_all_files(spark, f"{pipeline.name}.{lake_table_name('accounts')}")
+    compact_all_files(spark, found_table(pipeline, "accounts"))
     declared = declare_key(found_table(pipeline, "accounts"), both)
     assert ({*both}, {*both}) == key_of(declared)
     assert DECLARED not in declared.properties

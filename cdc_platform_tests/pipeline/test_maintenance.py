@@ -126,7 +126,7 @@ def test_files_with_deleted_rows_are_rewritten_however_few(
     feed(pipeline, START + 3 * SECOND, closing(3, START + 2 * SECOND))
     run_steps(pipeline, spark)
     assert fact(found_snapshot(pipeline, "accounts"), "total-position-deletes") == "1"
-    assert compact_small_files(spark, f"{pipeline.name}.accounts", small_file_bytes=2**20) == 0
+    assert compact_small_files(spark, found_table(pipeline, "accounts"), small_file_bytes=2**20) == 0
     assert maintain_lake(pipeline, spark, thorough=True).major_files == 1
     assert fact(found_snapshot(pipeline, "accounts"), "total-position-deletes") == "0"
     assert balances(pipeline) == {1: 100, 2: 100}

@@ -83,6 +83,12 @@ def head(table: Table, ref: str = MAIN) -> Snapshot | None:
     return table.metadata.snapshot_by_id(pointer.snapshot_id) if pointer else None
 
 
+def head_id(table: Table, ref: str = MAIN) -> int | None:
+    """Return the id of a branch's snapshot, None without one."""
+    pointer = table.metadata.refs.get(ref)
+    return pointer.snapshot_id if pointer else None
+
+
 def ancestors_of(table: Table, snapshot: Snapshot | None) -> Iterator[Snapshot]:
     """Yield a snapshot and its ancestors, newest first, up to the first expired one."""
     if snapshot is None:

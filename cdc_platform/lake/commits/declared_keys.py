@@ -11,6 +11,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.types import DoubleType, FloatType, NestedField
 
 from cdc_platform.lake.commits.commits import ancestors_of, conflicts_as, head
+from cdc_platform.lake.commits.staging import is_staging
 from cdc_platform.model.base.names import case_key
 
 DECLARED: Final = "cdc.key"
@@ -118,9 +119,10 @@ def _branch_heads(table: Table) -> Iterator[Snapshot]:
     behind = {snapshot.snapshot_id for snapshot in ancestors_of(table, main)}
     if main is not None:
         yield main
-    for ref in table.metadata.refs.values():
+    for name, ref in table.metadata.refs.items():
         snapshot = table.snapshot_by_id(ref.snapshot_id)
-        is_branch = ref.snapshot_ref_type is SnapshotRefType.BRANCH
+        # Staged files may be missing.
+        is_branch = ref.snapshot_ref_type is SnapshotRefType.BRANCH and not is_staging(name)
         if is_branch and snapshot is not None and snapshot.snapshot_id not in behind:
             yield snapshot
 

@@ -10,7 +10,10 @@ from pyspark.sql import SparkSession
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.catalog.files import has_files_before
 from cdc_platform.lake.catalog.lake_settings import CATALOG
+from cdc_platform.lake.commits.commits import MAIN, head
 from cdc_platform.lake.commits.metadata_files import delete_files, list_unlogged
+from cdc_platform.lake.commits.staging import staged
+from cdc_platform.model.base.names import quote_spark
 from cdc_platform.model.base.timestamps import to_datetime
 
 NEVER: Final = 2_147_483_647
@@ -33,7 +36,7 @@ def merged_file_bytes(table_bytes: int, small_file_bytes: int) -> int:
 
 def compact_small_files(
     spark: SparkSession,
-    table: str,
+    table: Table,
     small_file_bytes: int,
     target_bytes: int = MAX_FILE_BYTES,
     where: str = "",
@@ -42,7 +45,7 @@ def compact_small_files(
 
     Args:
         spark: session that does the work.
-        table: `NAMESPACE.TABLE`.
+        table: the present table.
         small_file_bytes: files below it are small.
         target_bytes: size of the new files.
         where: condition on rows; files that can have no such row stay.
@@ -60,19 +63,42 @@ def compact_small_files(
     return _rewrite(spark, table, options, where)
 
 
-def compact_all_files(spark: SparkSession, table: str, target_bytes: int = MAX_FILE_BYTES) -> int:
+def compact_all_files(spark: SparkSession, table: Table, target_bytes: int = MAX_FILE_BYTES) -> int:
     """Rewrite every file with deleted rows; return the number of rewritten files."""
     options = {"delete-file-threshold": "1", "target-file-size-bytes": str(target_bytes)}
     return _rewrite(spark, table, options)
 
 
-def _rewrite(spark: SparkSession, table: str, options: dict[str, str], where: str = "") -> int:
+def _rewrite(spark: SparkSession, table: Table, options: dict[str, str], where: str = "") -> int:
+    """Rewrite files of `main`, and return their number.
+
+    Raises:
+        CommitConflict: another run has committed since the table was loaded; nothing was changed.
+    """
+    if head(table) is None:
+        return 0
     pairs = ", ".join(f"'{key}', '{value}'" for key, value in options.items())
-    arguments = f"'{table}', where => '{where}'" if where else f"'{table}'"
-    row = spark.sql(
-        f"CALL {CATALOG}.system.rewrite_data_files(table => {arguments}, options => map({pairs}))"
-    ).collect()[0]
+    condition = f"where => '{where}', " if where else ""
+    name = ".".join(table.name())
+    with staged(table, MAIN, f"Another run has changed {name}; the next maintenance compacts it.") as branch:
+        row = spark.sql(
+            f"CALL {CATALOG}.system.rewrite_data_files(table => '{name}', branch => '{branch}', "
+            f"{condition}options => map({pairs}))"
+        ).collect()[0]
     return int(row["rewritten_data_files_count"])
+
+
+def delete_rows(spark: SparkSession, table: Table, condition: str) -> None:
+    """Delete rows of one of the platform's own tables.
+
+    Raises:
+        CommitConflict: another run has committed since the table was loaded; nothing was changed.
+    """
+    if head(table) is None:
+        return
+    name = ".".join(table.name())
+    with staged(table, MAIN, f"Another run has changed {name}; the next maintenance continues.") as branch:
+        spark.sql(f"DELETE FROM {quote_spark(CATALOG, *table.name(), f'branch_{branch}')} WHERE {condition}")
 
 
 def expire_snapshots(spark: SparkSession, table: str, snapshot_ids: Sequence[int]) -> int:

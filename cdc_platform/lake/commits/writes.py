@@ -11,8 +11,10 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.catalog.access import CONFLICT
-from cdc_platform.lake.commits.commits import AFTER, BYTES, CYCLE, conflicts_as, head, read_mark
+from cdc_platform.lake.commits.commits import AFTER, BYTES, CYCLE, MAIN, conflicts_as, read_mark
 from cdc_platform.lake.commits.filters import above
+from cdc_platform.lake.commits.staging import drop_staging, staged
+from cdc_platform.model.base.names import quote_spark
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ def commit_cycle(
     cycles: CycleStep,
     properties: Mapping[str, str],
 ) -> None:
-    """Commit one cycle's rows, unless another run has committed any cycle since this one was planned.
+    """Commit one cycle's rows by Spark, unless anything was committed since this one was planned.
 
     Args:
         frame: the rows; their column `cycle` is the number of the cycle.
@@ -47,14 +49,12 @@ def commit_cycle(
     Raises:
         CommitConflict: another run was first; nothing was changed.
     """
-    writer = frame.writeTo(target).option("isolation-level", "serializable")
-    base = head(planned_on)
-    if base is not None:
-        writer = writer.option("validate-from-snapshot-id", str(base.snapshot_id))
-    for key, value in (cycles.facts | {**properties}).items():
-        writer = writer.option(f"snapshot-property.{key}", value)
-    with spark_conflicts_as(_conflict(target, cycles)):
-        # The filter covers all later cycles, so any of them that another run committed is a conflict.
+    conflict = _conflict(target, cycles)
+    with spark_conflicts_as(conflict), staged(planned_on, MAIN, conflict) as branch:
+        writer = frame.writeTo(f"{target}.{quote_spark(f'branch_{branch}')}")
+        for key, value in (cycles.facts | {**properties}).items():
+            writer = writer.option(f"snapshot-property.{key}", value)
+        # The filter covers the rows of an interrupted run, too.
         writer.overwrite(F.col("cycle") > F.lit(cycles.before))
 
 
@@ -73,6 +73,7 @@ def append_cycle(rows: pa.Table, planned_on: Table, cycles: CycleStep, propertie
     summary = {**cycles.facts, BYTES: str(rows.nbytes), **properties}
     with conflicts_as(_conflict(".".join(planned_on.name()), cycles)):
         planned_on.append(rows, snapshot_properties=summary)
+    drop_staging(planned_on, MAIN)
 
 
 def replace_cycle(rows: pa.Table, planned_on: Table, cycles: CycleStep) -> None:

@@ -1,10 +1,9 @@
-"""Commits that the catalog made, and whose files the client has deleted, since it took them for refused.
+"""Commits without files: a storage confirmed and lost them, or Spark has deleted those of a staged commit.
 
-Where a connection to PostgreSQL ends between a commit and its answer, Iceberg's JDBC catalog sends the commit
-again, finds the table changed, by itself, and cleans up as after a conflict; so do all clients of a REST
-catalog whose gateway sends a commit again. What they delete belongs to the table's newest snapshot. This can
-go when `JdbcTableOperations` looks whether its commit was made before it reports a conflict, as
-`BaseMetastoreOperations.checkCommitStatus` does for Hive and Glue, and clients of REST catalogs do so, too.
+Iceberg's Java clients delete the files of a commit that they take for refused (see `commits/staging.py`).
+Staged commits can be left out, and staging branches go, when `JdbcTableOperations` looks whether its commit
+was made before it reports a conflict, as `BaseMetastoreOperations.checkCommitStatus` does for Hive and Glue,
+and clients of REST catalogs do so, too.
 """
 
 import logging
@@ -38,6 +37,7 @@ from cdc_platform.lake.catalog.lake import (
 )
 from cdc_platform.lake.commits.branches import move_branch
 from cdc_platform.lake.commits.commits import BRANCH, CYCLE, MAIN, conflicts_as, head, number_of, read_mark
+from cdc_platform.lake.commits.staging import staged_heads
 from cdc_platform.lake.state.cuts import cut_before, list_cuts, newest_cut
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ def _revert_lost_of(lake: Lake, tables: Mapping[str, Table]) -> Iterator[str]:
         if snapshot.snapshot_id not in snapshots
         and not table.io.new_input(snapshot.manifest_list).exists()
         and _has_parent(table, snapshot)
-        and _is_unused(lake, name, table, snapshot)
+        and (branch not in (MAIN, BRANCH) or _is_unused(lake, name, table, snapshot))
     ]
     for table, branch, snapshot in lost_commits:
         name = ".".join(table.name())
@@ -86,8 +86,8 @@ def _revert_lost_of(lake: Lake, tables: Mapping[str, Table]) -> Iterator[str]:
             _move_back(lake, table, snapshot)
         _take_back(table, branch, snapshot)
         LOGGER.warning(
-            "The files of the newest commit to %s, branch `%s`, are missing: the catalog's answer to it was "
-            "lost. It was taken back, and will be made again.",
+            "The files of the newest commit to %s, branch `%s`, are missing: the storage has lost them, or "
+            "the catalog's answer to the commit was lost. It was taken back, and will be made again.",
             name,
             branch,
         )
@@ -120,6 +120,7 @@ def _merged_tables(lake: Lake) -> Iterator[tuple[str, Table]]:
 
 
 def _heads(table: Table) -> Iterator[tuple[str, Snapshot]]:
+    yield from staged_heads(table)
     for branch in (MAIN, BRANCH):
         snapshot = head(table, branch) if branch in table.metadata.refs else None
         if snapshot is not None:

@@ -8,7 +8,7 @@ from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
 from cdc_platform.lake.catalog.lake import CUT, DELETION_MARKERS, LINEAGE, LOG, QUARANTINE
-from cdc_platform.lake.commits.maintenance import expire_snapshots
+from cdc_platform.lake.commits.maintenance import delete_rows, expire_snapshots
 from cdc_platform.lake.commits.snapshots import GLANCE_S, find_expendable
 from cdc_platform.lake.state.cuts import Cut, cycle_published_by, find_cuts, publications_since
 from cdc_platform.lake.state.quarantine import find_taken_snapshot
@@ -179,4 +179,5 @@ def forget_deletion_markers(pipeline: Pipeline, spark: SparkSession, now_micros:
     before_micros = now_micros - int(pipeline.capabilities.deletion_markers_s * 1_000_000)
     cycle = cycle_published_by(pipeline.lake, before_micros)
     if cycle is not None:
-        spark.sql(f"DELETE FROM {pipeline.lake.spark_system_table(DELETION_MARKERS)} WHERE cycle <= {cycle}")
+        table = pipeline.lake.system_table(DELETION_MARKERS)
+        delete_rows(spark, table, f"cycle <= {cycle}")

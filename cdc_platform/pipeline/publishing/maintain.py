@@ -37,9 +37,9 @@ from cdc_platform.lake.commits.maintenance import (
     merged_file_bytes,
 )
 from cdc_platform.lake.commits.metadata_files import delete_old_metadata
+from cdc_platform.lake.commits.staging import drop_staging
 from cdc_platform.lake.state.cuts import Cut
 from cdc_platform.model.base.cached_values import cached_value
-from cdc_platform.model.base.names import lake_table_name
 from cdc_platform.model.base.turns import choose_by_turns
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import MaintenanceSettings
@@ -215,14 +215,16 @@ def _urgency_of_system_table(run: MaintenanceRun, name: str) -> float:
 def _maintain_table(table: str, run: MaintenanceRun) -> MaintenanceOutcome:
     pipeline, spark, settings = run.pipeline, run.spark, run.pipeline.settings.maintenance
     pipeline.level_tables.forget(table)
-    name, newest = f"{pipeline.name}.{lake_table_name(table)}", head(load_table(pipeline, table))
+    stored_table = load_table(pipeline, table)
+    drop_staging(stored_table)
+    newest = head(stored_table)
     table_bytes = number_of(newest, "total-files-size") if newest is not None else None
     target_bytes = merged_file_bytes(table_bytes or 0, settings.small_file_bytes)
-    minor = compact_small_files(spark, name, settings.small_file_bytes, target_bytes)
+    minor = compact_small_files(spark, stored_table, settings.small_file_bytes, target_bytes)
     _compare_rows(pipeline, table)
     major = 0
     if _has_many_deleted_rows(pipeline, table, thorough=run.is_thorough):
-        major = compact_all_files(spark, name, target_bytes)
+        major = compact_all_files(spark, load_table(pipeline, table), target_bytes)
         _compare_rows(pipeline, table)
     expired = expire_table(
         pipeline, spark, table, lambda: run.kept_cuts, run.now_micros, thorough=run.is_thorough
@@ -238,16 +240,18 @@ def _clean(name: str, run: MaintenanceRun) -> MaintenanceOutcome:
 
 def _maintain_system_table(name: str, run: MaintenanceRun) -> MaintenanceOutcome:
     pipeline, spark = run.pipeline, run.spark
+    drop_staging(pipeline.lake.system_table(name))
     if name == DELETION_MARKERS:
         forget_deletion_markers(pipeline, spark, run.now_micros)
     minor = 0
     is_fragmented = fragmentation(pipeline, pipeline.lake.system_table(name)) >= 1
     if name != LINEAGE and (run.is_thorough or is_fragmented):
         small_file_bytes = pipeline.settings.maintenance.small_file_bytes
-        table, where = f"{pipeline.lake.system_namespace}.{name}", ""
+        where = ""
         if name in REWRITABLE_TABLES:
             where = f"cycle <= {read_mark(pipeline.lake.system_table(LOG)).cycle}"
-        minor = compact_small_files(spark, table, small_file_bytes, where=where)
+        system_table = pipeline.lake.system_table(name)
+        minor = compact_small_files(spark, system_table, small_file_bytes, where=where)
     expired = expire_system_table(pipeline, spark, name, run.now_micros, thorough=run.is_thorough)
     system_table = pipeline.lake.system_table(name)
     expired += run.delete_metadata(system_table) + run.delete_orphans(system_table)

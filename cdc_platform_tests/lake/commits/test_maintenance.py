@@ -69,7 +69,7 @@ def test_small_files_become_files_of_a_size(
     table = Lake(session_lake, "compacted").catalog.create_table(name, rows.schema)
     for _ in range(8):
         table.append(rows)
-    assert compact_small_files(spark, name, 2**17, target_bytes) == 8
+    assert compact_small_files(spark, table.refresh(), 2**17, target_bytes) == 8
     files = list(table.refresh().scan().plan_files())
     assert least <= len(files) <= most
     assert sum(task.file.record_count for task in files) == 8 * len(rows)

@@ -141,7 +141,7 @@ def test_spark_continues_with_it(spark: "SparkSession", session_lake: LakeSettin
     subject.verify()
     subject.replace([3, 4], {3: "again"})
     subject.verify()
-    assert compact_all_files(spark, subject.path) > 0
+    assert compact_all_files(spark, subject.table) > 0
     subject.verify()
     subject.replace([3], {3: "after"})
     spark.sql(f"CALL lake.system.rewrite_manifests('{subject.path}')")

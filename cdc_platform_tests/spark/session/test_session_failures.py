@@ -50,9 +50,9 @@ def test_a_full_heap_and_a_killed_java_process_are_named() -> None:
 def test_a_server_that_has_ended_is_named(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It does not answer for ten minutes, or, started again, does not know its predecessor's sessions."""
     monkeypatch.setattr("pyspark.SparkContext._gateway", None)
-    lost = expected_error(SparkConnectGrpcException(f"[{code}] The handle is invalid"))
-    assert isinstance(lost, SparkUnreachable)
-    assert "The Spark Connect server has ended, or was started again" in str(lost)
+    failure = expected_error(SparkConnectGrpcException(f"[{code}] The handle is invalid"))
+    assert isinstance(failure, SparkUnreachable)
+    assert "The Spark Connect server has ended, or was started again" in str(failure)
 
 
 def test_other_errors_keep_their_tracebacks(monkeypatch: pytest.MonkeyPatch) -> None:

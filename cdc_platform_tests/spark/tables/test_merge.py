@@ -252,7 +252,7 @@ def test_a_row_that_is_updated_keeps_its_row_id(spark: "SparkSession", session_l
         feeder.pipeline = merger
         feeder.merge({"t": updates(["1", "2"], "2")})
         assert first == row_ids()
-    compact_all_files(spark, f"{pipeline.name}.t")
+    compact_all_files(spark, found_table(pipeline, "t"))
     feeder.merge({"t": [*updates(["2"], "3"), (INSERT, ({"id": "9"}, {"a": "9"}))]})
     after = row_ids()
     assert after.pop(9) not in first.values()

@@ -54,6 +54,8 @@ class TcpProxy:
 
     target_port: int
     choose: Choice = lambda _text: None
+    meanwhile: Callable[[], object] = lambda: None
+    """Runs between a server's answer that is lost and the end of its connection."""
     listener: socket.socket = field(default_factory=lambda: socket.create_server(("127.0.0.1", 0)))
     broken: int = 0
 
@@ -79,7 +81,7 @@ class TcpProxy:
             client.close()
             return
         is_lost = threading.Event()
-        answers = threading.Thread(target=_answer, args=(server, client, is_lost), daemon=True)
+        answers = threading.Thread(target=self._answer, args=(server, client, is_lost), daemon=True)
         answers.start()
         with closing(client), closing(server), suppress(OSError):
             while data := client.recv(CHUNK_BYTES):
@@ -95,13 +97,14 @@ class TcpProxy:
                     break
             _shut(server)
 
-
-def _answer(server: socket.socket, client: socket.socket, is_lost: threading.Event) -> None:
-    """Forward what a server says, up to the first answer that is to be lost."""
-    with suppress(OSError):
-        while (data := server.recv(CHUNK_BYTES)) and not is_lost.is_set():
-            client.sendall(data)
-    _shut(client)
+    def _answer(self, server: socket.socket, client: socket.socket, is_lost: threading.Event) -> None:
+        """Forward what a server says, up to the first answer that is to be lost."""
+        with suppress(OSError):
+            while (data := server.recv(CHUNK_BYTES)) and not is_lost.is_set():
+                client.sendall(data)
+        if is_lost.is_set():
+            self.meanwhile()
+        _shut(client)
 
 
 def _shut(connection: socket.socket) -> None:

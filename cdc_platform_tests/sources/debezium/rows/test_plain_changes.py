@@ -39,13 +39,9 @@ SETTINGS: Final[dict[str, Any]] = {
     "columns": {**COLUMNS, OTHER: COLUMNS[TABLE]},
     "null_policies": {"smallint[]": NullPolicy.NULL},
 }
-
-
 WHOLE: Final[dict[str, Any]] = {"id": 1, "n": 1, "big": "x", "xs": [1]}
 KEY_ALONE: Final = {**dict.fromkeys(WHOLE), "id": 1}
 """Row before a delete with the replica identity DEFAULT."""
-
-
 ODD: Final[tuple[dict[str, Any], ...]] = (
     *({"row": {"n": value}} for value in (None, 2, "no number")),
     *({"row": {"big": value}} for value in (None, "", DEFAULT_PLACEHOLDER)),
