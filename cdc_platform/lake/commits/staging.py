@@ -1,9 +1,9 @@
 """Staging branches: Spark commits to a branch of its own, and pyiceberg moves the branch that others read.
 
-Iceberg's Java clients delete the files of a commit that they take for refused. If the answer to a commit is
-lost, they send it again, find the table changed, by themselves, and do so: its JDBC catalog if a connection
-to PostgreSQL ends, and the client of a REST catalog whose gateway sends a request again. Nothing builds on
-such a commit while it is on a staging branch. pyiceberg never deletes files whose fate it does not know.
+Iceberg's Java clients delete the files of a commit that they consider refused. If the answer to a commit is
+lost, it is sent again: by the JDBC catalog when a connection to PostgreSQL ends, or by a gateway before a
+REST catalog; the client then does not recognise the change of the table as its own. Nothing builds on such a
+commit while it is on a staging branch. pyiceberg never deletes files of a commit whose state is unknown.
 """
 
 from collections.abc import Callable, Iterator

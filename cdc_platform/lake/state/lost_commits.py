@@ -1,6 +1,6 @@
 """Commits without files: a storage confirmed and lost them, or Spark has deleted those of a staged commit.
 
-Iceberg's Java clients delete the files of a commit that they take for refused (see `commits/staging.py`).
+Iceberg's Java clients delete the files of a commit that they consider refused (see `commits/staging.py`).
 Staged commits can be left out, and staging branches go, when `JdbcTableOperations` looks whether its commit
 was made before it reports a conflict, as `BaseMetastoreOperations.checkCommitStatus` does for Hive and Glue,
 and clients of REST catalogs do so, too.
