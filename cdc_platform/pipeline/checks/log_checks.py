@@ -27,7 +27,9 @@ _IDENTITY: Final = ("record_id", "mod_ordinal")
 
 def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> CheckResult:
     """Compare the records read with those in the log and in quarantine."""
-    until = read_mark(pipeline.lake.system_table(LOG)).position_micros or 0
+    # Another process may extend the log during the check.
+    mark = read_mark(pipeline.lake.system_table(LOG))
+    until = mark.position_micros or 0
     raw = read_data_changes(pipeline, spark).where(F.col("record_timestamp") <= F.lit(to_datetime(until)))
     if scope.after_micros is not None:
         raw = raw.where(F.col("record_timestamp") > F.lit(to_datetime(scope.after_micros)))
@@ -35,8 +37,8 @@ def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
     # Duplicates were logged before, and replayed records are logged later.
     repeats_within_s, has_late = pipeline.capabilities.repeats_within_s, has_replays(pipeline.lake)
     around = EVERYTHING if repeats_within_s is not None or has_late else scope
-    quarantined = _quarantine(pipeline, spark, around)
-    logged = _log(pipeline, spark, around)
+    quarantined = _quarantine(pipeline, spark, around).where(F.col("cycle") <= mark.cycle)
+    logged = _log(pipeline, spark, around).where(F.col("cycle") <= mark.cycle)
     if repeats_within_s is not None and scope.after_micros is not None and not has_late:
         repeated = repeated_from(pipeline, between_positions(RecordKind.FILE, scope.after_micros, until))
         oldest = remembered_from(pipeline, scope.after_micros, repeated)

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
+from cdc_platform.lake.catalog.lake import LOG
+from cdc_platform.lake.commits.commits import read_mark
+from cdc_platform.model.base.timestamps import to_datetime
 from cdc_platform.model.stream.ordering_key import SEPARATOR
 from cdc_platform.model.stream.records import ChangeKind
 from cdc_platform.pipeline.checks.check_result import SHOWN, CheckResult, Scope
@@ -58,15 +61,21 @@ class _Snapshots:
 
 
 def _snapshots(pipeline: Pipeline, spark: SparkSession) -> list[_Snapshots]:
-    """Return the snapshots of each table according to its events."""
+    """Return the snapshots of each table according to those of its events that are in the log."""
     # All rows of a snapshot share its position, the first part of their ordering keys.
     is_row = "mod_type = 'SNAPSHOT' and get_json_object(event.metadata, '$.snapshot') <> 'incremental'"
-    events = read_data_changes(pipeline, spark).selectExpr(
-        "table_name",
-        "get_json_object(record_sequence, '$[0]') as server",
-        f"split_part(record_order, '{SEPARATOR}', 1) as position",
-        f"coalesce({is_row}, false) as is_row",
-        "get_json_object(event.metadata, '$.run_id') as run",
+    position_micros = read_mark(pipeline.lake.system_table(LOG)).position_micros or 0
+    in_log = F.col("record_timestamp") <= F.lit(to_datetime(position_micros))
+    events = (
+        read_data_changes(pipeline, spark)
+        .where(in_log)
+        .selectExpr(
+            "table_name",
+            "get_json_object(record_sequence, '$[0]') as server",
+            f"split_part(record_order, '{SEPARATOR}', 1) as position",
+            f"coalesce({is_row}, false) as is_row",
+            "get_json_object(event.metadata, '$.run_id') as run",
+        )
     )
     position = F.col("position")
     of_rows, of_changes = F.when(F.col("is_row"), position), F.when(~F.col("is_row"), position)

@@ -12,8 +12,9 @@ from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.lake.state.last_results import load_results
+from cdc_platform.pipeline.checks import log_checks
 from cdc_platform.pipeline.checks import running_checks as guard_module
-from cdc_platform.pipeline.checks.check_result import Check, CheckResult, Severity
+from cdc_platform.pipeline.checks.check_result import EVERYTHING, Check, CheckResult, Severity
 from cdc_platform.pipeline.checks.running_checks import CheckRunner
 from cdc_platform.pipeline.cycle_loop import follow_source
 from cdc_platform.pipeline.merging.merge import merge_tables
@@ -22,6 +23,7 @@ from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.pipeline.publishing.publication import publish_cut
 from cdc_platform_tests.lake.stored_lake import forget_metadata
 from cdc_platform_tests.pipeline.bank import bank_pipeline, feed_cycle
+from cdc_platform_tests.support.interruptions import interrupt_once
 from cdc_platform_tests.support.pipelines import CHECKS
 
 if TYPE_CHECKING:
@@ -71,6 +73,19 @@ def test_each_round_is_over_what_is_new(spark: "SparkSession", session_lake: Lak
     assert 3 * len(CYCLE_CHECKS) == len(heard)
     assert [changes for name, _, changes in heard if name == "exactly_once"] == [3, 5, 8]
     assert counts == 3 * [(done, len(CYCLE_CHECKS)) for done in range(len(CYCLE_CHECKS))]
+
+
+@pytest.mark.parametrize("look", ["read_data_changes", "read_log"])
+def test_another_process_may_extend_the_log_during_a_check(
+    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch, look: str
+) -> None:
+    """What it adds after the check has begun belongs to the next round."""
+    pipeline = bank_pipeline(session_lake)
+    log_cycle(pipeline, spark, 1)
+    interrupt_once(monkeypatch, log_checks, look, lambda: log_cycle(replace(pipeline), spark, 2))
+    result = log_checks.check_nothing_lost(pipeline, spark, EVERYTHING)
+    assert (result.facts["records_read"], result.facts["records_in_log"]) == (3, 3)
+    assert result.passed
 
 
 def test_checks_take_turns(
