@@ -13,7 +13,6 @@ from pyspark.sql.types import StructType
 from cdc_platform.errors import CommitConflict, LakeError, as_source_error
 from cdc_platform.lake.commits.branches import move_branch
 from cdc_platform.lake.commits.commits import head
-from cdc_platform.lake.commits.staging import staged
 from cdc_platform.lake.state.copies import COPY, COPY_BRANCH, ChunkBatch, CopyProgress, load_copy_progress
 from cdc_platform.model.base.names import quote_spark
 from cdc_platform.model.schema.table_options import DELETED
@@ -43,11 +42,10 @@ def copy_chunks(pipeline: Pipeline, spark: SparkSession, progress: CopyProgress)
     chunk_batch = ChunkBatch(plan.number, base, progress.done | frozenset(own), len(own), begun_micros)
     chunks = [plan.chunks[chunk] for chunk in own]
     rows = pipeline.stream_source.read_copy(spark, plan.schema, plan.position_micros, chunks)
-    target, stored_table = pipeline.lake.spark_table(plan.table), load_table(pipeline, plan.table)
+    target = pipeline.lake.spark_table(plan.table, COPY_BRANCH)
     rows = rows.select(*_columns_of_table(rows, read_current(spark, target).schema))
-    with _source_errors(), staged(stored_table, COPY_BRANCH, _conflict(plan.table)) as branch:
-        writer = rows.writeTo(pipeline.lake.spark_table(plan.table, branch))
-        writer.option(f"snapshot-property.{COPY}", chunk_batch.to_text()).append()
+    with _source_errors():
+        rows.writeTo(target).option(f"snapshot-property.{COPY}", chunk_batch.to_text()).append()
     return load_copy_progress(load_table(pipeline, plan.table), plan)
 
 
@@ -60,7 +58,9 @@ def level_branch(pipeline: Pipeline, progress: CopyProgress) -> int:
     table = progress.plan.table
     stored_table = load_table(pipeline, table)
     if load_copy_progress(stored_table, progress.plan).head != progress.head:
-        raise CommitConflict(_conflict(table))
+        raise CommitConflict(
+            f"Another run has copied chunks of `{table}`; the next cycle continues with them."
+        )
     base = progress.head or head(stored_table)
     if base is None:
         raise LakeError(
@@ -70,10 +70,6 @@ def level_branch(pipeline: Pipeline, progress: CopyProgress) -> int:
     if progress.head is None or progress.is_mixed:
         move_branch(stored_table, COPY_BRANCH, base.snapshot_id, tries=1)
     return base.snapshot_id
-
-
-def _conflict(table: str) -> str:
-    return f"Another run has copied chunks of `{table}`; the next cycle continues with them."
 
 
 def batch_chunks(progress: CopyProgress, opened_micros: int) -> int:
