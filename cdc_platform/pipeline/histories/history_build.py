@@ -10,7 +10,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import DataFrame, SparkSession
 
 from cdc_platform.lake.catalog.lake import LOG
-from cdc_platform.lake.commits.commits import number_of, read_mark
+from cdc_platform.lake.commits.commits import BRANCH, number_of, read_mark
 from cdc_platform.lake.state.cuts import Cut, cut_number, newest_cut
 from cdc_platform.model.schema.table_options import history_name
 from cdc_platform.model.schema.table_schema import TableSchema
@@ -25,8 +25,7 @@ from cdc_platform.pipeline.versions.branch import (
     count_matched,
     load_table,
     marked_commits,
-    open_attempt,
-    publish_attempt,
+    reset_branch,
     verify_attempt,
 )
 from cdc_platform.pipeline.versions.change_source import SINGLE_TASK_CHANGES, read_changes, read_span
@@ -133,7 +132,7 @@ def _extend(
         existing = extension.stats.existing
         built = _build(pipeline, spark, attempt, build, extension, closes=existing > 0)
     lacks_keys = existing > 0 and count_matched(built) != existing
-    return None if lacks_keys else _publish(pipeline, attempt, built)
+    return None if lacks_keys else _as_outcome(pipeline, attempt, built)
 
 
 def _remake(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: HistoryBuild) -> MergeOutcome:
@@ -141,17 +140,17 @@ def _remake(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: Hi
     commits = forget_touched(pipeline, spark, attempt, build) + 1
     versions = remake_versions(pipeline, spark, build)
     _append(pipeline, spark, versions, attempt, attempt.completion(commits))
-    return _publish(pipeline, attempt, verify_attempt(pipeline, attempt, commits, attempt.branch))
+    return _as_outcome(pipeline, attempt, verify_attempt(pipeline, attempt, commits))
 
 
 def _begin_history(
     pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: HistoryBuild
 ) -> MergeOutcome:
     """Append the first versions; no earlier version can end in these changes."""
-    open_attempt(pipeline, attempt)
+    reset_branch(pipeline, attempt)
     versions = _make_versions(_read_changes(pipeline, spark, build), build)
     _append(pipeline, spark, versions, attempt, attempt.completion(1))
-    return _publish(pipeline, attempt, verify_attempt(pipeline, attempt, 1, attempt.branch))
+    return _as_outcome(pipeline, attempt, verify_attempt(pipeline, attempt, 1))
 
 
 def _extend_anyway(
@@ -164,7 +163,7 @@ def _extend_anyway(
         ):
             return _remake(pipeline, spark, attempt, build)
         built = _build(pipeline, spark, attempt, build, extension, closes=True)
-    return _publish(pipeline, attempt, built)
+    return _as_outcome(pipeline, attempt, built)
 
 
 def _reaches_back(
@@ -186,9 +185,9 @@ def _build(
 ) -> Snapshot:
     """Append versions, then end the versions that they supersede, by the log or without trust in it."""
     schema, trusts_inserts = build.source.schema, not attempt.fell_back
-    target = pipeline.lake.spark_table(attempt.table, attempt.branch)
-    open_attempt(pipeline, attempt)
-    commits = convert_stored(pipeline, spark, attempt, build.conversions) + 1 + int(closes)
+    target = pipeline.lake.spark_table(attempt.table, BRANCH)
+    reset_branch(pipeline, attempt)
+    commits = convert_stored(pipeline, spark, attempt.table, build.conversions) + 1 + int(closes)
     matched = extension.stats.existing if closes and trusts_inserts else None
     completion = attempt.completion(commits, matched=matched)
     changes = extension.changes
@@ -205,7 +204,7 @@ def _build(
             close_versions(
                 spark, extension.view, target, schema, extension.stats, trusts_inserts=trusts_inserts
             )
-    return verify_attempt(pipeline, attempt, commits, attempt.branch)
+    return verify_attempt(pipeline, attempt, commits)
 
 
 def _make_versions(changes: DataFrame, build: HistoryBuild) -> DataFrame:
@@ -226,14 +225,13 @@ def _append(
     attempt: Attempt,
     completion: dict[str, str],
 ) -> None:
-    target = pipeline.lake.spark_table(attempt.table, attempt.branch)
+    target = pipeline.lake.spark_table(attempt.table, BRANCH)
     fields = read_current(spark, pipeline.lake.spark_table(attempt.table)).schema.fields
     columns = [(field.name, field.dataType.simpleString()) for field in fields]
     append_versions(versions, target, columns, attempt.properties() | completion)
 
 
-def _publish(pipeline: Pipeline, attempt: Attempt, built: Snapshot) -> MergeOutcome:
-    publish_attempt(pipeline, attempt)
+def _as_outcome(pipeline: Pipeline, attempt: Attempt, built: Snapshot) -> MergeOutcome:
     closed = count_matched(built)
     parent = load_table(pipeline, attempt.table).metadata.snapshot_by_id(built.parent_snapshot_id or -1)
     appended = parent if closed and parent is not None else built

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
-from cdc_platform.lake.commits.commits import head_id
+from cdc_platform.lake.commits.commits import BRANCH, head
 from cdc_platform.model.base.names import quote_spark
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.records import ChangeKind
@@ -14,7 +14,7 @@ from cdc_platform.pipeline.histories.history_plan import HistoryBuild
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.schema.schema_evolution import history_through
 from cdc_platform.pipeline.schema.table_ddl import convert_stored
-from cdc_platform.pipeline.versions.branch import Attempt, load_table, marked_commits, open_attempt
+from cdc_platform.pipeline.versions.branch import Attempt, load_table, marked_commits, reset_branch
 from cdc_platform.pipeline.versions.change_source import find_beginning, read_changes, read_span
 from cdc_platform.spark.frames.table_frames import cache_view
 from cdc_platform.spark.tables.row_versions import make_versions
@@ -23,17 +23,18 @@ from cdc_platform.spark.tables.typed_columns import ROW, with_row
 
 def forget_touched(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: HistoryBuild) -> int:
     """Remove the versions of all keys that a span touches from the branch; return the number of commits."""
-    open_attempt(pipeline, attempt)
+    reset_branch(pipeline, attempt)
     schema = build.source.schema
-    commits = convert_stored(pipeline, spark, attempt, build.conversions)
+    commits = convert_stored(pipeline, spark, attempt.table, build.conversions)
     log = read_span(pipeline, spark, schema.name, build.source.span)
     keys = [quote_spark(column.name) for column in schema.key_columns]
     touched = read_changes(pipeline, spark, build.source, log).select(*keys).distinct()
-    target = pipeline.lake.spark_table(attempt.table, attempt.branch)
-    before = head_id(load_table(pipeline, attempt.table), attempt.branch)
+    target = pipeline.lake.spark_table(attempt.table, BRANCH)
+    before = head(load_table(pipeline, attempt.table), BRANCH)
     with ExitStack() as cache, marked_commits(spark, attempt.properties()):
         spark.sql(_forget_sql(cache_view(cache, touched), target, schema))
-    return commits + (before != head_id(load_table(pipeline, attempt.table), attempt.branch))
+    after = head(load_table(pipeline, attempt.table), BRANCH)
+    return commits + (before is None or after is None or before.snapshot_id != after.snapshot_id)
 
 
 def remake_versions(pipeline: Pipeline, spark: SparkSession, build: HistoryBuild) -> DataFrame:

@@ -30,8 +30,6 @@ from cdc_platform.pipeline.versions.branch import (
     count_matched,
     load_table,
     marked_commits,
-    open_attempt,
-    publish_attempt,
     reset_branch,
     verify_attempt,
 )
@@ -171,14 +169,14 @@ def _build_locally(pipeline: Pipeline, attempt: Attempt, merge: LocalMerge) -> M
     table = load_table(pipeline, attempt.table)
     commit_merge(table, merge, attempt.properties() | attempt.completion(commits=1))
     return _as_outcome(
-        attempt, verify_attempt(pipeline, attempt, 1, BRANCH), count_actions(merge.net_changes)
+        attempt, verify_attempt(pipeline, attempt, commits=1), count_actions(merge.net_changes)
     )
 
 
 def _build_separately(
     pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: Build, net_changes: NetChanges
 ) -> MergeOutcome | None:
-    stats, target = net_changes.stats, pipeline.lake.spark_table(attempt.table, attempt.branch)
+    stats, target = net_changes.stats, pipeline.lake.spark_table(attempt.table, BRANCH)
     appends, merges = stats.appended > 0 or stats.existing == 0, stats.existing > 0
     commits = _begin(pipeline, spark, attempt, build, stats) + int(appends) + int(merges)
     if appends:
@@ -187,34 +185,30 @@ def _build_separately(
     if merges:
         with marked_commits(spark, attempt.completion(commits, matched=stats.existing)):
             merge_existing(spark, net_changes, target)
-    built = verify_attempt(pipeline, attempt, commits, attempt.branch)
-    if merges and count_matched(built) != stats.existing:
-        return None
-    publish_attempt(pipeline, attempt)
-    return _as_outcome(attempt, built, stats)
+    built = verify_attempt(pipeline, attempt, commits)
+    lacks_keys = merges and count_matched(built) != stats.existing
+    return None if lacks_keys else _as_outcome(attempt, built, stats)
 
 
 def _build_together(
     pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: Build, net_changes: NetChanges
 ) -> MergeOutcome:
-    target = pipeline.lake.spark_table(attempt.table, attempt.branch)
+    target = pipeline.lake.spark_table(attempt.table, BRANCH)
     commits = _begin(pipeline, spark, attempt, build, net_changes.stats) + 1
     with marked_commits(spark, attempt.completion(commits)):
         merge_everything(spark, net_changes, target)
-    built = verify_attempt(pipeline, attempt, commits, attempt.branch)
-    publish_attempt(pipeline, attempt)
-    return _as_outcome(attempt, built, net_changes.stats)
+    return _as_outcome(attempt, verify_attempt(pipeline, attempt, commits), net_changes.stats)
 
 
 def _begin(
     pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: Build, stats: NetChangeStats
 ) -> int:
-    """Open the attempt's branch, convert stored values, and return the number of commits."""
-    open_attempt(pipeline, attempt)
+    """Reset the branch to the base, convert stored values, and return the number of commits."""
+    reset_branch(pipeline, attempt)
     if stats.has_null_keys:
         allow_null_keys(load_table(pipeline, attempt.table))
-    marked = mark_not_deleted(pipeline, spark, attempt) if build.marks_living else 0
-    return marked + convert_stored(pipeline, spark, attempt, build.conversions)
+    marked = mark_not_deleted(pipeline, spark, attempt.table) if build.marks_living else 0
+    return marked + convert_stored(pipeline, spark, attempt.table, build.conversions)
 
 
 def _compute_net_changes(pipeline: Pipeline, spark: SparkSession, build: Build) -> DataFrame:

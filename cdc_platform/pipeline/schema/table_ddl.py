@@ -7,7 +7,7 @@ from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
 from cdc_platform.errors import CommitConflict
-from cdc_platform.lake.commits.commits import conflicts_as, head, head_id
+from cdc_platform.lake.commits.commits import BRANCH, conflicts_as, head
 from cdc_platform.lake.commits.declared_keys import declare_key
 from cdc_platform.lake.commits.metadata_files import keep_by_time
 from cdc_platform.lake.local_writer.local_table import commit_first
@@ -23,7 +23,7 @@ from cdc_platform.model.schema.table_options import (
 )
 from cdc_platform.model.schema.table_schema import PRIMARY_KEY, TableSchema, spark_type
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.pipeline.versions.branch import Attempt, load_table
+from cdc_platform.pipeline.versions.branch import load_table
 from cdc_platform.spark.frames.table_frames import read_current
 from cdc_platform.spark.tables.merge import create_table_sql
 from cdc_platform.spark.tables.row_versions import create_history_sql
@@ -171,9 +171,9 @@ def _stored_versions(
 
 
 def convert_stored(
-    pipeline: Pipeline, spark: SparkSession, attempt: Attempt, conversions: Sequence[Conversion]
+    pipeline: Pipeline, spark: SparkSession, table: str, conversions: Sequence[Conversion]
 ) -> int:
-    """Fill empty values of columns with the converted values of their previous versions, on a staging branch.
+    """Fill empty values of columns on the branch with the converted values of their previous versions.
 
     One statement fills all columns, because each statement rewrites all rows.
 
@@ -194,26 +194,26 @@ def convert_stored(
     return _update_all(
         pipeline,
         spark,
-        attempt,
+        table,
         ", ".join(f"{quote_spark(name)} = {value}" for name, value in conversions_made.items()),
     )
 
 
-def mark_not_deleted(pipeline: Pipeline, spark: SparkSession, attempt: Attempt) -> int:
-    """Mark all rows on an attempt's branch as not deleted: they are older than the column for that.
+def mark_not_deleted(pipeline: Pipeline, spark: SparkSession, table: str) -> int:
+    """Mark all rows on the branch as not deleted: they are older than the column for that.
 
     Returns:
         the number of commits: 0 if the table has no rows.
     """
-    return _update_all(pipeline, spark, attempt, f"{quote_spark(DELETED)} = false")
+    return _update_all(pipeline, spark, table, f"{quote_spark(DELETED)} = false")
 
 
-def _update_all(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, assignments: str) -> int:
-    table, branch = attempt.table, attempt.branch
-    before = head_id(load_table(pipeline, table), branch)
+def _update_all(pipeline: Pipeline, spark: SparkSession, table: str, assignments: str) -> int:
+    before = head(load_table(pipeline, table), BRANCH)
     # All rows: Iceberg cannot filter a branch by a column that is younger than its newest snapshot.
-    spark.sql(f"UPDATE {pipeline.lake.spark_table(table, branch)} SET {assignments}")
-    return int(before != head_id(load_table(pipeline, table), branch))
+    spark.sql(f"UPDATE {pipeline.lake.spark_table(table, BRANCH)} SET {assignments}")
+    after = head(load_table(pipeline, table), BRANCH)
+    return int(before is None or after is None or before.snapshot_id != after.snapshot_id)
 
 
 COMMENT: Final = "comment"

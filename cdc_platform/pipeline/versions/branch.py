@@ -20,17 +20,9 @@ from cdc_platform.lake.commits.commits import (
     ancestors_of,
     fact,
     head,
-    head_id,
     number_of,
     read_fact,
     read_mark,
-)
-from cdc_platform.lake.commits.staging import (
-    Staging,
-    drop_staging,
-    open_staging,
-    publish_staging,
-    staging_branch,
 )
 from cdc_platform.lake.state.cuts import Cut, cut_number
 from cdc_platform.model.base.names import lake_table_name
@@ -60,11 +52,6 @@ class Attempt:
     """The newest cut when the run began to plan, 0 before the first."""
     fell_back: bool = False
     token: str = field(default_factory=lambda: uuid4().hex)
-
-    @property
-    def branch(self) -> str:
-        """The staging branch of Spark's commits."""
-        return staging_branch(BRANCH, self.base.snapshot_id, self.token)
 
     def properties(self) -> dict[str, str]:
         """Return the properties of each snapshot of the attempt."""
@@ -129,50 +116,26 @@ def published_head(table: Table, name: str, cut: Cut | None) -> Snapshot | None:
 
 
 def reset_branch(pipeline: Pipeline, attempt: Attempt) -> None:
-    """Point the branch at the attempt's base, for a commit without Spark; drop what other runs left."""
+    """Point the branch at the attempt's base, and drop commits that another run left on it."""
     pipeline.level_tables.forget(attempt.table)
     table = load_table(pipeline, attempt.table)
     snapshot = head(table, BRANCH)
     if snapshot is None or snapshot.snapshot_id != attempt.base.snapshot_id:
         move_branch(table, BRANCH, attempt.base.snapshot_id)
-    drop_staging(table, BRANCH)
-
-
-def open_attempt(pipeline: Pipeline, attempt: Attempt) -> None:
-    """Create the attempt's staging branch at its base.
-
-    Raises:
-        CommitConflict: another run works on the same table.
-    """
-    pipeline.level_tables.forget(attempt.table)
-    open_staging(_staging(load_table(pipeline, attempt.table), attempt))
-
-
-def publish_attempt(pipeline: Pipeline, attempt: Attempt) -> None:
-    """Move the branch `cycle` to the attempt's commits.
-
-    Raises:
-        CommitConflict: another run works on the same table; the branch stays where it is.
-    """
-    publish_staging(_staging(load_table(pipeline, attempt.table), attempt))
-
-
-def _staging(table: Table, attempt: Attempt) -> Staging:
-    start, base = head_id(table, BRANCH), attempt.base.snapshot_id
-    return Staging(table, BRANCH, start, base, _conflict(attempt.table), attempt.token)
 
 
 def empty_version(pipeline: Pipeline, spark: SparkSession, table: str) -> Snapshot:
-    """Return a snapshot of the table without any row, on a staging branch only.
+    """Return a snapshot of the table without any row, on the branch only.
 
     Raises:
         LakeError: the table was removed meanwhile.
     """
-    attempt = Attempt(table, require_base(head(load_table(pipeline, table)), table), cycle=0)
-    open_attempt(pipeline, attempt)
-    target = pipeline.lake.spark_table(table, attempt.branch)
+    main = head(load_table(pipeline, table))
+    if main is not None:
+        reset_branch(pipeline, Attempt(table, main, cycle=0))
+    target = pipeline.lake.spark_table(table, BRANCH)
     read_current(spark, target).limit(0).writeTo(target).overwrite(F.lit(True))
-    return require_base(head(load_table(pipeline, table), attempt.branch), table)
+    return require_base(head(load_table(pipeline, table), BRANCH), table)
 
 
 def require_base(base: Snapshot | None, table: str) -> Snapshot:
@@ -212,13 +175,13 @@ def finished_head(table: Table, cycle: int, cut: Cut | None) -> Snapshot | None:
     token = fact(newest, ATTEMPT)
     if completion is None or token is None or completion.cut != cut_number(cut):
         return None
-    is_whole = is_built_by(table, BRANCH, token, completion.base, completion.commits)
+    is_whole = is_built_by(table, token, completion.base, completion.commits)
     return newest if is_whole and completion.matched in (None, count_matched(newest)) else None
 
 
-def is_built_by(table: Table, branch: str, token: str, base: int, commits: int) -> bool:
-    """Return whether a branch has exactly `commits` commits of one attempt on top of its base."""
-    chain = ancestors_of(table, head(table, branch))
+def is_built_by(table: Table, token: str, base: int, commits: int) -> bool:
+    """Return whether the branch has exactly `commits` commits of one attempt on top of its base."""
+    chain = ancestors_of(table, head(table, BRANCH))
     built = [snapshot for _, snapshot in zip(range(commits), chain, strict=False)]
     below = next(chain, None)
     ours = len(built) == commits and all(fact(snapshot, ATTEMPT) == token for snapshot in built)
@@ -230,20 +193,17 @@ def count_matched(merged: Snapshot | None) -> int:
     return sum(number_of(merged, key) or 0 for key in MATCHED) if merged is not None else 0
 
 
-def verify_attempt(pipeline: Pipeline, attempt: Attempt, commits: int, branch: str) -> Snapshot:
-    """Return a branch's newest snapshot after checking that only this attempt built it.
+def verify_attempt(pipeline: Pipeline, attempt: Attempt, commits: int) -> Snapshot:
+    """Return the branch's newest snapshot after checking that only this attempt built it.
 
     Raises:
         CommitConflict: another run has worked on the branch at the same time.
     """
     table = load_table(pipeline, attempt.table)
-    newest = head(table, branch)
-    if newest is None or not is_built_by(table, branch, attempt.token, attempt.base.snapshot_id, commits):
-        raise CommitConflict(_conflict(attempt.table))
+    newest = head(table, BRANCH)
+    if newest is None or not is_built_by(table, attempt.token, attempt.base.snapshot_id, commits):
+        raise CommitConflict(
+            f"Another run merged `{attempt.table}` at the same time, so this one published nothing; "
+            "run the cycle again."
+        )
     return newest
-
-
-def _conflict(table: str) -> str:
-    return (
-        f"Another run merged `{table}` at the same time, so this one published nothing; run the cycle again."
-    )

@@ -31,7 +31,7 @@ def locally(pipeline: Pipeline) -> Pipeline:
     ("merger", "step"),
     [
         *((locally, step) for step in ("reset_branch", "commit_merge", "verify_attempt")),
-        *((merging_by_spark, step) for step in ("open_attempt", "append_inserted", "verify_attempt")),
+        *((merging_by_spark, step) for step in ("reset_branch", "append_inserted", "verify_attempt")),
     ],
 )
 def test_a_table_that_is_dropped_meanwhile_is_a_conflict(
