@@ -122,7 +122,7 @@ def _branch_heads(table: Table) -> Iterator[Snapshot]:
     for name, ref in table.metadata.refs.items():
         snapshot = table.snapshot_by_id(ref.snapshot_id)
         # Staged files may be missing.
-        is_branch = ref.snapshot_ref_type is SnapshotRefType.BRANCH and not is_staging(name)
+        is_branch = ref.snapshot_ref_type is SnapshotRefType.BRANCH and not is_staging(table, name)
         if is_branch and snapshot is not None and snapshot.snapshot_id not in behind:
             yield snapshot
 

@@ -1,4 +1,4 @@
-"""Staging branches: Spark commits to a branch of its own, and pyiceberg moves the branch that others read.
+"""Staging branches: Spark commits to a branch of its own, and pyiceberg moves `main` to these commits.
 
 Iceberg's Java clients delete the files of a commit that they consider refused. If the answer to a commit is
 lost, it is sent again: by the JDBC catalog when a connection to PostgreSQL ends, or by a gateway before a
@@ -6,15 +6,16 @@ REST catalog; the client then does not recognise the change of the table as its 
 commit while it is on a staging branch. pyiceberg never deletes files of a commit whose state is unknown.
 """
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Final
 from uuid import uuid4
 
-from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.exceptions import BadRequestError, CommitFailedException
 from pyiceberg.table import Table
+from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import (
     AssertRefSnapshotId,
@@ -25,157 +26,113 @@ from pyiceberg.table.update import (
 )
 
 from cdc_platform.errors import CommitConflict
-from cdc_platform.lake.commits.commits import ancestors_of, conflicts_as, head, head_id
+from cdc_platform.lake.commits.branches import TRIES
+from cdc_platform.lake.commits.commits import MAIN, ancestors_of, head, head_id
 
-PREFIX: Final = "staging"
-
-
-@dataclass(frozen=True)
-class Staging:
-    """A branch for the commits of one attempt to move another branch.
-
-    ``start`` is where the target was when the attempt began, None if it did not exist. ``base`` is the
-    snapshot on which the attempt builds. ``conflict`` is the message if another run has moved the target.
-    """
-
-    table: Table
-    target: str
-    start: int | None
-    base: int
-    conflict: str
-    token: str = field(default_factory=lambda: uuid4().hex)
-
-    @property
-    def branch(self) -> str:
-        """Name of the branch."""
-        return staging_branch(self.target, self.base, self.token)
-
-
-def staging_branch(target: str, base: int, token: str) -> str:
-    """Return the name of a staging branch, which contains the snapshot that its commits build on."""
-    return f"{_prefix(target)}{base}-{token}"
+_NAME: Final = re.compile(r"staging-(?P<base>\d+)-[0-9a-f]{32}")
+"""A staging branch, and the snapshot that its commits build on, 0 for an empty table."""
 
 
 @contextmanager
-def staged(table: Table, target: str, conflict: str) -> Iterator[str]:
-    """Yield a staging branch at the head of a branch, which moves to the commits made there.
+def staged(table: Table, conflict: str) -> Iterator[str]:
+    """Yield a staging branch at the head of `main`, which moves to the commits made there.
 
     Args:
-        table: the version of the table that the attempt was planned on.
-        target: the branch to move.
-        conflict: message if another run has moved the branch.
+        table: the version of the table that the commits are planned on.
+        conflict: message if another run has moved `main`.
 
     Raises:
-        CommitConflict: another run has moved the branch since the attempt was planned; it stays there.
+        CommitConflict: another run has moved `main` since the table was loaded; it stays there.
     """
-    start = head_id(table, target)
-    if start is None:
-        # A branch begins at a snapshot.
-        with conflicts_as(conflict):
-            table.append(table.schema().as_arrow().empty_table(), branch=target)
-        start = head_id(table, target)
-    staging = Staging(table, target, start, start or 0, conflict)
-    open_staging(staging)
-    yield staging.branch
-    publish_staging(staging)
+    start = head_id(table)
+    branch = f"staging-{start or 0}-{uuid4().hex}"
+    # In an empty table, the first commit creates it.
+    if start is not None and not _commit(table, start, _set_branch(table, branch, start)):
+        raise CommitConflict(conflict)
+    try:
+        yield branch
+        _publish(table, branch, start, conflict)
+    except Exception:
+        # The error that ended the attempt is the one to report.
+        with suppress(Exception):
+            _remove(_reload(table), [branch])
+        raise
 
 
-def open_staging(staging: Staging) -> None:
-    """Create the staging branch at its base.
-
-    Raises:
-        CommitConflict: another run has moved the target; nothing was changed.
-    """
-    _commit(staging, _set_branch(staging.table, staging.branch, staging.base))
+def is_staging(table: Table, ref: str) -> bool:
+    """Return whether a reference of a table is a staging branch, and not one of another program."""
+    reference = table.metadata.refs[ref]
+    is_branch = reference.snapshot_ref_type is SnapshotRefType.BRANCH
+    return is_branch and _NAME.fullmatch(ref) is not None
 
 
-def publish_staging(staging: Staging) -> None:
-    """Move the target to the staged commits, and remove all staging branches of the target.
-
-    The attempts on the other branches have died, or can no longer move the target.
-
-    Raises:
-        CommitConflict: another run has moved the target; it stays there.
-    """
-    table = staging.table.catalog.load_table(staging.table.name())
-    staged_id = head_id(table, staging.branch)
-    if staged_id is None:
-        raise CommitConflict(staging.conflict)
-    moved = _set_branch(table, staging.target, staged_id)
-    removals = _removals(table, lambda name: is_staging(name, staging.target), staging.branch)
-    _commit(staging, moved, *removals)
-
-
-def is_staging(branch: str, target: str | None = None) -> bool:
-    """Return whether a branch is a staging branch of a target; of any target, unless one is given."""
-    return branch.startswith(f"{PREFIX}-" if target is None else _prefix(target))
-
-
-def staged_heads(table: Table) -> Iterator[tuple[str, Snapshot]]:
-    """Yield each staging branch that has commits, with its newest snapshot."""
-    for name in filter(is_staging, table.metadata.refs):
-        newest = next(_commits_on(table, name), None)
-        if newest is not None:
-            yield name, newest
-
-
-def drop_staging(table: Table, target: str | None = None) -> None:
+def drop_staging(table: Table) -> None:
     """Remove the staging branches of attempts that have died, or that the caller overtakes.
 
     Usually there are none. If one of them changes at the same time, they all stay until the next call.
-
-    Args:
-        table: the present table.
-        target: the branch that they were to move; all of their targets unless given.
     """
-    removals = _removals(table, lambda name: is_staging(name, target))
-    if removals:
-        with suppress(CommitFailedException, ValueError):
-            table.catalog.commit_table(
-                table,
-                tuple(
-                    _assert_unmoved(update.ref_name, head_id(table, update.ref_name))
-                    for update in removals
-                    if isinstance(update, RemoveSnapshotRefUpdate)
-                ),
-                removals,
-            )
+    with suppress(CommitFailedException, ValueError, BadRequestError):
+        _remove(table, _staging_of(table))
 
 
-def _prefix(target: str) -> str:
-    return f"{PREFIX}-{target}-"
+def _publish(table: Table, branch: str, start: int | None, conflict: str) -> None:
+    """Move `main` to the staged commits, and remove all staging branches: no other attempt can move it."""
+    staged_id: int | None = None
+    for _ in range(TRIES):
+        current = _reload(table)
+        staged_id = head_id(current, branch) or staged_id
+        if staged_id is not None and head_id(current) == staged_id != start:
+            # An answer was lost.
+            return
+        if staged_id is None or branch not in current.metadata.refs or head_id(current) != start:
+            break
+        updates = (_set_branch(current, MAIN, staged_id), *_removals(current, _staging_of(current), branch))
+        if _commit(current, start, *updates):
+            return
+    raise CommitConflict(conflict)
 
 
-def _removals(
-    table: Table, is_removed: Callable[[str], bool], published: str | None = None
-) -> tuple[TableUpdate, ...]:
-    """Return the removal of staging branches, and of the commits that no other branch builds on.
+def _reload(table: Table) -> Table:
+    return table.catalog.load_table(table.name())
 
-    The files of such a commit may be missing, and maintenance reads those of each snapshot.
+
+def _staging_of(table: Table) -> list[str]:
+    return [ref for ref in table.metadata.refs if is_staging(table, ref)]
+
+
+def _remove(table: Table, branches: list[str]) -> None:
+    """Remove those of some staging branches that exist, unless one of them changes at the same time."""
+    branches = [branch for branch in branches if branch in table.metadata.refs]
+    if not branches:
+        return
+    unmoved = tuple(_assert_head(branch, head_id(table, branch)) for branch in branches)
+    table.catalog.commit_table(table, unmoved, _removals(table, branches))
+
+
+def _removals(table: Table, branches: list[str], published: str = "") -> tuple[TableUpdate, ...]:
+    """Return the removal of staging branches, and of their commits whose files are gone.
+
+    Expiry deletes the other commits with their files, but reads the files of each snapshot before.
     """
-    branches = [*filter(is_removed, table.metadata.refs)]
-    commits = {snapshot.snapshot_id for name in branches for snapshot in _commits_on(table, name)}
-    if commits:
-        # A run may build on what it has staged before, such as a version without rows.
-        stay = {*table.metadata.refs, published} - ({*branches} - {published})
-        commits -= {
-            snapshot.snapshot_id
-            for name in stay
-            if name is not None
-            for snapshot in ancestors_of(table, head(table, name))
-        }
-    removed = [RemoveSnapshotsUpdate.model_validate({"snapshot-ids": sorted(commits)})] if commits else []
+    gone = [
+        snapshot.snapshot_id
+        for branch in branches
+        if branch != published
+        for snapshot in _commits_on(table, branch)
+        if not table.io.new_input(snapshot.manifest_list).exists()
+    ]
+    removed = [RemoveSnapshotsUpdate.model_validate({"snapshot-ids": gone})] if gone else []
     return (
-        *(RemoveSnapshotRefUpdate.model_validate({"ref-name": name}) for name in branches),
+        *(RemoveSnapshotRefUpdate.model_validate({"ref-name": branch}) for branch in branches),
         *removed,
     )
 
 
 def _commits_on(table: Table, branch: str) -> Iterator[Snapshot]:
     """Yield the snapshots that a staging branch has on its base, newest first."""
-    base = int(branch.rsplit("-", 2)[1])
-    chain = ancestors_of(table, head(table, branch))
-    return takewhile(lambda snapshot: snapshot.snapshot_id != base, chain)
+    match = _NAME.fullmatch(branch)
+    base = int(match["base"]) if match is not None else 0
+    return takewhile(lambda snapshot: snapshot.snapshot_id != base, ancestors_of(table, head(table, branch)))
 
 
 def _set_branch(table: Table, branch: str, snapshot_id: int) -> SetSnapshotRefUpdate:
@@ -185,15 +142,15 @@ def _set_branch(table: Table, branch: str, snapshot_id: int) -> SetSnapshotRefUp
     return SetSnapshotRefUpdate.model_validate({**reference, "snapshot-id": snapshot_id, "ref-name": branch})
 
 
-def _assert_unmoved(branch: str, snapshot_id: int | None) -> AssertRefSnapshotId:
+def _assert_head(branch: str, snapshot_id: int | None) -> AssertRefSnapshotId:
     return AssertRefSnapshotId.model_validate({"ref": branch, "snapshot-id": snapshot_id})
 
 
-def _commit(staging: Staging, *updates: TableUpdate) -> None:
-    unmoved = _assert_unmoved(staging.target, staging.start)
+def _commit(table: Table, start: int | None, *updates: TableUpdate) -> bool:
+    """Commit updates while `main` is at a snapshot; return whether no other run was first."""
     try:
-        with conflicts_as(staging.conflict):
-            staging.table.catalog.commit_table(staging.table, (unmoved,), updates)
-    except ValueError as error:
-        # Pyiceberg raises this for a snapshot that another run has removed.
-        raise CommitConflict(staging.conflict) from error
+        table.catalog.commit_table(table, (_assert_head(MAIN, start),), updates)
+    except (CommitFailedException, ValueError, BadRequestError):
+        # Pyiceberg, or the catalog's service, raises the others for a snapshot that has been removed.
+        return False
+    return True

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.catalog.access import CONFLICT
-from cdc_platform.lake.commits.commits import AFTER, BYTES, CYCLE, MAIN, conflicts_as, read_mark
+from cdc_platform.lake.commits.commits import AFTER, BYTES, CYCLE, conflicts_as, read_mark
 from cdc_platform.lake.commits.filters import above
 from cdc_platform.lake.commits.staging import drop_staging, staged
 from cdc_platform.model.base.names import quote_spark
@@ -50,7 +50,7 @@ def commit_cycle(
         CommitConflict: another run was first; nothing was changed.
     """
     conflict = _conflict(target, cycles)
-    with spark_conflicts_as(conflict), staged(planned_on, MAIN, conflict) as branch:
+    with spark_conflicts_as(conflict), staged(planned_on, conflict) as branch:
         writer = frame.writeTo(f"{target}.{quote_spark(f'branch_{branch}')}")
         for key, value in (cycles.facts | {**properties}).items():
             writer = writer.option(f"snapshot-property.{key}", value)
@@ -73,7 +73,7 @@ def append_cycle(rows: pa.Table, planned_on: Table, cycles: CycleStep, propertie
     summary = {**cycles.facts, BYTES: str(rows.nbytes), **properties}
     with conflicts_as(_conflict(".".join(planned_on.name()), cycles)):
         planned_on.append(rows, snapshot_properties=summary)
-    drop_staging(planned_on, MAIN)
+    drop_staging(planned_on)
 
 
 def replace_cycle(rows: pa.Table, planned_on: Table, cycles: CycleStep) -> None:

@@ -1,9 +1,9 @@
-"""Commits without files: a storage confirmed and lost them, or Spark has deleted those of a staged commit.
+"""Commits without files: a storage confirmed and lost them, or Spark has deleted those of its own commit.
 
-Iceberg's Java clients delete the files of a commit that they consider refused (see `commits/staging.py`).
-Staged commits can be left out, and staging branches go, when `JdbcTableOperations` looks whether its commit
-was made before it reports a conflict, as `BaseMetastoreOperations.checkCommitStatus` does for Hive and Glue,
-and clients of REST catalogs do so, too.
+Iceberg's Java clients delete the files of a commit that they consider refused (see `commits/staging.py`),
+even of one to a branch on which a table's next version is built. Staging branches can go when
+`JdbcTableOperations` looks whether its commit was made before it reports a conflict, as
+`BaseMetastoreOperations.checkCommitStatus` does for Hive and Glue, and clients of REST catalogs do so, too.
 """
 
 import logging
@@ -37,7 +37,7 @@ from cdc_platform.lake.catalog.lake import (
 )
 from cdc_platform.lake.commits.branches import move_branch
 from cdc_platform.lake.commits.commits import BRANCH, CYCLE, MAIN, conflicts_as, head, number_of, read_mark
-from cdc_platform.lake.commits.staging import staged_heads
+from cdc_platform.lake.commits.staging import is_staging
 from cdc_platform.lake.state.cuts import cut_before, list_cuts, newest_cut
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ def _revert_lost_of(lake: Lake, tables: Mapping[str, Table]) -> Iterator[str]:
         if snapshot.snapshot_id not in snapshots
         and not table.io.new_input(snapshot.manifest_list).exists()
         and _has_parent(table, snapshot)
-        and (branch not in (MAIN, BRANCH) or _is_unused(lake, name, table, snapshot))
+        and _is_unused(lake, name, table, snapshot)
     ]
     for table, branch, snapshot in lost_commits:
         name = ".".join(table.name())
@@ -120,7 +120,6 @@ def _merged_tables(lake: Lake) -> Iterator[tuple[str, Table]]:
 
 
 def _heads(table: Table) -> Iterator[tuple[str, Snapshot]]:
-    yield from staged_heads(table)
     for branch in (MAIN, BRANCH):
         snapshot = head(table, branch) if branch in table.metadata.refs else None
         if snapshot is not None:
@@ -151,7 +150,9 @@ def _is_unused(lake: Lake, name: str, table: Table, snapshot: Snapshot) -> bool:
         cut = newest_cut(lake)
         return cycle > (cut.cycle if cut is not None else 0)
     names = {
-        ref for ref, pointer in table.metadata.refs.items() if pointer.snapshot_id == snapshot.snapshot_id
+        ref
+        for ref, pointer in table.metadata.refs.items()
+        if pointer.snapshot_id == snapshot.snapshot_id and not is_staging(table, ref)
     }
     is_in_cut = any(snapshot.snapshot_id in cut.tables.values() for cut in list_cuts(lake))
     return names <= {MAIN, BRANCH} and not is_in_cut

@@ -1,5 +1,6 @@
-"""An attempt commits to a branch of its own, which becomes the target only as a whole and from its base."""
+"""Spark's commits are on a branch of their own, to which `main` moves as a whole and from its base."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -10,18 +11,12 @@ from pyiceberg.table import Table
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.lake.commits.commits import BRANCH, MAIN, head_id
-from cdc_platform.lake.commits.staging import (
-    Staging,
-    drop_staging,
-    open_staging,
-    publish_staging,
-    staged,
-    staged_heads,
-)
+from cdc_platform.lake.commits.commits import MAIN, head, head_id
+from cdc_platform.lake.commits.staging import drop_staging, staged
 
 ROW: Final = pa.table({"id": pa.array([1], pa.int64())})
 OVERTAKEN: Final = "overtaken"
+FOREIGN: Final = ("staging-eu", "staging-2024-01")
 
 
 @pytest.fixture
@@ -46,15 +41,37 @@ def rows_of(table: Table) -> int:
     return len(reload(table).scan().to_arrow())
 
 
-def staging_of(table: Table, target: str = MAIN) -> Staging:
-    """Return an attempt to move a branch from where it is now."""
-    start = head_id(table, target)
-    return Staging(table, target, start, head_id(table) or 0, OVERTAKEN)
+def stage(table: Table, meanwhile: Callable[[Table], object] = lambda _table: None, rows: int = 1) -> None:
+    """Stage some commits of a row each, and publish them; something may happen in between."""
+    with staged(table, OVERTAKEN) as branch:
+        for _ in range(rows):
+            reload(table).append(ROW, branch=branch)
+        meanwhile(reload(table))
+
+
+def append(table: Table) -> None:
+    """Commit a row without staging, as pyiceberg does."""
+    table.append(ROW)
+
+
+class Death(BaseException):
+    """The process ends."""
+
+
+def die(_table: Table) -> None:
+    """End the process."""
+    raise Death
+
+
+def leave_staging(table: Table, commits: int) -> None:
+    """Leave a staging branch with some commits, as a process that dies does."""
+    with pytest.raises(Death):
+        stage(reload(table), die, commits)
 
 
 def test_readers_see_the_commits_of_an_attempt_at_its_end(table: Table) -> None:
     """Its commits are published together, and no staging branch remains."""
-    with staged(reload(table), MAIN, OVERTAKEN) as branch:
+    with staged(reload(table), OVERTAKEN) as branch:
         for _ in range(2):
             reload(table).append(ROW, branch=branch)
         assert rows_of(table) == 1
@@ -62,69 +79,77 @@ def test_readers_see_the_commits_of_an_attempt_at_its_end(table: Table) -> None:
     assert {MAIN} == {*reload(table).metadata.refs}
 
 
-def test_an_attempt_that_another_run_has_overtaken_publishes_nothing(table: Table) -> None:
-    """The first attempt to end moves the target, and removes what the others have staged."""
-    first, second = staging_of(reload(table)), staging_of(reload(table))
-    for staging in (first, second):
-        open_staging(staging)
-        reload(table).append(ROW, branch=staging.branch)
-    publish_staging(second)
+def test_the_first_of_two_attempts_to_end_is_published(table: Table) -> None:
+    """The other one is a conflict; its commits stay in the metadata until they expire with their files."""
     with pytest.raises(CommitConflict, match=OVERTAKEN):
-        publish_staging(first)
+        stage(reload(table), stage)
     assert rows_of(table) == 2
     assert {MAIN} == {*reload(table).metadata.refs}
-    assert len(reload(table).metadata.snapshots) == 2
+    assert len(reload(table).metadata.snapshots) == 3
 
 
-def test_an_attempt_needs_the_version_that_it_was_planned_on(table: Table) -> None:
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_an_attempt_needs_the_version_that_it_was_planned_on(table: Table, *, is_begun: bool) -> None:
     """A commit without staging before the attempt begins, or before it ends, is a conflict."""
-    planned, late = reload(table), staging_of(reload(table))
-    open_staging(late)
-    reload(table).append(ROW, branch=late.branch)
-    reload(table).append(ROW)
-    for step, attempt in ((open_staging, staging_of(planned)), (publish_staging, late)):
-        with pytest.raises(CommitConflict, match=OVERTAKEN):
-            step(attempt)
-    assert rows_of(table) == 2
+    planned = reload(table)
+    if not is_begun:
+        append(reload(table))
+    with pytest.raises(CommitConflict, match=OVERTAKEN):
+        stage(planned, append)
+    assert {MAIN} == {*reload(table).metadata.refs}
+    assert rows_of(table) == 1 + 1
 
 
 def test_an_attempt_without_a_commit_changes_nothing(table: Table) -> None:
-    """A target that does not move yet is published where it was."""
+    """Such as a compaction that has nothing to rewrite."""
     before = head_id(table)
-    with staged(reload(table), MAIN, OVERTAKEN):
+    with staged(reload(table), OVERTAKEN):
         pass
     assert before == head_id(reload(table))
     assert {MAIN} == {*reload(table).metadata.refs}
 
 
+def test_an_attempt_that_fails_leaves_no_branch(table: Table) -> None:
+    """A query that fails in each cycle would otherwise leave one each time."""
+    with pytest.raises(ZeroDivisionError):
+        stage(reload(table), lambda _table: 1 // 0)
+    assert {MAIN} == {*reload(table).metadata.refs}
+
+
 @pytest.mark.parametrize("commits", [0, 1, 2])
-def test_the_leftovers_of_a_dead_attempt_go_with_the_next_commit(table: Table, commits: int) -> None:
-    """A process that ended at any moment of an attempt leaves nothing after the next one of the target."""
-    dead, other = staging_of(reload(table)), staging_of(reload(table), BRANCH)
-    for staging in (dead, other):
-        open_staging(staging)
-    for _ in range(commits):
-        reload(table).append(ROW, branch=dead.branch)
-    assert [dead.branch] * bool(commits) == [name for name, _ in staged_heads(reload(table))]
-    table = reload(table)
-    table.append(ROW)
-    drop_staging(table, MAIN)
-    assert {MAIN, other.branch} == {*reload(table).metadata.refs}
-    assert len(reload(table).metadata.snapshots) == 2
+@pytest.mark.parametrize("end", [drop_staging, stage])
+def test_what_a_dead_process_has_staged_goes_with_the_next_commit(
+    table: Table, commits: int, end: Callable[[Table], object]
+) -> None:
+    """Or with the next maintenance, if that comes first."""
+    leave_staging(table, commits)
+    end(reload(table))
+    assert {MAIN} == {*reload(table).metadata.refs}
+    assert rows_of(table) == 1 + (end is stage)
+
+
+def test_a_staged_commit_whose_files_are_gone_leaves_the_metadata(table: Table) -> None:
+    """Maintenance reads the files of every snapshot."""
+    leave_staging(table, 1)
+    snapshot = reload(table).metadata.snapshots[-1]
+    table.io.delete(snapshot.manifest_list)
+    drop_staging(reload(table))
+    assert [head(reload(table))] == reload(table).metadata.snapshots
+
+
+def test_branches_of_other_programs_stay(table: Table) -> None:
+    """A name that begins in the same way is not enough."""
+    for name in FOREIGN:
+        reload(table).manage_snapshots().create_branch(head_id(table) or 0, name).commit()
+    stage(reload(table))
+    drop_staging(reload(table))
+    assert {MAIN, *FOREIGN} == {*reload(table).metadata.refs}
+
+
+def test_another_commit_beside_main_is_no_conflict(table: Table) -> None:
+    """A tag that another process creates does not void the work of an attempt."""
+    stage(
+        reload(table),
+        lambda table: table.manage_snapshots().create_tag(head_id(table) or 0, "pinned").commit(),
+    )
     assert rows_of(table) == 2
-
-
-def test_a_published_attempt_keeps_what_it_was_built_on(table: Table) -> None:
-    """An attempt may begin at a commit that the same run has staged, such as a version without rows."""
-    first = staging_of(reload(table), BRANCH)
-    open_staging(first)
-    reload(table).append(ROW, branch=first.branch)
-    base = head_id(reload(table), first.branch)
-    second = Staging(reload(table), BRANCH, None, base or 0, OVERTAKEN)
-    open_staging(second)
-    reload(table).append(ROW, branch=second.branch)
-    publish_staging(second)
-    current = reload(table)
-    assert {MAIN, BRANCH} == {*current.metadata.refs}
-    assert current.scan(snapshot_id=head_id(current, BRANCH)).to_arrow().num_rows == 3
-    assert len(current.metadata.snapshots) == 3

@@ -16,8 +16,7 @@ from cdc_platform.lake.catalog.files import LakeFile
 from cdc_platform.lake.catalog.lake import CUT, DELETION_MARKERS, LINEAGE, LOG, QUARANTINE, RAW, Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.branches import move_branch
-from cdc_platform.lake.commits.commits import BRANCH, CYCLE, MAIN, head, head_id, read_mark
-from cdc_platform.lake.commits.staging import Staging, open_staging
+from cdc_platform.lake.commits.commits import BRANCH, CYCLE, MAIN, head, read_mark
 from cdc_platform.lake.state.cuts import Cut, append_cut, list_cuts
 from cdc_platform.lake.state.lost_commits import revert_lost_commits
 from cdc_platform.model.base.schemas import (
@@ -41,9 +40,9 @@ def commit(lake: Lake, name: str, schema: pa.Schema, cycle: int) -> Table:
     return lake.system_table(name)
 
 
-def lose(table: Table, branch: str = MAIN) -> None:
+def lose(table: Table) -> None:
     """Delete what Iceberg deletes of a commit that it takes for refused."""
-    newest = head(table, branch)
+    newest = head(table)
     assert newest is not None
     Path(urlsplit(newest.manifest_list).path).unlink()
 
@@ -182,6 +181,19 @@ def test_a_lost_compaction_is_taken_back(lake: Lake) -> None:
     assert newest == head(table.refresh())
 
 
+def test_a_staging_branch_uses_no_lost_compaction(lake: Lake) -> None:
+    """An attempt that could not read the compacted files leaves its branch there if its process dies."""
+    table = publish(lake, "t", 1)
+    published = head(table)
+    compact(table)
+    newest = head(table.refresh())
+    assert newest is not None
+    table.manage_snapshots().create_branch(newest.snapshot_id, f"staging-0-{'0' * 32}").commit()
+    lose(table.refresh())
+    assert revert_lost_commits(lake) == ("p.t",)
+    assert published == head(table.refresh())
+
+
 def test_files_of_what_the_newest_cut_names_are_not_looked_for(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -255,17 +267,3 @@ def test_a_first_cut_of_a_table_without_a_beginning_is_damage(lake: Lake) -> Non
         lose(lost)
     with pytest.raises(LakeDamaged, match=r"cuts/metadata/snap-.*catalog that is not newer"):
         revert_lost_commits(lake)
-
-
-def test_a_staged_commit_without_files_is_taken_back(lake: Lake) -> None:
-    """Nothing builds on it, and expiry would read its files once its branch is removed."""
-    table = commit(lake, RAW, RAW_CHANGE_RECORDS, 1)
-    start, rows = head_id(table), pa.Table.from_pylist([{"cycle": 2}], RAW_CHANGE_RECORDS)
-    dead = Staging(table, MAIN, start, start or 0, "overtaken")
-    open_staging(dead)
-    lake.system_table(RAW).append(rows, branch=dead.branch)
-    lose(lake.system_table(RAW), dead.branch)
-    assert revert_lost_commits(lake) == (f"p__cdc.{RAW}",)
-    assert revert_lost_commits(lake) == ()
-    table = lake.system_table(RAW)
-    assert read_mark(table).cycle == len(table.metadata.snapshots) == 1
