@@ -36,7 +36,8 @@ class _Failures:
     @property
     def backoff_s(self) -> float:
         """Time to wait before the next attempt."""
-        return min(2.0**self.count, LONGEST_BACKOFF_S)
+        # Failures go on for days: a power of their number would overflow.
+        return min(2.0 ** min(self.count, 10), LONGEST_BACKOFF_S)
 
     def add(self, error: CdcError) -> None:
         """Count a failed try, or raise its error where no other try is wanted or would help."""

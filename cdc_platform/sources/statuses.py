@@ -153,6 +153,7 @@ class Retries:
         self.sleep(self._pause_s())
 
     def _pause_s(self) -> float:
-        longest_s = min(self.backoff_max_s, self.backoff_initial_s * 2.0 ** (self.failures - 1))
+        doublings = min(self.failures - 1, 100)  # a power of more failures would overflow
+        longest_s = min(self.backoff_max_s, self.backoff_initial_s * 2.0**doublings)
         # Jitter keeps many windows from retrying at the same time.
         return longest_s * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, guards nothing

@@ -27,10 +27,10 @@ from pyiceberg.table.update import (
 
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.commits.branches import TRIES
-from cdc_platform.lake.commits.commits import MAIN, ancestors_of, head, head_id
+from cdc_platform.lake.commits.commits import MAIN, ancestors_of, conflicts_as, head, head_id
 
 _NAME: Final = re.compile(r"staging-(?P<base>\d+)-[0-9a-f]{32}")
-"""A staging branch, and the snapshot that its commits build on, 0 for an empty table."""
+"""A staging branch, and the snapshot that its commits build on."""
 
 
 @contextmanager
@@ -38,16 +38,16 @@ def staged(table: Table, conflict: str) -> Iterator[str]:
     """Yield a staging branch at the head of `main`, which moves to the commits made there.
 
     Args:
-        table: the version of the table that the commits are planned on.
+        table: the version that the commits are planned on, of a table whose commits are not retried if it
+            is empty.
         conflict: message if another run has moved `main`.
 
     Raises:
         CommitConflict: another run has moved `main` since the table was loaded; it stays there.
     """
-    start = head_id(table)
-    branch = f"staging-{start or 0}-{uuid4().hex}"
-    # In an empty table, the first commit creates it.
-    if start is not None and not _commit(table, start, _set_branch(table, branch, start)):
+    start = _begin(table, conflict)
+    branch = f"staging-{start}-{uuid4().hex}"
+    if not _commit(table, start, _set_branch(table, branch, start)):
         raise CommitConflict(conflict)
     try:
         yield branch
@@ -75,7 +75,17 @@ def drop_staging(table: Table) -> None:
         _remove(table, _staging_of(table))
 
 
-def _publish(table: Table, branch: str, start: int | None, conflict: str) -> None:
+def _begin(table: Table, conflict: str) -> int:
+    """Return the snapshot of `main`; an empty table gets one without rows, since branches need one."""
+    start = head_id(table)
+    if start is not None:
+        return start
+    with conflicts_as(conflict):
+        table.append(table.schema().as_arrow().empty_table())
+    return table.metadata.snapshots[-1].snapshot_id
+
+
+def _publish(table: Table, branch: str, start: int, conflict: str) -> None:
     """Move `main` to the staged commits, and remove all staging branches: no other attempt can move it."""
     staged_id: int | None = None
     for _ in range(TRIES):
@@ -146,7 +156,7 @@ def _assert_head(branch: str, snapshot_id: int | None) -> AssertRefSnapshotId:
     return AssertRefSnapshotId.model_validate({"ref": branch, "snapshot-id": snapshot_id})
 
 
-def _commit(table: Table, start: int | None, *updates: TableUpdate) -> bool:
+def _commit(table: Table, start: int, *updates: TableUpdate) -> bool:
     """Commit updates while `main` is at a snapshot; return whether no other run was first."""
     try:
         table.catalog.commit_table(table, (_assert_head(MAIN, start),), updates)

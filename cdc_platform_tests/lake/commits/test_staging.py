@@ -22,11 +22,15 @@ FOREIGN: Final = ("staging-eu", "staging-2024-01")
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
     """A table with one row, whose commits are not retried."""
-    properties = {"commit.retry.num-retries": "0"}
-    table = Lake(LakeSettings(str(tmp_path)), "p").catalog.create_table(
-        "p.t", ROW.schema, properties=properties
-    )
+    table = make_table(tmp_path)
     table.append(ROW)
+    return table
+
+
+def make_table(folder: Path) -> Table:
+    """Return a new table without a snapshot."""
+    lake = Lake(LakeSettings(str(folder)), "p")
+    table: Table = lake.catalog.create_table("p.t", ROW.schema, properties={"commit.retry.num-retries": "0"})
     return table
 
 
@@ -107,6 +111,16 @@ def test_an_attempt_without_a_commit_changes_nothing(table: Table) -> None:
         pass
     assert before == head_id(reload(table))
     assert {MAIN} == {*reload(table).metadata.refs}
+
+
+def test_of_two_attempts_on_an_empty_table_one_is_published(tmp_path: Path) -> None:
+    """A branch begins at a snapshot, so the first attempt commits one without rows."""
+    table = make_table(tmp_path)
+    first, second = reload(table), reload(table)
+    stage(first)
+    with pytest.raises(CommitConflict, match=OVERTAKEN):
+        stage(second)
+    assert rows_of(table) == 1
 
 
 def test_an_attempt_that_fails_leaves_no_branch(table: Table) -> None:
