@@ -160,7 +160,7 @@ def test_branches_of_other_programs_stay(table: Table) -> None:
     assert {MAIN, *FOREIGN} == {*reload(table).metadata.refs}
 
 
-def test_another_commit_beside_main_is_no_conflict(table: Table) -> None:
+def test_a_commit_that_leaves_main_alone_is_no_conflict(table: Table) -> None:
     """A tag that another process creates does not void the work of an attempt."""
     stage(
         reload(table),
