@@ -243,14 +243,13 @@ def _maintain_system_table(name: str, run: MaintenanceRun) -> MaintenanceOutcome
     drop_staging(pipeline.lake.system_table(name))
     if name == DELETION_MARKERS:
         forget_deletion_markers(pipeline, spark, run.now_micros)
-    minor = 0
-    is_fragmented = fragmentation(pipeline, pipeline.lake.system_table(name)) >= 1
+    minor, system_table = 0, pipeline.lake.system_table(name)
+    is_fragmented = fragmentation(pipeline, system_table) >= 1
     if name != LINEAGE and (run.is_thorough or is_fragmented):
         small_file_bytes = pipeline.settings.maintenance.small_file_bytes
         where = ""
         if name in REWRITABLE_TABLES:
             where = f"cycle <= {read_mark(pipeline.lake.system_table(LOG)).cycle}"
-        system_table = pipeline.lake.system_table(name)
         minor = compact_small_files(spark, system_table, small_file_bytes, where=where)
     expired = expire_system_table(pipeline, spark, name, run.now_micros, thorough=run.is_thorough)
     system_table = pipeline.lake.system_table(name)
