@@ -64,8 +64,6 @@ CONFLICT: Final = re.compile(
     "CommitFailedException"
     # Iceberg's ValidationException reports much else, too, such as of a name that no column can have.
     "|Found (?:new )?conflicting |Found concurrently added |Cannot commit, "
-    # A staging branch that another process has removed.
-    r"|branch (?:\(does not exist\): )?staging-"
     "|Cannot determine history between |Missing required files to delete|not an ancestor of "
     # A table that another process has dropped. No process drops the platform's own ones.
     r"|TABLE_OR_VIEW_NOT_FOUND\](?!.*__cdc)|NoSuchTableException(?!.*__cdc)"

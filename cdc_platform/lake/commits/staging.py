@@ -43,20 +43,37 @@ def staged(table: Table, conflict: str) -> Iterator[str]:
         conflict: message if another run has moved `main`.
 
     Raises:
-        CommitConflict: another run has moved `main` since the table was loaded; it stays there.
+        CommitConflict: another run has moved `main` since the table was loaded, and it stays there; or
+            another run has removed the branch.
     """
     start = _begin(table, conflict)
     branch = f"staging-{start}-{uuid4().hex}"
     if not _commit(table, start, _set_branch(table, branch, start)):
         raise CommitConflict(conflict)
     try:
-        yield branch
+        with _conflicts_as(conflict, table, branch, start):
+            yield branch
         _publish(table, branch, start, conflict)
     except Exception:
         # The error that ended the attempt is the one to report.
         with suppress(Exception):
             _remove(_reload(table), [branch])
         raise
+
+
+@contextmanager
+def _conflicts_as(conflict: str, table: Table, branch: str, start: int) -> Iterator[None]:
+    """Raise a `CommitConflict` for any error of an attempt that another run has overtaken.
+
+    Iceberg commits to `main` as it is now if the branch no longer exists, and may refuse that for any reason.
+    """
+    try:
+        yield
+    except Exception as error:
+        current = _reload(table)
+        if branch in current.metadata.refs and head_id(current) == start:
+            raise
+        raise CommitConflict(conflict) from error
 
 
 def is_staging(table: Table, ref: str) -> bool:

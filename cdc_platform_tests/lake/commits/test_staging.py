@@ -130,6 +130,21 @@ def test_an_attempt_that_fails_leaves_no_branch(table: Table) -> None:
     assert {MAIN} == {*reload(table).metadata.refs}
 
 
+@pytest.mark.parametrize("overtake", [stage, drop_staging])
+def test_an_error_of_an_overtaken_attempt_is_a_conflict(
+    table: Table, overtake: Callable[[Table], object]
+) -> None:
+    """Such as Iceberg's refusal to delete by a filter what the other run has compacted meanwhile."""
+
+    def fail(current: Table) -> None:
+        overtake(current)
+        raise ZeroDivisionError
+
+    with pytest.raises(CommitConflict, match=OVERTAKEN) as conflict:
+        stage(reload(table), fail)
+    assert isinstance(conflict.value.__cause__, ZeroDivisionError)
+
+
 @pytest.mark.parametrize("commits", [0, 1, 2])
 @pytest.mark.parametrize("end", [drop_staging, stage])
 def test_what_a_dead_process_has_staged_goes_with_the_next_commit(
