@@ -23,6 +23,7 @@ from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.control import load_lineage, save_lineage
 from cdc_platform.model.base.names import ROOT_TOKEN
+from cdc_platform.model.base.schemas import RAW_CHANGE_RECORDS
 from cdc_platform.model.base.timestamps import from_rfc3339
 from cdc_platform.model.stream.lineage import Lineage, Partition, PartitionState, advance, prune
 from cdc_platform.model.stream.read_windows import (
@@ -75,7 +76,8 @@ class Stream:
 
     def read_by_spark(self, spark: SparkSession, tasks: int) -> float:
         """Let Spark read all windows, and return the seconds that it takes."""
-        frame = self.source.read(spark, 1, ReadPlan(self.windows), tasks)
+        records = self.source.read(spark, 1, ReadPlan(self.windows), tasks)
+        frame = records.through(iter, RAW_CHANGE_RECORDS)
         return timed(lambda: frame.write.format("noop").mode("overwrite").save())
 
 

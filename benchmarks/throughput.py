@@ -226,7 +226,7 @@ def run_to_cut(pipeline: Pipeline, spark: SparkSession, meter: Meter, end_micros
 
     Events are read until none is left; partitions of a change stream never end, and are read up to a moment.
     """
-    changes, commit = 0, writes.commit_cycle
+    changes, commit = 0, writes.append_files
 
     def commit_timed(*parts: Any) -> Any:
         meter.end("read")
@@ -237,7 +237,7 @@ def run_to_cut(pipeline: Pipeline, spark: SparkSession, meter: Meter, end_micros
     is_done = False
     meter.begin()
     while not is_done:
-        with patch.object(reading, "commit_cycle", commit_timed):
+        with patch.object(reading, "append_files", commit_timed):
             read = reading.read_windows(pipeline, spark, end_limit_micros=end_micros)
         meter.end("read")
         if not read.committed:

@@ -1,10 +1,11 @@
 """Idempotent writes of cycles, through Spark and without it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
+from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
@@ -12,6 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.catalog.access import CONFLICT
 from cdc_platform.lake.commits.commits import AFTER, BYTES, CYCLE, conflicts_as, read_mark
+from cdc_platform.lake.commits.data_files import DataFileWriter
 from cdc_platform.lake.commits.filters import above
 from cdc_platform.lake.commits.staging import drop_staging, staged
 from cdc_platform.model.base.names import quote_spark
@@ -70,9 +72,25 @@ def append_cycle(rows: pa.Table, planned_on: Table, cycles: CycleStep, propertie
     Raises:
         CommitConflict: another run was first; nothing was changed.
     """
-    summary = {**cycles.facts, BYTES: str(rows.nbytes), **properties}
-    with conflicts_as(_conflict(".".join(planned_on.name()), cycles)):
-        planned_on.append(rows, snapshot_properties=summary)
+    files = DataFileWriter.of(planned_on).write(rows.to_batches())
+    append_files(files, planned_on, cycles, {BYTES: str(rows.nbytes), **properties})
+
+
+def append_files(
+    files: Iterable[DataFile], planned_on: Table, cycles: CycleStep, properties: Mapping[str, str]
+) -> None:
+    """Commit one cycle's rows that are already in files; otherwise like `append_cycle`.
+
+    Raises:
+        CommitConflict: another run was first; no table was changed, and maintenance deletes the files.
+    """
+    with (
+        conflicts_as(_conflict(".".join(planned_on.name()), cycles)),
+        planned_on.transaction() as transaction,
+        transaction.update_snapshot({**cycles.facts, **properties}).fast_append() as append,
+    ):
+        for file in files:
+            append.append_data_file(file)
     drop_staging(planned_on)
 
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+    from cdc_platform.sources.loading import TaskRecords
+
 
 ReadProgress = Callable[[], Mapping[str, str]]
 """Read progress of an event source: a path or partition, with the version or offset that was read.
@@ -59,7 +61,7 @@ class Source(Protocol):
         """Return a column with the type that the lake stores."""
         ...
 
-    def read(self, spark: "SparkSession", cycle: int, plan: ReadPlan, max_tasks: int) -> "DataFrame":
+    def read(self, spark: "SparkSession", cycle: int, plan: ReadPlan, max_tasks: int) -> "TaskRecords":
         """Return the raw records of the windows of a plan, read in at most `max_tasks` tasks."""
         ...
 

@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 from cdc_platform.errors import SourceError, as_source_error
 from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.lake.commits.commits import POSITION, read_mark
-from cdc_platform.lake.commits.writes import CycleStep, commit_cycle
+from cdc_platform.lake.commits.data_files import DATA_FILES, DataFileWriter, data_files_of
+from cdc_platform.lake.commits.writes import CycleStep, append_files
 from cdc_platform.lake.state.control import read_control
 from cdc_platform.lake.state.read_progress import load_read_progress, save_poll, waiting_texts
 from cdc_platform.model.base.quantities import as_count
@@ -221,10 +222,11 @@ def _commit_plan(
         partitions, files = as_count(len(plan.windows), "partition"), plan.files
         reading.note = partitions if files is None else as_count(files, "file")
         tasks = max_tasks(pipeline, spark, step.before, plan)
-        frame = pipeline.source.read(spark, step.committed, plan, tasks)
-        if replayed is not None:
-            frame = frame.unionByName(spark.createDataFrame(replayed))
-        commit_cycle(frame, pipeline.lake.spark_system_table(RAW), raw, step, properties)
+        records = pipeline.source.read(spark, step.committed, plan, tasks)
+        writer = DataFileWriter.of(raw)
+        written = data_files_of(records.through(writer, DATA_FILES).toArrow())
+        known = (*records.known, *(replayed.to_batches() if replayed is not None else ()))
+        append_files([*written, *writer.write(known)], raw, step, properties)
     return False
 
 

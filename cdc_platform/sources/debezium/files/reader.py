@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from typing import Final, TypeVar
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from cdc_platform.model.stream.files import SourceFile
 from cdc_platform.model.stream.read_windows import ReadPlan
@@ -29,6 +29,7 @@ from cdc_platform.sources.debezium.transactions.progress import FileProgress, Pa
 from cdc_platform.sources.debezium.transactions.transaction_buffer import Admission, TransactionBuffer
 from cdc_platform.sources.event_batches import EventBatches
 from cdc_platform.sources.file_store import FileStore
+from cdc_platform.sources.loading import TaskRecords
 
 Rows = TypeVar("Rows")
 
@@ -86,7 +87,7 @@ class FilesReading:
             yield from rows.release(batches)
         yield from rows.reports
 
-    def by_tasks(self, spark: SparkSession, max_tasks: int, frames: ExitStack) -> DataFrame:
+    def by_tasks(self, spark: SparkSession, max_tasks: int, frames: ExitStack) -> TaskRecords:
         """Return the same, decoded by tasks.
 
         Args:
@@ -99,7 +100,7 @@ class FilesReading:
             numbers = spark.range(0, len(splits), 1, min(len(splits), max_tasks))
             return decoded_by_tasks(numbers, FileSplitDecoder(self._context, state, splits), frames)
 
-        return raw_records(spark, self._read(decode, max_tasks))
+        return raw_records(self._read(decode, max_tasks))
 
     def _read(
         self, decode: Callable[[Sequence[FileSplit], str | None], DecodedSplits[Rows]], max_tasks: int

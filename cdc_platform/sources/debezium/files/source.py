@@ -42,7 +42,9 @@ from cdc_platform.sources.text_files import FileDamaged
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
+
+    from cdc_platform.sources.loading import TaskRecords
 
 _TASK_ERROR: Final = re.compile(r"cdc_platform\.errors\.(\w+): ([^\n]*)", re.ASCII)
 """The text in Spark's errors for an error of the platform that a task raised."""
@@ -229,7 +231,7 @@ class DebeziumSource(ArrivalTimeSource):
         spool.require_next(lines)
         spool.delete_read(lines, time.time() - own_input.keep_spool_s)
 
-    def read(self, spark: "SparkSession", cycle: int, plan: ReadPlan, max_tasks: int) -> "DataFrame":
+    def read(self, spark: "SparkSession", cycle: int, plan: ReadPlan, max_tasks: int) -> "TaskRecords":
         """Decode the files of a plan in Spark tasks, and return their raw records."""
         from cdc_platform.sources.debezium.files.reader import FilesReading
 

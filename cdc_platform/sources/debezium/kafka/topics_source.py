@@ -24,10 +24,11 @@ from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from cdc_platform.sources.debezium.kafka.topics_reader import TopicsReading
     from cdc_platform.sources.debezium.splits.decoded_splits import SparkSplits
+    from cdc_platform.sources.loading import TaskRecords
 
 
 class TopicsSource(DebeziumSource):
@@ -85,24 +86,24 @@ class TopicsSource(DebeziumSource):
         messages = poll_messages(self.client, reading.ranges)
         return None if messages is None else reading.locally(messages.to_batches())
 
-    def read(self, spark: "SparkSession", cycle: int, plan: ReadPlan, max_tasks: int) -> "DataFrame":
+    def read(self, spark: "SparkSession", cycle: int, plan: ReadPlan, max_tasks: int) -> "TaskRecords":
         """Decode the messages of a plan in Spark tasks, and return their raw records."""
         from cdc_platform.sources.debezium.kafka.topics_frame import read_messages
         from cdc_platform.sources.debezium.splits.decoded_splits import (
             decoded_by_tasks,
             raw_records,
-            reports_frame,
         )
+        from cdc_platform.sources.loading import TaskRecords
 
         reading = self._reading(cycle, plan)
         if not reading.ranges:
-            return reports_frame(spark, reading.locally(()))
+            return TaskRecords(spark.range(0), iter, list(reading.locally(())))
 
         def decode(splits: int) -> "SparkSplits":
             messages = read_messages(spark, self.kafka, reading.ranges, reading.router(splits))
             return decoded_by_tasks(messages, reading.decoder, self._frames)
 
-        return raw_records(spark, reading.read(decode, reading.max_splits(max_tasks)))
+        return raw_records(reading.read(decode, reading.max_splits(max_tasks)))
 
     def _reading(self, cycle: int, plan: ReadPlan) -> "TopicsReading":
         from cdc_platform.sources.debezium.kafka.topics_reader import TopicsReading

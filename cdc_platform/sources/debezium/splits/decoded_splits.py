@@ -1,18 +1,17 @@
 """Decoded splits, with their rows in this process or in Spark's storage, and their reading by Spark."""
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property, reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from cdc_platform.model.base.schemas import RAW_EVENT_RECORDS
 from cdc_platform.sources.debezium.splits.outcome import (
     FREE,
     OUTCOME,
@@ -22,6 +21,7 @@ from cdc_platform.sources.debezium.splits.outcome import (
     SplitOutcome,
 )
 from cdc_platform.sources.debezium.splits.release import CycleRows
+from cdc_platform.sources.loading import Batches, TaskRecords
 
 
 @dataclass(frozen=True)
@@ -82,9 +82,6 @@ def _free_rows(texts: Iterable[bytes]) -> Iterator[FreeRow]:
         yield from pickle.loads(data)  # noqa: S301  written by our own task, never stored
 
 
-Batches = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-
-
 def decoded_by_tasks(messages: DataFrame, decoder: Batches, frames: ExitStack) -> SparkSplits:
     """Return the decoded splits of messages, which Spark keeps until the end of the stack."""
     frame = messages.mapInArrow(decoder, from_arrow_schema(SPLIT_BLOCKS)).persist()
@@ -92,13 +89,6 @@ def decoded_by_tasks(messages: DataFrame, decoder: Batches, frames: ExitStack) -
     return SparkSplits(frame)
 
 
-def raw_records(spark: SparkSession, rows: CycleRows[DataFrame]) -> DataFrame:
+def raw_records(rows: CycleRows[DataFrame]) -> TaskRecords:
     """Return the raw records of a cycle."""
-    splits = reduce(DataFrame.unionAll, rows.splits)
-    records = splits.mapInArrow(rows.release, from_arrow_schema(RAW_EVENT_RECORDS))
-    return records.unionAll(reports_frame(spark, rows.reports))
-
-
-def reports_frame(spark: SparkSession, reports: Iterable[pa.RecordBatch]) -> DataFrame:
-    """Return the few raw records that report on a cycle."""
-    return spark.createDataFrame(pa.Table.from_batches(reports, RAW_EVENT_RECORDS))
+    return TaskRecords(reduce(DataFrame.unionAll, rows.splits), rows.release, rows.reports)

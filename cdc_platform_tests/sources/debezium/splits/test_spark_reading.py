@@ -1,12 +1,15 @@
 """Splits that Spark's tasks decode: the raw records of one decoder, and nothing is kept behind them."""
 
 import json
+from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
+from cdc_platform.model.base.schemas import RAW_EVENT_RECORDS
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadWindow
 from cdc_platform.sources.debezium.files.decoding import event_files
 from cdc_platform.sources.debezium.files.reader import MAX_LINES, FilesReading
@@ -16,7 +19,7 @@ from cdc_platform_tests.support.debezium.connector import Connector
 from cdc_platform_tests.support.footprints.footprint import Session
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.integration
 
@@ -47,23 +50,21 @@ def written(folder: Path) -> DebeziumSettings:
     return settings_with(input=FilesInput(str(folder)), has_transaction_topic=True)
 
 
-def texts(frame: "DataFrame") -> list[str]:
-    """Return the rows of a frame, sorted."""
-    return sorted(json.dumps(row, default=str, sort_keys=True) for row in frame.toArrow().to_pylist())
+def texts(batches: Iterable[pa.RecordBatch]) -> list[str]:
+    """Return the rows of batches, sorted."""
+    rows = (row for batch in batches for row in batch.to_pylist())
+    return sorted(json.dumps(row, default=str, sort_keys=True) for row in rows)
 
 
 def test_tasks_come_to_the_same(spark: "SparkSession", tmp_path: Path) -> None:
     """Many splits give the raw records that one gives; no frame is kept once they are committed."""
     settings, session = written(tmp_path), Session.of(spark)
     kept = session.measure().cached_plans
-    expected = sorted(
-        json.dumps(row, default=str, sort_keys=True)
-        for batch in reading(settings, MAX_LINES).locally()
-        for row in batch.to_pylist()
-    )
+    expected = texts(reading(settings, MAX_LINES).locally())
     with ExitStack() as frames:
         records = reading(settings, 5).by_tasks(spark, 2, frames)
-        assert expected == texts(records)
+        by_tasks = records.through(iter, RAW_EVENT_RECORDS).toArrow().to_batches()
+        assert expected == texts([*by_tasks, *records.known])
         assert session.measure().cached_plans > kept
     assert kept == session.measure().cached_plans
     assert '"fault": "' in "".join(expected)

@@ -9,6 +9,7 @@ from zipfile import ZipFile
 
 import pytest
 
+from cdc_platform.model.base.schemas import RAW_CHANGE_RECORDS
 from cdc_platform.model.stream.generations import finished_parents
 from cdc_platform.model.stream.lineage import Lineage, begin, watermark_micros
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest, ReadWindow, WindowOutcome
@@ -32,7 +33,7 @@ def read(
     windows = plan_windows(lineage, ReadRequest(source.clock_micros() - 1))
     parents = finished_parents(lineage) if follows else None
     plan = ReadPlan(windows, finished_parents=parents)
-    return source.read(spark, lineage.cycle + 1, plan, tasks).collect()
+    return source.read(spark, lineage.cycle + 1, plan, tasks).through(iter, RAW_CHANGE_RECORDS).collect()
 
 
 @pytest.mark.integration

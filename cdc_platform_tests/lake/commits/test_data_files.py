@@ -1,0 +1,83 @@
+"""Rows that tasks write to files, and that another process commits."""
+
+import pickle
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pytest
+from pyiceberg.table import Table
+
+from cdc_platform.errors import CommitConflict
+from cdc_platform.lake.catalog.lake import QUARANTINE, Lake
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.lake.commits import data_files
+from cdc_platform.lake.commits.commits import read_mark
+from cdc_platform.lake.commits.data_files import DATA_FILES, DataFileWriter, data_files_of
+from cdc_platform.lake.commits.writes import CycleStep, append_files
+
+FIRST: Final = CycleStep(0, 1)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    """The quarantine of a new lake."""
+    return Lake(LakeSettings(str(tmp_path)), "p").system_table(QUARANTINE)
+
+
+def batch(table: Table, *records: str) -> pa.RecordBatch:
+    """Return rows of the first cycle with these records."""
+    rows = [{"cycle": 1, "record": record} for record in records]
+    (rows_batch,) = pa.Table.from_pylist(rows, table.schema().as_arrow()).to_batches()
+    return rows_batch
+
+
+def written_by_a_task(table: Table, *batches: pa.RecordBatch) -> pa.Table:
+    """Return what a task yields, which has the writer by its octets."""
+    writer: DataFileWriter = pickle.loads(pickle.dumps(DataFileWriter.of(table)))
+    return pa.Table.from_batches(writer(batches), DATA_FILES)
+
+
+def test_a_commit_adds_the_rows_of_files(table: Table) -> None:
+    """They become visible together, as a cycle with its facts."""
+    files = [
+        *data_files_of(written_by_a_task(table, batch(table, "a", "b"))),
+        *data_files_of(written_by_a_task(table, batch(table, "c"))),
+    ]
+    assert 0 == len(table.scan().to_arrow())
+    append_files(files, table, FIRST, {})
+    assert ["a", "b", "c"] == sorted(table.scan().to_arrow()["record"].to_pylist())
+    assert 1 == read_mark(table).cycle
+
+
+def test_rows_are_cut_into_files(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task holds only the rows of one file."""
+    monkeypatch.setattr(data_files, "FILE_BYTES", 1)
+    files = data_files_of(written_by_a_task(table, batch(table, "a"), batch(table, "b", "c")))
+    assert [1, 2] == [file.record_count for file in files]
+
+
+def test_without_rows_there_is_no_file(table: Table) -> None:
+    """Spark's tasks may have nothing to read."""
+    assert 0 == len(written_by_a_task(table))
+    assert 0 == len(written_by_a_task(table, batch(table, "a").slice(1)))
+
+
+def test_of_two_runs_one_commits_its_files(table: Table, tmp_path: Path) -> None:
+    """The files of the other one stay: the answer to their commit may have been lost."""
+    other = Lake(LakeSettings(str(tmp_path)), "p").system_table(QUARANTINE)
+    first, second = (data_files_of(written_by_a_task(each, batch(each, "a"))) for each in (table, other))
+    append_files(first, table, FIRST, {})
+    with pytest.raises(CommitConflict, match="another run has committed"):
+        append_files(second, other, FIRST, {})
+    assert 1 == len(table.refresh().scan().to_arrow())
+    assert other.io.new_input(second[0].file_path).exists()
+
+
+def test_a_writer_stays_small(table: Table) -> None:
+    """Each task gets it, so it lacks the snapshots of the table."""
+    sizes = []
+    for _ in range(5):
+        table.append(table.schema().as_arrow().empty_table())
+        sizes.append(len(pickle.dumps(DataFileWriter.of(table))))
+    assert {sizes[0]} == {*sizes}
