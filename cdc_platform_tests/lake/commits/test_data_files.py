@@ -34,7 +34,7 @@ def batch(table: Table, *records: str) -> pa.RecordBatch:
 
 def written_by_a_task(table: Table, *batches: pa.RecordBatch) -> pa.Table:
     """Return what a task yields, which has the writer by its octets."""
-    writer: DataFileWriter = pickle.loads(pickle.dumps(DataFileWriter.of(table)))
+    writer: DataFileWriter = pickle.loads(pickle.dumps(DataFileWriter.of(table)))  # noqa: S301  just written
     return pa.Table.from_batches(writer(batches), DATA_FILES)
 
 
@@ -44,23 +44,23 @@ def test_a_commit_adds_the_rows_of_files(table: Table) -> None:
         *data_files_of(written_by_a_task(table, batch(table, "a", "b"))),
         *data_files_of(written_by_a_task(table, batch(table, "c"))),
     ]
-    assert 0 == len(table.scan().to_arrow())
+    assert len(table.scan().to_arrow()) == 0
     append_files(files, table, FIRST, {})
-    assert ["a", "b", "c"] == sorted(table.scan().to_arrow()["record"].to_pylist())
-    assert 1 == read_mark(table).cycle
+    assert sorted(table.scan().to_arrow()["record"].to_pylist()) == ["a", "b", "c"]
+    assert read_mark(table).cycle == 1
 
 
 def test_rows_are_cut_into_files(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     """A task holds only the rows of one file."""
     monkeypatch.setattr(data_files, "FILE_BYTES", 1)
     files = data_files_of(written_by_a_task(table, batch(table, "a"), batch(table, "b", "c")))
-    assert [1, 2] == [file.record_count for file in files]
+    assert [file.record_count for file in files] == [1, 2]
 
 
 def test_without_rows_there_is_no_file(table: Table) -> None:
     """Spark's tasks may have nothing to read."""
-    assert 0 == len(written_by_a_task(table))
-    assert 0 == len(written_by_a_task(table, batch(table, "a").slice(1)))
+    assert len(written_by_a_task(table)) == 0
+    assert len(written_by_a_task(table, batch(table, "a").slice(1))) == 0
 
 
 def test_of_two_runs_one_commits_its_files(table: Table, tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_of_two_runs_one_commits_its_files(table: Table, tmp_path: Path) -> None
     append_files(first, table, FIRST, {})
     with pytest.raises(CommitConflict, match="another run has committed"):
         append_files(second, other, FIRST, {})
-    assert 1 == len(table.refresh().scan().to_arrow())
+    assert len(table.refresh().scan().to_arrow()) == 1
     assert other.io.new_input(second[0].file_path).exists()
 
 
@@ -79,5 +79,6 @@ def test_a_writer_stays_small(table: Table) -> None:
     sizes = []
     for _ in range(5):
         table.append(table.schema().as_arrow().empty_table())
-        sizes.append(len(pickle.dumps(DataFileWriter.of(table))))
+        loaded = table.catalog.load_table(table.name())
+        sizes.append(len(pickle.dumps(DataFileWriter.of(loaded))))
     assert {sizes[0]} == {*sizes}
