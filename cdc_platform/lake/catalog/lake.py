@@ -8,7 +8,6 @@ from typing import Final
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import (
-    CommitFailedException,
     NoSuchNamespaceError,
     NoSuchTableError,
     TableAlreadyExistsError,
@@ -21,6 +20,7 @@ from cdc_platform.lake.catalog.access import reaching
 from cdc_platform.lake.catalog.catalogs import open_catalog
 from cdc_platform.lake.catalog.damage import drop_results
 from cdc_platform.lake.catalog.lake_settings import CATALOG, KEPT_BY_TIME, LakeSettings, local_folder
+from cdc_platform.lake.catalog.retries import commit_again
 from cdc_platform.model.base.cached_values import cached_value
 from cdc_platform.model.base.names import lake_table_name, quote_spark
 from cdc_platform.model.base.schemas import (
@@ -118,8 +118,6 @@ UNBOUNDED: Final[Mapping[str, tuple[str, ...]]] = {
 UNMAINTAINED: Final = (SCHEMA, COPIES, CHECK_RESULTS)
 """Own tables that few cycles write, or whose writers expire snapshots."""
 
-TRIES: Final = 10
-"""Attempts of a commit that is derived again after another run has committed."""
 COMPARE_AND_SET: Final = {"commit.retry.num-retries": "0"}  # a commit based on outdated data must fail
 
 
@@ -285,16 +283,15 @@ def _plain_columns(identifier: str, schema: pa.Schema) -> dict[str, str]:
 
 def _complete(table: Table, schema: pa.Schema, properties: Mapping[str, str]) -> None:
     """Add columns that tables of this format did not have originally; all of them may be NULL."""
-    for _ in range(TRIES):
-        has_columns = set(schema.names) <= set(table.schema().column_names)
-        if has_columns and properties.items() <= table.properties.items():
-            return
-        try:
-            with table.transaction() as transaction:
-                with transaction.update_schema() as update:
-                    update.union_by_name(schema)
-                transaction.set_properties(dict(properties))
-        except CommitFailedException:
-            # Another process has opened the same lake.
-            table = table.refresh()
-    raise CommitConflict.of(".".join(table.name()))
+
+    def complete() -> None:
+        current = table.catalog.load_table(table.name())
+        with current.transaction() as transaction:
+            with transaction.update_schema() as update:
+                update.union_by_name(schema)
+            transaction.set_properties(dict(properties))
+
+    has_columns = set(schema.names) <= set(table.schema().column_names)
+    if not (has_columns and properties.items() <= table.properties.items()):
+        # Another process may open the same lake.
+        commit_again(complete, CommitConflict.of(".".join(table.name())))

@@ -6,10 +6,10 @@ from functools import lru_cache
 from typing import Any, Final
 
 import pyarrow as pa
-from pyiceberg.exceptions import CommitFailedException
 
 from cdc_platform.errors import CommitConflict
-from cdc_platform.lake.catalog.lake import LINEAGE, RAW, TRIES, Lake
+from cdc_platform.lake.catalog.lake import LINEAGE, RAW, Lake
+from cdc_platform.lake.catalog.retries import commit_again
 from cdc_platform.lake.commits.commits import CYCLE, Version, read_mark
 from cdc_platform.model.base.schemas import PARTITION_LINEAGE, TIMESTAMP
 from cdc_platform.model.base.stored_texts import understanding
@@ -121,18 +121,17 @@ def save_lineage(lake: Lake, lineage: Lineage) -> Lineage:
     """
     rows = _as_table(lineage.partitions.values())
     properties = {CYCLE: str(lineage.cycle)}
-    for _ in range(TRIES):
+
+    def save() -> Lineage:
         table = lake.system_table(LINEAGE)
         is_first = table.current_snapshot() is None
         if not is_first and read_mark(table).cycle >= lineage.cycle:
             return load_lineage(lake) or lineage
         write = table.append if is_first else table.overwrite
-        try:
-            write(rows, snapshot_properties=properties)
-        except CommitFailedException:
-            continue
+        write(rows, snapshot_properties=properties)
         return lineage
-    raise CommitConflict.of(LINEAGE)
+
+    return commit_again(save, CommitConflict.of(LINEAGE))
 
 
 # Weeks of splits and merges make a hundred thousand partitions: reading them by columns takes a tenth of the

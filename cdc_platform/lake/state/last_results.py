@@ -14,7 +14,8 @@ from pyiceberg.table import Table
 from cdc_platform.errors import CdcError, LakeDamaged
 from cdc_platform.lake.catalog.access import reaching
 from cdc_platform.lake.catalog.damage import RESULTS_REMEDY
-from cdc_platform.lake.catalog.lake import CHECK_RESULTS, TRIES, Lake
+from cdc_platform.lake.catalog.lake import CHECK_RESULTS, Lake
+from cdc_platform.lake.catalog.retries import TRIES
 from cdc_platform.lake.commits.commits import Version
 from cdc_platform.lake.commits.snapshots import forget_snapshots, replace_rows
 from cdc_platform.model.base.schemas import CHECK_RESULT_ROWS

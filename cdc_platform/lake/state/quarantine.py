@@ -7,12 +7,12 @@ from functools import lru_cache
 from typing import Any, Final
 
 import pyarrow as pa
-from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression, Not, Or
 from pyiceberg.table import Table
 
 from cdc_platform.errors import CommitConflict, LakeError
-from cdc_platform.lake.catalog.lake import LOG, QUARANTINE, TRIES, Lake
+from cdc_platform.lake.catalog.lake import LOG, QUARANTINE, Lake
+from cdc_platform.lake.catalog.retries import commit_again
 from cdc_platform.lake.commits.commits import (
     CYCLE,
     TAKEN,
@@ -133,17 +133,16 @@ def mark_replayed(lake: Lake, marks: Mapping[tuple[int, str], ReplayMark]) -> No
     newest = read_mark(lake.system_table(LOG)).cycle
     # A cycle that is being ordered may write its rows again: a file must not mix them with older ones.
     is_touched = all_of(at_most("cycle", newest), is_any("record_id", {record_id for _, record_id in marks}))
-    for _ in range(TRIES):
+
+    def mark() -> None:
         table = lake.system_table(QUARANTINE)
         rows = [_marked(row, marks) for row in table.scan(is_touched).to_arrow().to_pylist()]
-        try:
-            table.overwrite(pa.Table.from_pylist(rows, QUARANTINE_ROWS), overwrite_filter=is_touched)
-        except CommitFailedException:
-            continue
-        return
-    raise CommitConflict(
+        table.overwrite(pa.Table.from_pylist(rows, QUARANTINE_ROWS), overwrite_filter=is_touched)
+
+    problem = (
         "The replay was not recorded in quarantine, because other runs have committed; request it again."
     )
+    commit_again(mark, CommitConflict(problem))
 
 
 def _marked(row: dict[str, Any], marks: Mapping[tuple[int, str], ReplayMark]) -> dict[str, Any]:

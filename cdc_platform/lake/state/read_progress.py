@@ -18,7 +18,8 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 
 from cdc_platform.errors import CommitConflict
-from cdc_platform.lake.catalog.lake import LOG, QUARANTINE, RAW, READ_PROGRESS, TRIES, Lake
+from cdc_platform.lake.catalog.lake import LOG, QUARANTINE, RAW, READ_PROGRESS, Lake
+from cdc_platform.lake.catalog.retries import commit_again
 from cdc_platform.lake.commits.commits import CYCLE, Version, head, read_mark
 from cdc_platform.lake.commits.metadata_files import delete_old_metadata
 from cdc_platform.lake.state.quarantine import Replays, load_replays, untaken_records
@@ -198,19 +199,17 @@ class _ReadProgress:
 
 def _store_read_progress(lake: Lake) -> _ReadProgress:
     cycle = read_mark(lake.system_table(RAW)).cycle
-    for _ in range(TRIES):
+
+    def store() -> _ReadProgress:
         table = lake.system_table(READ_PROGRESS)
         mark = read_mark(table)
-        if mark.cycle >= cycle:
-            version = Version.newest(table)
-            return _read(version) if version is not None else _ReadProgress({}, {})
-        new = _reported_after(lake, mark.cycle, cycle)
-        try:
+        if mark.cycle < cycle:
+            new = _reported_after(lake, mark.cycle, cycle)
             table.append(new, snapshot_properties={CYCLE: str(cycle)})
-        except CommitFailedException:
-            # Another process has derived the same meanwhile.
-            continue
-    raise CommitConflict.of(READ_PROGRESS)
+        version = Version.newest(table)
+        return _read(version) if version is not None else _ReadProgress({}, {})
+
+    return commit_again(store, CommitConflict.of(READ_PROGRESS))
 
 
 # A cycle needs it twice; the progress of a few pipelines is cached.
