@@ -23,8 +23,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.integration
-TABLES = ("raw_change_records", "change_log", "users", "cuts")
-"""A pause comes before a commit of each: the newest version that the run knows is outdated then."""
+TABLES = ("raw_change_records", "users")
+"""A pause comes before a commit of each: the newest version that the run knows is outdated then.
+
+Those of the log and of cuts are in `test_conflicts.py`.
+"""
 
 
 def is_commit_of(table: str) -> Callable[[Effect], bool]:
@@ -43,7 +46,10 @@ def fail(_pipeline: Pipeline, _spark: "SparkSession") -> None:
 
 
 def test_a_process_that_pauses_mixes_nothing_into_what_another_one_publishes(spark: "SparkSession") -> None:
-    """Every published row is right as soon as the run has ended, and both go on; no other error is hidden."""
+    """Every published row is right as soon as the run has ended, and both go on; no other error is hidden.
+
+    A run that has merged its tables finds a log that another process has extended when it publishes.
+    """
     require_javac()
     # A path that is short enough for a socket.
     with (
@@ -52,16 +58,6 @@ def test_a_process_that_pauses_mixes_nothing_into_what_another_one_publishes(spa
     ):
         for table in TABLES:
             assert outrun(trial, is_commit_of(table), has_checks=False).faults == (), table
+        assert outrun(trial, is_look_by(publish_cut), lead=Lead.ORDERED, has_checks=False).faults == ()
         with pytest.raises(LakeDamaged, match="before any effect"):
             outrun(replace(trial, act=fail), lambda _effect: True)
-
-
-def test_a_log_that_another_process_extends_before_the_cut_is_a_conflict(spark: "SparkSession") -> None:
-    """A run that has merged its tables finds a longer log when it publishes: it says so, and goes on."""
-    require_javac()
-    with (
-        TemporaryDirectory(prefix="crash-") as path,
-        replace(SCENARIOS["datastream: ordinary"], cycles=1).open(spark, Path(path)) as trial,
-    ):
-        outcome = outrun(trial, is_look_by(publish_cut), lead=Lead.ORDERED, has_checks=False)
-        assert outcome.faults == ()

@@ -164,28 +164,40 @@ def connectors(
 
 
 @pytest.mark.parametrize(
-    ("mode", "jars", "partitions"),
+    ("mode", "jars", "partitions", "failures"),
     [
-        (PartitionMode.IMMUTABLE_KEY_RANGE, JARS, 4 * PARTITIONS),
-        (PartitionMode.MUTABLE_KEY_RANGE, (*NEWER_JARS, *JARS), 3 * PARTITIONS),
+        (PartitionMode.IMMUTABLE_KEY_RANGE, JARS, 4 * PARTITIONS, FAILURES),
+        (PartitionMode.MUTABLE_KEY_RANGE, (*NEWER_JARS, *JARS), 3 * PARTITIONS, {}),
     ],
     ids=lambda value: value.value if isinstance(value, PartitionMode) else "",
 )
 def test_debezium_reads_the_history(
-    mode: PartitionMode, jars: tuple[str, ...], partitions: int, kafka: Broker, tmp_path: Path
+    mode: PartitionMode,
+    jars: tuple[str, ...],
+    partitions: int,
+    failures: Mapping[str, dict[str, Any]],
+    kafka: Broker,
+    tmp_path: Path,
 ) -> None:
     """The connector gives every change of a stream whose partitions churn, each once, with all its values.
 
-    In the second mode keys move meanwhile. Streams of both dialects are read at once.
+    In the second mode keys move meanwhile. Streams of both dialects are read at once. The connector does not
+    know the forms that the simulator sends on demand only.
     """
+    log = tmp_path / "java.log"
     with ExitStack() as stack:
         simulators = {
             tmp_path / dialect.value: opened(stack, settings(dialect, partition_mode=mode))
             for dialect in Dialect
         }
-        engines = stack.enter_context(connectors(simulators, kafka, tmp_path / "java.log", jars))
+        failing = {
+            tmp_path / failure: opened(stack, settings(Dialect.GOOGLESQL, **form))
+            for failure, form in failures.items()
+        }
+        engines = stack.enter_context(connectors(simulators | failing, kafka, log, jars))
         histories = {file: changes_until(*simulator) for file, simulator in simulators.items()}
         wait_for_events(engines, {file: expected.total() for file, expected in histories.items()})
+        wait_for_failures(log, failing)
 
     for file, expected in histories.items():
         read = list(events_of(file))
@@ -193,20 +205,13 @@ def test_debezium_reads_the_history(
         assert len({event["source"]["partition_token"] for event in read}) > partitions
 
 
-def test_debezium_fails_on_some_forms(kafka: Broker, tmp_path: Path) -> None:
-    """The connector does not know the forms that the simulator sends on demand only."""
-    log = tmp_path / "java.log"
-    with ExitStack() as stack:
-        simulators = {
-            tmp_path / failure: opened(stack, settings(Dialect.GOOGLESQL, **form))
-            for failure, form in FAILURES.items()
-        }
-        stack.enter_context(connectors(simulators, kafka, log))
-        expected = [
-            re.compile(rf"Task failure, taskUid: {name_of(simulator)}_task.*{file.name}")
-            for file, (simulator, _) in simulators.items()
-        ]
-        give_up_at = time.monotonic() + WITHIN_S
-        while not log.exists() or not all(failure.search(log.read_text()) for failure in expected):
-            assert time.monotonic() < give_up_at, "the connector already knows a form"
-            time.sleep(0.2)
+def wait_for_failures(log: Path, failing: Mapping[Path, tuple[Simulator, int]]) -> None:
+    """Return when the log has the failures after which files are named, each of the connector of its file."""
+    expected = [
+        re.compile(rf"Task failure, taskUid: {name_of(simulator)}_task.*{file.name}")
+        for file, (simulator, _) in failing.items()
+    ]
+    give_up_at = time.monotonic() + WITHIN_S
+    while not log.exists() or not all(failure.search(log.read_text()) for failure in expected):
+        assert time.monotonic() < give_up_at, "the connector already knows a form"
+        time.sleep(0.2)

@@ -1,13 +1,13 @@
 """Copies that another process completes and publishes while this one pauses."""
 
-from types import ModuleType
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import BRANCH
-from cdc_platform.lake.state.copies import load_copy_progress, load_plans
+from cdc_platform.lake.state.copies import COPY_BRANCH, load_copy_progress, load_plans
 from cdc_platform.lake.state.cuts import list_cuts
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
 from cdc_platform.pipeline.checks.table_checks import check_tables_equal_log
@@ -17,7 +17,7 @@ from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform_tests.pipeline.bank import NOW, balances, bank_of
 from cdc_platform_tests.support.interruptions import interrupt_once
-from cdc_platform_tests.support.pipelines import feed, found_table, run_steps
+from cdc_platform_tests.support.pipelines import feed, found_table, rows_of, run_steps
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,32 +34,30 @@ def publish(pipeline: Pipeline, spark: "SparkSession") -> None:
     run_steps(pipeline, spark)
 
 
-@pytest.mark.parametrize(
-    ("module", "name"),
-    [
-        (copy, "copy_chunks"),
-        (chunks, "level_branch"),
-        (chunks, "_columns_of_table"),
-        (chunks, "load_copy_progress"),
-    ],
-    ids=["before the look", "after the look", "before the commit", "before the progress"],
+PAUSES: Final = (
+    (copy, "copy_chunks"),  # before the look
+    (chunks, "level_branch"),  # after the look
+    (chunks, "_columns_of_table"),  # before the commit
+    (chunks, "load_copy_progress"),
 )
+
+
 def test_a_copy_that_another_process_has_published_is_not_copied_again(
-    spark: "SparkSession",
-    session_lake: LakeSettings,
-    monkeypatch: pytest.MonkeyPatch,
-    module: ModuleType,
-    name: str,
+    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever the paused process does then, the copy stays whole, and rows are in it once."""
-    pipeline = bank_of(session_lake, ROWS)
-    feed(pipeline, NOW)
-    interrupt_once(monkeypatch, module, name, lambda: publish(pipeline, spark))
-    copy_tables(pipeline, spark)
-    assert len(list_cuts(pipeline.lake)) == 1
-    progress = load_copy_progress(found_table(pipeline, "accounts"), load_plans(pipeline.lake)["accounts"])
-    assert progress.is_complete
-    assert progress.rows == ROWS
+    for module, name in PAUSES:
+        pipeline = bank_of(session_lake, ROWS)
+        feed(pipeline, NOW)
+        interrupt_once(monkeypatch, module, name, partial(publish, pipeline, spark))
+        copy_tables(pipeline, spark)
+        assert len(list_cuts(pipeline.lake)) == 1
+        table = found_table(pipeline, "accounts")
+        progress = load_copy_progress(table, load_plans(pipeline.lake)["accounts"])
+        assert progress.is_complete
+        assert progress.rows == ROWS
+        copied = rows_of(pipeline, "accounts", table.metadata.refs[COPY_BRANCH].snapshot_id)
+        assert [*range(1, ROWS + 1)] == sorted(row["id"] for row in copied)
     feed(pipeline, NOW + 10)
     rebuild_table(pipeline, spark, "accounts")
     assert list(range(1, ROWS + 1)) == sorted(balances(pipeline))

@@ -1,7 +1,6 @@
 """Tables that another process drops while a run merges them."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
@@ -27,26 +26,25 @@ def locally(pipeline: Pipeline) -> Pipeline:
     return pipeline
 
 
-@pytest.mark.parametrize(
-    ("merger", "step"),
-    [
-        *((locally, step) for step in ("reset_branch", "commit_merge", "verify_attempt")),
-        *((merging_by_spark, step) for step in ("reset_branch", "append_inserted", "verify_attempt")),
-    ],
+MERGES: Final = (
+    *((locally, step) for step in ("reset_branch", "commit_merge", "verify_attempt")),
+    *((merging_by_spark, step) for step in ("reset_branch", "append_inserted", "verify_attempt")),
 )
+"""What merges, and the step before which the table is dropped."""
+
+
 def test_a_table_that_is_dropped_meanwhile_is_a_conflict(
-    spark: "SparkSession",
-    session_lake: LakeSettings,
-    monkeypatch: pytest.MonkeyPatch,
-    merger: Callable[[Pipeline], Pipeline],
-    step: str,
+    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Any other error would end `sync --continuous`; the next cycle creates the table."""
-    bank = merger(bank_pipeline(session_lake))
+    """Any other error would end `sync --continuous`; the next try creates the table, whatever merges it."""
+    bank = bank_pipeline(session_lake)
     feed_cycle(bank, 1)
     order_changes(bank, spark)
-    interrupt_once(monkeypatch, build, step, lambda: bank.lake.catalog.drop_table(f"{bank.name}.accounts"))
-    with pytest.raises(CommitConflict), reaching(session_lake):
-        merge_tables(bank, spark, [bank.table("accounts")])
+    for merger, step in MERGES:
+        interrupt_once(
+            monkeypatch, build, step, lambda: bank.lake.catalog.drop_table(f"{bank.name}.accounts")
+        )
+        with pytest.raises(CommitConflict), reaching(session_lake):
+            merge_tables(merger(bank), spark, [bank.table("accounts")])
     run_steps(bank, spark)
     assert balances(bank) == expected_balances(1)

@@ -102,24 +102,6 @@ def test_quarantined_records_of_a_run_that_another_one_overlaps_stay(
     assert [record.cycle for record in load_quarantine(bank.lake)] == [1, 2, 3]
 
 
-def test_deletion_markers_of_a_run_that_another_one_overlaps_stay(
-    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The same, of a row that an older event would bring back."""
-    folder, pipeline = users_with_unordered_delete(spark, session_lake, tmp_path)
-    other = open_pipeline(pipeline.settings)
-
-    def meanwhile() -> None:
-        folder.write([user("delete-2", "DELETE", 4, 2)])
-        read_generations(pipeline, spark)
-
-    interleave(
-        monkeypatch, partial(order_changes, other, spark), meanwhile, partial(order_changes, pipeline, spark)
-    )
-    order_changes(pipeline, spark)
-    assert pipeline.lake.system_table(DELETION_MARKERS).scan().count() == 2
-
-
 @pytest.mark.parametrize("looked_at", [RAW, QUARANTINE, LOG])
 def test_quarantined_records_of_another_run_stay(
     spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch, looked_at: str

@@ -207,42 +207,46 @@ def test_a_transaction_with_missing_records_stops_the_log(
     assert quarantined_rows(pipeline) == []
 
 
-@pytest.mark.parametrize(
-    ("flaw", "reason"),
-    [
-        ({"mods": [{"keys": "no JSON", "new_values": "{}", "old_values": "{}"}]}, KEYS_FAULT),
-        ({"mods": [{"keys": '{"id": "1"}', "new_values": "[1]", "old_values": "{}"}]}, VALUES_FAULT),
-        ({"mods": []}, LACKING_FAULT),
-        ({"mod_type": "UNKNOWN"}, LACKING_FAULT),
-        ({"table_name": None}, LACKING_FAULT),
-        ({"number_of_records_in_transaction": None}, UNSOUND_FAULT),
-        (
-            {
-                "number_of_records_in_transaction": None,
-                "mod_type": None,
-                "table_name": None,
-                "mods": [{"keys": None, "new_values": "[", "old_values": "KeyError('mods')"}],
-            },
-            f"{SHAPE_FAULT}KeyError('mods')",
-        ),
-    ],
-)
+FLAWS: list[tuple[dict[str, Any], str]] = [
+    ({"mods": [{"keys": "no JSON", "new_values": "{}", "old_values": "{}"}]}, KEYS_FAULT),
+    ({"mods": [{"keys": '{"id": "1"}', "new_values": "[1]", "old_values": "{}"}]}, VALUES_FAULT),
+    ({"mods": []}, LACKING_FAULT),
+    ({"mod_type": "UNKNOWN"}, LACKING_FAULT),
+    ({"table_name": None}, LACKING_FAULT),
+    ({"number_of_records_in_transaction": None}, UNSOUND_FAULT),
+    (
+        {
+            "number_of_records_in_transaction": None,
+            "mod_type": None,
+            "table_name": None,
+            "mods": [{"keys": None, "new_values": "[", "old_values": "KeyError('mods')"}],
+        },
+        f"{SHAPE_FAULT}KeyError('mods')",
+    ),
+]
+"""What is wrong with a record, and the reason that quarantine has."""
+
+
 def test_an_unsound_record_takes_its_transaction_into_quarantine(
-    spark: "SparkSession", session_lake: LakeSettings, flaw: dict[str, Any], reason: str
+    spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
     """The log has no part of the transaction, each record has its reason, and the rest is processed."""
     pipeline = bank_pipeline(session_lake)
-    bad = {**insert("bad", 2, sequence=1, records=2), **flaw}
-    feed(pipeline, START + SECOND, insert("bad", 2, records=2), bad, opening(1, 100, START + 1))
+    bad = [
+        {**insert(f"bad{number}", 2, sequence=1, records=2), **flaw} for number, (flaw, _) in enumerate(FLAWS)
+    ]
+    company = [insert(f"bad{number}", 2, records=2) for number in range(len(FLAWS))]
+    feed(pipeline, START + SECOND, *company, *bad, opening(1, 100, START + 1))
     order_changes(pipeline, spark)
     assert keys_of(log_rows(pipeline)) == ["1"]
     quarantined = {row["record_id"]: row for row in quarantined_rows(pipeline)}
-    assert set(quarantined) == {"bad/00000000", "bad/00000001"}
-    assert quarantined["bad/00000000"]["reason"] == COMPANY
-    assert quarantined["bad/00000001"]["reason"] == reason
-    stored = json.loads(quarantined["bad/00000001"]["record"])
-    assert stored["server_transaction_id"] == "bad"
-    assert [mod["keys"] for mod in bad["mods"]] == [mod.get("keys") for mod in stored["mods"]]
+    reasons = {f"bad{number}/00000001": reason for number, (_, reason) in enumerate(FLAWS)}
+    reasons |= dict.fromkeys((f"bad{number}/00000000" for number in range(len(FLAWS))), COMPANY)
+    assert reasons == {name: row["reason"] for name, row in quarantined.items()}
+    for number, record in enumerate(bad):
+        stored = json.loads(quarantined[f"bad{number}/00000001"]["record"])
+        assert stored["server_transaction_id"] == f"bad{number}"
+        assert [mod["keys"] for mod in record["mods"]] == [mod.get("keys") for mod in stored["mods"]]
 
 
 def test_the_reason_of_a_record_is_that_of_its_unsound_mod(
@@ -265,18 +269,24 @@ def test_the_reason_of_a_record_is_that_of_its_unsound_mod(
     assert {record.record_id for record in by_reason.from_records} == {"bad/00000000", "bad/00000001"}
 
 
-@pytest.mark.parametrize(("keys", "quarantined"), [("null", 0), ("{}", 0), ("[]", 1), (None, 1)])
 def test_a_change_of_a_table_without_a_key_column_is_sound(
-    spark: "SparkSession", session_lake: LakeSettings, keys: str | None, quarantined: int
+    spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
     """The emulator writes its keys as null; of a table that has a key the log takes none without it."""
     pipeline = bank_pipeline(session_lake)
-    mods = [{"keys": keys, "new_values": '{"v":"1"}', "old_values": "{}"}]
-    accounts = {**opening(1, 100, START + 3), "mods": mods}
-    feed(pipeline, START + SECOND, {**insert("one", 2), "mods": mods}, accounts, opening(2, 100, START + 4))
+    sound, unsound, of_keyed = ("null", "{}"), ("[]", None), list[str]()
+    records = [opening(2, 100, START + 4)]
+    for number, keys in enumerate((*sound, *unsound)):
+        mods = [{"keys": keys, "new_values": '{"v":"1"}', "old_values": "{}"}]
+        keyed = opening(1, 100, START + 10 + number)
+        of_keyed.append(str(keyed["server_transaction_id"]))
+        records += [{**insert(f"keys {keys}", 2), "mods": mods}, {**keyed, "mods": mods}]
+    feed(pipeline, START + SECOND, *records)
     order_changes(pipeline, spark)
-    assert quarantined + 1 == len(quarantined_rows(pipeline))
-    assert 2 - quarantined == len(log_rows(pipeline))
+    logged = {row["transaction_id"] for row in log_rows(pipeline)}
+    assert {*(f"keys {keys}" for keys in sound), records[0]["server_transaction_id"]} == logged
+    quarantined = sorted(row["record_id"].rpartition("/")[0] for row in quarantined_rows(pipeline))
+    assert sorted([*(f"keys {keys}" for keys in unsound), *of_keyed]) == quarantined
 
 
 @pytest.mark.parametrize("choosing", ["sound_rows", "sound_changes"])

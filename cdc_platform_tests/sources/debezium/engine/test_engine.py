@@ -22,16 +22,11 @@ from cdc_platform.sources.debezium.settings.engine_settings import Snapshot
 from cdc_platform_tests.servers.postgresql import Cluster
 from cdc_platform_tests.sources.debezium.databases import connect, database, play, settings_for
 from cdc_platform_tests.sources.debezium.spooled import (
-    MARKER,
     WITHIN_S,
     events_in,
-    has_snapshot,
-    replayed,
     rows_in,
-    rows_of,
     wait_until,
 )
-from cdc_platform_tests.sources.debezium.workload import Options, Workload
 
 pytestmark = pytest.mark.integration
 
@@ -96,28 +91,6 @@ def assert_repeated_alike(events: list[dict[str, Any]]) -> None:
             what = {name: event["value"][name] for name in ("after", "source", "transaction")}
             texts_by_position.setdefault(event["key"]["id"], set()).add(json.dumps(what, sort_keys=True))
     assert [key for key, kinds in texts_by_position.items() if len(kinds) != 1] == []
-
-
-def test_a_workload_is_captured_as_it_was_at_each_checkpoint(capturing: Cluster, tmp_path: Path) -> None:
-    """Replayed one event after another, also after a crash, the workload gives the expected rows."""
-    settings = settings_for(capturing, "workload", tmp_path)
-    with database(capturing, "workload") as name:
-        workload = Workload(lambda: connect(capturing, name, by_statement=False), Options(seed=7))
-        workload.set_up()
-        checkpoints = workload.run()
-        with EngineProcess(settings) as engine:
-            # A TRUNCATE in the workload would empty its table for a snapshot that has not read it yet.
-            wait_until(lambda: has_snapshot(Spool(tmp_path)), engine)
-            reached = [next(checkpoints), next(checkpoints)]
-            os.kill(engine.pid, signal.SIGKILL)
-            with pytest.raises(CaptureStopped, match="without a reason"):
-                engine.wait(WITHIN_S)
-        reached.extend(checkpoints)
-        capture_until_caught_up(settings, WITHIN_S)
-    events = events_in(Spool(tmp_path))
-    assert {str(point.number): rows_of(point) for point in reached} == replayed(events)
-    assert {"r", "c", "u", "d", "t", "m"} <= {(event["value"] or {}).get("op") for event in events}
-    assert any("__debezium.oldkey" in event["headers"] and MARKER in str(event["value"]) for event in events)
 
 
 def test_rows_are_read_again_where_the_slot_is_gone(capturing: Cluster, tmp_path: Path) -> None:
