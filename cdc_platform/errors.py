@@ -36,7 +36,7 @@
     + LakeAccessDenied          the credentials may not use the catalog or the object store
     + LakeUnreachable           the catalog or the object store does not answer (retry)
     + ClockBehind               this machine's clock is behind the newest commit to a table (retry)
-    + LakeDamaged               the catalog, or a file that it names, is missing or unreadable
+    + LakeDamaged               the catalog, a table or a file is missing or unreadable
     + DiskFull                  no disk space is left (retry)
     + LakeFormatUnknown         the lake was written by a newer version of the platform
     + CutNotFound               no such cut, or its snapshots have expired
@@ -253,7 +253,7 @@ class ClockBehind(LakeError):
 
 
 class LakeDamaged(LakeError):
-    """The catalog, or a file of a table that it names, is missing or unreadable; ``place`` names it.
+    """The catalog, a table or a file of a table is missing or unreadable; ``place`` names it.
 
     ``missing_file`` is the location of a table's file that does not exist.
     """
@@ -277,6 +277,12 @@ class LakeDamaged(LakeError):
     def missing(cls, location: str) -> "LakeDamaged":
         """Return the error for a missing file that the lake's metadata names."""
         return cls(f"file {location}", "it no longer exists", location)
+
+    @classmethod
+    def dropped(cls, table: str) -> "LakeDamaged":
+        """Return the error for one of the platform's own tables that is gone."""
+        remedy = "Restore the catalog and all tables of the pipeline from one backup, or name another lake."
+        return cls(f"table `{table}`", "another program has dropped it", remedy=remedy)
 
 
 class DiskFull(LakeError):

@@ -69,6 +69,7 @@ CONFLICT: Final = re.compile(
     r"|TABLE_OR_VIEW_NOT_FOUND\](?!.*__cdc)|NoSuchTableException(?!.*__cdc)"
 )
 """Iceberg's messages where another commit was first."""
+_OWN_TABLE: Final = re.compile(r"(\w+__cdc)\W+(\w+)")
 _CATALOG_SILENT: Final = re.compile(
     r"exceptions\.(?:CommitStateUnknown|ServiceFailure|ServiceUnavailable|REST)Exception"
     r"|UncheckedSQLException|PSQLException"
@@ -129,8 +130,10 @@ def _explain_service(settings: LakeSettings, error: Exception) -> CdcError | Non
     """Explain an error of a catalog's client."""
     from pyiceberg import exceptions as iceberg
 
-    is_dropped = isinstance(error, iceberg.NoSuchTableError) and "__cdc" not in str(error)
-    if is_dropped or isinstance(error, iceberg.CommitFailedException):
+    own = _OWN_TABLE.search(str(error)) if isinstance(error, iceberg.NoSuchTableError) else None
+    if own is not None:
+        return LakeDamaged.dropped(".".join(own.groups()))
+    if isinstance(error, iceberg.NoSuchTableError | iceberg.CommitFailedException):
         return _outrun(str(error))
     if isinstance(error, iceberg.UnauthorizedError | iceberg.ForbiddenError | iceberg.OAuthError):
         return LakeAccessDenied(

@@ -6,6 +6,7 @@ themselves.
 
 import logging
 import re
+from collections.abc import Collection
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -75,6 +76,30 @@ def find_expired(settings: LakeSettings, damage: LakeDamaged) -> CommitConflict 
 def _path(location: str) -> str:
     """Return a location without its scheme: Java and Python write `file:` in two ways."""
     return _SCHEME.sub("/", location)
+
+
+def list_own(catalog: "Catalog", namespace: str) -> frozenset[str]:
+    """Return the names of the tables of a namespace, none if it does not exist."""
+    from pyiceberg.exceptions import NoSuchNamespaceError
+
+    with suppress(NoSuchNamespaceError):
+        return frozenset(identifier[-1] for identifier in catalog.list_tables(namespace))
+    return frozenset()
+
+
+def require_own(catalog: "Catalog", namespace: str, names: Collection[str]) -> None:
+    """Ensure that the lake still has the tables with which it began: empty ones would hide what is lost.
+
+    Raises:
+        LakeDamaged: one of them is gone, and another one has a commit.
+    """
+    present = list_own(catalog, namespace).intersection(names)
+    if len(present) == len(names):
+        return
+    if any(catalog.load_table((namespace, name)).metadata.snapshots for name in present):
+        # Looked at again: another process may have created the lake meanwhile.
+        for name in sorted({*names} - list_own(catalog, namespace)):
+            raise LakeDamaged.dropped(f"{namespace}.{name}")
 
 
 def drop_results(catalog: "Catalog", identifier: str, damage: LakeDamaged) -> None:

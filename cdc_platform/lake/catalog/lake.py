@@ -8,7 +8,6 @@ from typing import Final
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import (
-    NoSuchNamespaceError,
     NoSuchTableError,
     TableAlreadyExistsError,
     ValidationError,
@@ -18,7 +17,7 @@ from pyiceberg.table import Table
 from cdc_platform.errors import CommitConflict, LakeDamaged, LakeFormatUnknown, PipelineNotFound, SettingError
 from cdc_platform.lake.catalog.access import reaching
 from cdc_platform.lake.catalog.catalogs import open_catalog
-from cdc_platform.lake.catalog.damage import drop_results
+from cdc_platform.lake.catalog.damage import drop_results, list_own, require_own
 from cdc_platform.lake.catalog.lake_settings import CATALOG, KEPT_BY_TIME, LakeSettings, local_folder
 from cdc_platform.lake.catalog.retries import commit_again
 from cdc_platform.model.base.cached_values import cached_value
@@ -56,6 +55,7 @@ COPIES: Final = COPIES_TABLE
 READ_PROGRESS: Final = READ_PROGRESS_TABLE
 CHECK_RESULTS: Final = "check_results"
 DELETION_MARKERS: Final = "deletion_markers"
+ORIGINAL_TABLES: Final = (RAW, LINEAGE, LOG, CUT, QUARANTINE)  # the oldest lakes lack the others
 
 SYSTEM_TABLES: Final[Mapping[str, pa.Schema]] = {
     RAW: RAW_CHANGE_RECORDS,
@@ -161,6 +161,7 @@ class Lake:
             catalog = open_catalog(self.settings)
             for namespace in (self.pipeline, self.system_namespace):
                 catalog.create_namespace_if_not_exists(namespace)
+            require_own(catalog, self.system_namespace, ORIGINAL_TABLES)
             for name, schema in own_tables(delivers_events=self.delivers_events).items():
                 _ensure(catalog, f"{self.system_namespace}.{name}", schema)
             return catalog
@@ -190,9 +191,8 @@ class Lake:
             )
         with reaching(self.settings):
             catalog = open_catalog(self.settings)
-            names = set[str]()
-            with suppress(NoSuchNamespaceError):
-                names = {identifier[-1] for identifier in catalog.list_tables(self.system_namespace)}
+            require_own(catalog, self.system_namespace, ORIGINAL_TABLES)
+            names = list_own(catalog, self.system_namespace)
         if RAW not in names:
             raise PipelineNotFound(
                 f"The lake at {self.settings.shown_path} holds no pipeline `{self.pipeline}`; it holds "

@@ -9,7 +9,6 @@ from typing import Final
 import pyarrow as pa
 import pytest
 from pyiceberg import exceptions as iceberg
-from pyiceberg.exceptions import NoSuchTableError
 from pyspark.errors import PySparkException
 from requests import exceptions as http
 from sqlalchemy.exc import IntegrityError, OperationalError
@@ -185,8 +184,8 @@ def test_a_catalog_that_cannot_be_written_names_the_lake(tmp_path: Path) -> None
         table.append(ROW)
 
 
-@pytest.mark.parametrize(("name", "kind"), [("p.users", CommitConflict), (f"p__cdc.{CUT}", NoSuchTableError)])
-def test_only_a_merged_table_that_is_gone_is_a_conflict(
+@pytest.mark.parametrize(("name", "kind"), [("p.users", CommitConflict), (f"p__cdc.{CUT}", LakeDamaged)])
+def test_a_merged_table_that_is_gone_is_a_conflict_and_an_own_one_damage(
     tmp_path: Path, name: str, kind: type[Exception]
 ) -> None:
     """The next cycle creates it, and none of the platform's own tables."""

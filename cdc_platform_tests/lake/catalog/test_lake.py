@@ -1,5 +1,6 @@
 """Opening a lake: made where it is missing, read in every older format, refused in a newer one."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from cdc_platform.lake.catalog.lake import (
     DICTIONARY,
     FORMAT_PROPERTY,
     LOG,
+    ORIGINAL_TABLES,
     QUARANTINE,
     RAW,
     SYSTEM_TABLES,
@@ -127,6 +129,26 @@ def test_a_damaged_lake_names_its_damage(tmp_path: Path, name: str, content: str
     for is_reader in (True, False):
         with pytest.raises(LakeDamaged, match=text):
             Lake(settings, "p", is_reader=is_reader).system_table(LOG)
+
+
+@pytest.mark.parametrize("name", ORIGINAL_TABLES)
+@pytest.mark.parametrize("is_reader", [False, True])
+def test_an_own_table_that_another_program_has_dropped_is_not_created_again(
+    tmp_path: Path, name: str, is_reader: bool
+) -> None:
+    """An empty one would show nothing of what is lost, and the others would no longer fit to it."""
+    pipeline = restored(LakeSettings(str(tmp_path)), "old")
+    pipeline.lake.catalog.drop_table(f"old__cdc.{name}")
+    for _ in range(2):
+        with pytest.raises(LakeDamaged, match=rf"table `old__cdc\.{name}`: another program has dropped it"):
+            _ = replace(pipeline.lake, is_reader=is_reader).catalog
+
+
+def test_a_lake_whose_creation_was_interrupted_gets_the_other_tables(tmp_path: Path) -> None:
+    """No table has a commit before all of them exist."""
+    lake = Lake(LakeSettings(str(tmp_path)), "bank")
+    lake.catalog.drop_table(f"bank__cdc.{CUT}")
+    assert replace(lake).system_table(CUT).metadata.snapshots == []
 
 
 @pytest.mark.parametrize("missing", ["metadata/snap-*.avro", "data/*.parquet"])
