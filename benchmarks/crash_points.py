@@ -42,6 +42,8 @@ from cdc_platform_tests.support.crash_points.overtaking import Lead, run_overtak
 from cdc_platform_tests.support.crash_points.points import Failure
 from cdc_platform_tests.support.crash_points.scenarios import SCENARIOS
 from cdc_platform_tests.support.crash_points.series import Extent, Series, run_series
+from cdc_platform_tests.support.crash_points.spark_catalog import compile_quickly
+from cdc_platform_tests.support.footprints.footprint import Session
 from cdc_platform_tests.support.footprints.java_classes import keep_classes
 
 SAME: Final = ("seed", "singly", "failing", "overtaken")
@@ -78,7 +80,7 @@ def _events(options: argparse.Namespace) -> str:
     return "deaths" if options.failing is None else "failures"
 
 
-def note_series(report: Report, name: str, series: Series) -> None:
+def note_series(report: Report, name: str, series: Series, processor_s: float) -> None:
     """Report the deaths of one scenario."""
     report.note(
         name,
@@ -93,6 +95,7 @@ def note_series(report: Report, name: str, series: Series) -> None:
         median_s=round(series.median_s, 2),
         longest_s=round(series.longest_s, 2),
         seconds=round(series.seconds),
+        processor_s=round(processor_s),
     )
 
 
@@ -108,18 +111,32 @@ def load_results(report: Report) -> dict[str, dict[str, Any]]:
 
 
 def print_table(results: Mapping[str, Mapping[str, Any]]) -> int:
-    """Print what became of all kinds as a table in Markdown, and return how much is wrong."""
-    print("| kind | moments | deaths, pairs | all checks | wrong | orphans deleted | median, longest (s) |")
-    print("| --- | --- | --- | --- | --- | --- | --- |")
-    for name, of in sorted(results.items()):
-        print(
-            f"| {name} | {of['moments']} | {of['value']}, {of['pairs']} | {of['checked']} | {of['wrong']} "
-            f"| {of['deleted_orphans']} | {of['median_s']}, {of['longest_s']} |"
-        )
-    deaths, seconds = (sum(of[name] for of in results.values()) for name in ("value", "seconds"))
-    wrong = sum(of["wrong"] for of in results.values())
-    print(f"{deaths} deaths, failures or pauses of {len(results)} kinds in {seconds} s, {wrong} wrong")
+    """Print by kind and source at how many moments something happened, and return how much is wrong."""
+    sources, kinds = (dict.fromkeys(name.partition(": ")[end] for name in SCENARIOS) for end in (0, 2))
+    print(f"| kind | {' | '.join(sources)} |")
+    print(f"| --- |{' --- |' * len(sources)}")
+    for kind in kinds:
+        cells = (_describe_extent(results.get(f"{source}: {kind}")) for source in sources)
+        print(f"| {kind} | {' | '.join(cells)} |")
+    summed = ("value", "pairs", "checked", "deleted_orphans", "seconds", "processor_s", "wrong")
+    deaths, pairs, checked, orphans, seconds, processor_s, wrong = (
+        sum(of[name] for of in results.values()) for name in summed
+    )
+    recoveries = [of["median_s"] for of in results.values()]
+    longest_s = max((of["longest_s"] for of in results.values()), default=0)
+    print(f"{deaths} deaths, failures or pauses of {len(results)} kinds, {pairs} pairs, {wrong} wrong")
+    print(f"{seconds} s, {processor_s} s of processors; all checks {checked} times")
+    print(f"recoveries: {min(recoveries, default=0)} to {max(recoveries, default=0)} s (medians of kinds)")
+    print(f"longest recovery: {longest_s} s; orphan files deleted: {orphans}")
     return int(wrong)
+
+
+def _describe_extent(result: Mapping[str, Any] | None) -> str:
+    """Return at how many moments of a kind something happened, and of how many, unless it was each."""
+    if result is None:
+        return ""
+    singly = result["value"] - 2 * result["pairs"]
+    return f"{singly}" if singly == result["moments"] else f"{singly} of {result['moments']}"
 
 
 def run_in_processes(names: Sequence[str], report: Report) -> None:
@@ -139,16 +156,20 @@ def run_scenarios(names: Sequence[str], report: Report) -> None:
     """Run these scenarios one after the other."""
     options = report.options
     end_s = time.monotonic() + (options.minutes or 0) * 60
+    compile_quickly()
     # All that a cycle and its checks do here is little.
     settings = SparkSettings(driver_memory="2g", conf={**INTERPRETED, **ONE_TASK})
     with open_session(settings, LakeSettings(str(options.work))) as spark:
         # What dead runs leave in Spark's log is of no interest.
         spark.sparkContext.setLogLevel("OFF")
         keep_classes(spark)
+        measured = Session.of(spark)
         for number, name in enumerate(names):
             now_s = time.monotonic()
             until_s = now_s + (end_s - now_s) / (len(names) - number) if options.minutes else None
-            note_series(report, name, run_scenario(name, spark, options, until_s))
+            begun_s = measured.measure().processor_s
+            series = run_scenario(name, spark, options, until_s)
+            note_series(report, name, series, measured.measure().processor_s - begun_s)
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import fact, head
+from cdc_platform_tests.support.crash_points.kept_lakes import CATALOG, KeptLake
 from cdc_platform_tests.support.crash_points.points import POINTS, Death, EffectKind, Moment, ProcessDeath
 from cdc_platform_tests.support.crash_points.runs import reopened
 from cdc_platform_tests.support.crash_points.scenarios import SCENARIOS
@@ -74,6 +75,29 @@ def test_what_a_death_has_damaged_is_noticed(spark: "SparkSession", folder: Path
             assert any("twice" in fault for fault in trial.faults(pipeline))
             log.refresh().delete(f"cycle = {cycle}")
             assert list(trial.faults(pipeline)) != []
+
+
+def test_a_state_of_a_lake_has_the_files_that_it_had(tmp_path: Path) -> None:
+    """A file that was replaced, deleted or torn since then is as it was, and a later one is gone."""
+    folder = tmp_path / "lake"
+    folder.mkdir()
+    lake = KeptLake(folder, tmp_path / "pool")
+    for name in ("replaced", "deleted", "torn"):
+        (folder / name).write_text(f"{name} at first")
+    former, torn = lake.keep(), lake.keep(folder / "torn")
+    (folder / "other").write_text("replaced")
+    (folder / "other").replace(folder / "replaced")
+    (folder / "deleted").unlink()
+    (folder / "later").write_text("later")
+    present = lake.keep()
+    lake.restore(torn)
+    assert (folder / "torn").read_text() == "torn a"
+    lake.restore(former)
+    expected = {name: f"{name} at first" for name in ("replaced", "deleted", "torn")}
+    assert expected == {path.name: path.read_text() for path in folder.iterdir() if path.name != CATALOG}
+    lake.restore(present)
+    assert (folder / "replaced").read_text() == "replaced"
+    assert sorted(path.name for path in folder.iterdir()) == [CATALOG, "later", "replaced", "torn"]
 
 
 def test_a_run_that_died_has_no_further_effect() -> None:

@@ -5,7 +5,14 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from cdc_platform.errors import CdcError, CommitConflict, DiskFull, LakeAccessDenied, LakeUnreachable
+from cdc_platform.errors import (
+    CdcError,
+    CommitConflict,
+    DiskFull,
+    LakeAccessDenied,
+    LakeUnreachable,
+    SpoolUnusable,
+)
 from cdc_platform.lake.catalog.access import reaching
 from cdc_platform.lake.state.lost_commits import revert_lost_commits
 from cdc_platform_tests.support.crash_points.points import (
@@ -26,11 +33,11 @@ from cdc_platform_tests.support.crash_points.runs import (
 )
 from cdc_platform_tests.support.crash_points.series import Extent, Series, run_places
 
-ERRORS: Final[dict[Failure, type[CdcError]]] = {
-    Failure.FULL: DiskFull,
-    Failure.READ_ONLY: LakeAccessDenied,
-    Failure.BROKEN: LakeUnreachable,
-    Failure.REFUSED: CommitConflict,
+ERRORS: Final[dict[Failure, tuple[type[CdcError], ...]]] = {
+    Failure.FULL: (DiskFull,),
+    Failure.READ_ONLY: (LakeAccessDenied, SpoolUnusable),
+    Failure.BROKEN: (LakeUnreachable, SpoolUnusable),
+    Failure.REFUSED: (CommitConflict,),
 }
 """Errors by which a cycle may end."""
 
@@ -101,4 +108,5 @@ def _misnamed(failure: Failure, ended: Exception | None) -> Iterator[str]:
     It may also have gone on: a commit is tried more than once, and what is deleted late harms nobody.
     """
     if ended is not None and not isinstance(ended, ERRORS[failure]):
-        yield f"the run ended by {type(ended).__name__}, not {ERRORS[failure].__name__}: {str(ended)[:500]}"
+        right = " or ".join(error.__name__ for error in ERRORS[failure])
+        yield f"the run ended by {type(ended).__name__}, not {right}: {str(ended)[:500]}"

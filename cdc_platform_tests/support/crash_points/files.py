@@ -31,7 +31,7 @@ SQLITE_TEXTS: Final = {
 
 
 @contextmanager
-def _as_file_error() -> Iterator[None]:
+def as_file_error() -> Iterator[None]:
     """Let a file fail as the file system does it."""
     try:
         yield
@@ -51,13 +51,13 @@ class MortalFiles(LakeFiles):
     def delete(self, location: str | InputFile | OutputFile) -> None:
         """Delete a file."""
         path = location if isinstance(location, str) else location.location
-        with _as_file_error():
+        with as_file_error():
             POINTS.have(EffectKind.DELETE, path, lambda: super(MortalFiles, self).delete(location))
 
 
 class _MortalFile(PyArrowFile):
     def create(self, overwrite: bool = False) -> Any:
-        with _as_file_error():
+        with as_file_error():
             number = POINTS.before(EffectKind.WRITE, self.location)
         return _MortalStream(super().create(overwrite), number, Path(self._path))
 
@@ -84,7 +84,7 @@ class _MortalStream:
         self._stream.close()
         if POINTS.is_torn(self._number):
             os.truncate(self._path, self._path.stat().st_size // 2)
-        with _as_file_error():
+        with as_file_error():
             POINTS.after(self._number)
 
 

@@ -1,36 +1,38 @@
-"""Lakes that are set back to former states: their files never change, so a state is a list of files."""
+"""Lakes that are set back to former states: each version of a file is kept by its inode."""
 
 import os
 import sqlite3
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 CATALOG: Final = "catalog.db"
 
+KeptFile = tuple[str, int]
+"""Path within the lake, as text since a run has hundreds of moments, and inode."""
+
 
 @dataclass(frozen=True)
 class LakeState:
-    """Files of a lake and rows of its catalog at one moment; of the file ``torn`` half is there.
+    """Files of a lake and rows of its catalog at one moment; of the file ``torn`` half is there."""
 
-    A file is its path within the lake, as text: a run has hundreds of moments, each with all files.
-    """
-
-    files: frozenset[str]
+    files: frozenset[KeptFile]
     catalog: str
     torn: str | None = None
 
 
 @dataclass(frozen=True)
 class KeptLake:
-    """A local lake with a SQLite catalog, whose states are kept in a folder on the same disk."""
+    """A local lake with a SQLite catalog, whose states are kept in a folder on the same disk.
+
+    A file may be replaced by another one of its name, and is never changed in place.
+    """
 
     folder: Path
     pool: Path
-    _known: set[str] = field(default_factory=set)
-    _torn: set[str] = field(default_factory=set)
-    """Files of the present state of which half is there."""
+    _known: set[KeptFile] = field(default_factory=set)
 
     def keep(self, torn: Path | None = None) -> LakeState:
         """Return the present state of the lake.
@@ -39,8 +41,8 @@ class KeptLake:
             torn: a file of the lake that has just been written, of which the state has half.
         """
         files = frozenset(_files_below(self.folder))
-        for file in files - self._known:
-            _link(self.folder / file, self.pool / file)
+        for path, inode in files - self._known:
+            _link(self.folder / path, self._kept(inode))
         self._known.update(files)
         with sqlite3.connect(self.folder / CATALOG, timeout=60) as catalog:
             rows = "\n".join(catalog.iterdump())
@@ -48,27 +50,30 @@ class KeptLake:
 
     def restore(self, state: LakeState) -> None:
         """Set the lake back, in place: Java's part of this process has its catalog open."""
-        present = _files_below(self.folder)
-        for gone in present & (self._torn | present - state.files):
-            (self.folder / gone).unlink()
-        present -= self._torn
-        self._torn.clear()
-        for missing in state.files - present:
-            _link(self.pool / missing, self.folder / missing)
+        present = frozenset(_files_below(self.folder))
+        for path, _ in present - state.files:
+            (self.folder / path).unlink()
+        for path, inode in state.files - present:
+            _link(self._kept(inode), self.folder / path)
         if state.torn is not None:
-            whole = (self.pool / state.torn).read_bytes()
-            (self.folder / state.torn).unlink()
-            (self.folder / state.torn).write_bytes(whole[: len(whole) // 2])
-            self._torn.add(state.torn)
+            torn = self.folder / state.torn
+            whole = torn.read_bytes()
+            torn.unlink()
+            torn.write_bytes(whole[: len(whole) // 2])
         self._restore_catalog(state.catalog)
 
     def add_kept_files(self, age_s: float) -> None:
         """Put all files of all kept states into the lake, where they are missing, and let all of it age."""
-        for missing in self._known - _files_below(self.folder):
-            _link(self.pool / missing, self.folder / missing)
+        present = {path for path, _ in _files_below(self.folder)}
+        for path, inode in self._known:
+            if path not in present:
+                _link(self._kept(inode), self.folder / path)
         moment = time.time() - age_s
-        for file in _files_below(self.folder):
-            os.utime(self.folder / file, (moment, moment))
+        for path, _ in _files_below(self.folder):
+            os.utime(self.folder / path, (moment, moment))
+
+    def _kept(self, inode: int) -> Path:
+        return self.pool / str(inode)
 
     def _restore_catalog(self, rows: str) -> None:
         with sqlite3.connect(":memory:") as kept, sqlite3.connect(self.folder / CATALOG, timeout=60) as now:
@@ -82,11 +87,12 @@ def _link(source: Path, target: Path) -> None:
     os.link(source, target)
 
 
-def _files_below(folder: Path) -> set[str]:
-    begun = len(f"{folder}/")
-    return {
-        f"{place}/{name}"[begun:]
-        for place, _, names in os.walk(folder)
-        for name in names
-        if not name.startswith(CATALOG)
-    }
+def _files_below(folder: Path) -> Iterator[KeptFile]:
+    begun, folders = len(f"{folder}/"), [str(folder)]
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+                elif not entry.name.startswith(CATALOG):
+                    yield entry.path[begun:], entry.inode()

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from cdc_platform_tests.support.crash_points.files import as_file_error
 from cdc_platform_tests.support.crash_points.points import POINTS, Death, EffectKind
 
 _KINDS: Final = {
@@ -24,7 +25,8 @@ def _watch(event: str, arguments: tuple[Any, ...]) -> None:
         return
     file = Path(arguments[0])
     if _watched[0] in file.parents and (event != "open" or _is_written(*arguments)):
-        POINTS.before(_KINDS[event], str(file))
+        with as_file_error():
+            POINTS.before(_KINDS[event], str(file))
 
 
 def _is_written(_file: Any, mode: str | None, flags: int) -> bool:
@@ -35,14 +37,20 @@ _hooked: list[bool] = []
 
 
 @contextmanager
-def dying_in(folder: Path, death: Death | None) -> Iterator[None]:
-    """Number the effects on files below a folder, and die at one of them; Python's hooks stay for ever."""
+def watched(folder: Path) -> Iterator[None]:
+    """Make each effect on files below a folder a crash point; Python's hooks stay for ever."""
     if not _hooked:
         sys.addaudithook(_watch)
         _hooked.append(True)
-    with POINTS.counted(death):
-        _watched.append(folder)
-        try:
-            yield
-        finally:
-            _watched.clear()
+    _watched.append(folder)
+    try:
+        yield
+    finally:
+        _watched.clear()
+
+
+@contextmanager
+def dying_in(folder: Path, death: Death | None) -> Iterator[None]:
+    """Number the effects on files below a folder, and die at one of them."""
+    with POINTS.counted(death), watched(folder):
+        yield

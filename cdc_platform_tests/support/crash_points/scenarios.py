@@ -19,20 +19,29 @@ from cdc_platform.pipeline.on_demand.replay import replay_records
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import MaintenanceSettings
 from cdc_platform.pipeline.publishing.maintain import maintain_lake
+from cdc_platform.sources.debezium.settings.connector import SnapshotPolicy
+from cdc_platform_tests.servers.jars import require_jars
+from cdc_platform_tests.servers.kafka import CONNECTOR
 from cdc_platform_tests.support.crash_points.files import mortal_lake, watch_catalogs
 from cdc_platform_tests.support.crash_points.kept_lakes import KeptLake
 from cdc_platform_tests.support.crash_points.runs import Act, Trial, reopened
 from cdc_platform_tests.support.crash_points.spark_catalog import mortal_session
 from cdc_platform_tests.support.crash_points.workloads import (
+    OpenOutlet,
+    backfilled_files,
     changing_bank,
     copied_bank,
     misread_bank,
     moving_bank,
     refused_files,
     refused_transactions,
+    snapshots,
+    transactions,
     widening_files,
     widening_transactions,
 )
+from cdc_platform_tests.support.days.debezium import PARTS, Habits
+from cdc_platform_tests.support.debezium.outlets import spool, topics
 from cdc_platform_tests.support.workloads.workload import WORKLOADS, Place, Workload
 
 PIPELINE: Final = "mortal"
@@ -56,6 +65,7 @@ class Scenario:
         cycles: so many whole cycles come before it.
         changes: settings of the pipeline.
         repeats: whether the user repeats the run before the pipeline catches up.
+        jars: that Spark's tasks need to read the source, by their Maven coordinates.
         reads: whether there is input that the cycles before have not read.
     """
 
@@ -64,6 +74,7 @@ class Scenario:
     cycles: int = 2
     changes: Mapping[str, Any] = field(default_factory=dict)
     repeats: bool = False
+    jars: tuple[str, ...] = ()
     reads: bool = True
 
     @contextmanager
@@ -75,6 +86,8 @@ class Scenario:
         settings = mortal_lake(lake)
         place = Place(folder / "input", settings, PIPELINE, CHANGES)
         with mortal_session(spark, settings, folder) as session, self.source(place) as work:
+            for jar in require_jars(*self.jars):
+                session.sql(f"ADD JAR '{jar}'")
             for left in reversed(range(self.cycles)):
                 work.send()
                 if not left and not self.reads:
@@ -126,6 +139,12 @@ SOURCES: Final[Mapping[str, tuple[str, str]]] = {
     "debezium": ("debezium_omit_files", "public.items"),
 }
 """By source: the workload, and one of its tables."""
+CALM: Final = Habits(0, 0, 0, 0, unseen=60, policy=SnapshotPolicy.MERGE)
+"""A connector that takes one snapshot, and follows the log from then on."""
+REPEATING: Final = replace(CALM, snapshot=1.0, policy=SnapshotPolicy.REPLACE)
+"""A connector that takes one snapshot after the other, each of which replaces the tables."""
+CHUNKING: Final = replace(CALM, incremental=1.0, chunk=5)
+"""A connector that reads its first table again and again by chunks, while transactions go on."""
 BY_SPARK: Final[Mapping[str, Any]] = {"local_read_s": 0.0, "local_merge_bytes": 0}
 """Spark's tasks read, order and merge, even small inputs."""
 COPY: Final[Mapping[str, Any]] = {"copy_chunk_rows": 250, "copy_s": 0.0}
@@ -136,6 +155,24 @@ def _with_tasks(name: str, scenario: Scenario) -> dict[str, Scenario]:
     """Return a kind of cycle as it is, and as Spark's tasks run it."""
     by_spark = replace(scenario, changes={**scenario.changes, **BY_SPARK})
     return {name: scenario, f"{name}, by Spark": by_spark}
+
+
+def _with_snapshots(open_outlet: OpenOutlet | None, of: Callable[..., Scenario]) -> dict[str, Scenario]:
+    """Return a first snapshot of a connector that is under way when the run dies."""
+    opened = partial(snapshots, CALM, open_outlet=open_outlet)
+    return _with_tasks("snapshot", of(opened, cycles=1))
+
+
+def _of_outlet(name: str, open_outlet: OpenOutlet, jars: tuple[str, ...] = ()) -> dict[str, Scenario]:
+    """Return the kinds of cycles that read the source, which others do not meet."""
+    of = partial(Scenario, jars=jars)
+    opened = partial(transactions, open_outlet)
+    kinds = {
+        "first cycle": of(opened, cycles=0),
+        **_with_tasks("ordinary", of(opened)),
+        **_with_snapshots(open_outlet, of),
+    }
+    return {f"{name}: {kind}": scenario for kind, scenario in kinds.items()}
 
 
 def _of_source(name: str) -> dict[str, Scenario]:
@@ -169,6 +206,12 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
     **_with_tasks("datastream: schema change", Scenario(widening_files)),
     **_with_tasks("datastream: replay", Scenario(refused_files, replay, repeats=True)),
     **_with_tasks("debezium: schema change", Scenario(widening_transactions)),
+    **_with_tasks("datastream: backfill", Scenario(backfilled_files, cycles=1)),
+    **{f"debezium: {kind}": of for kind, of in _with_snapshots(None, Scenario).items()},
+    "debezium: repeated snapshot": Scenario(partial(snapshots, REPEATING), cycles=PARTS + 1),
+    **_with_tasks("debezium: incremental snapshot", Scenario(partial(snapshots, CHUNKING), cycles=PARTS + 1)),
+    **_of_outlet("debezium from Kafka", topics, CONNECTOR),
+    **_of_outlet("debezium by the engine", spool),
     **_with_tasks("debezium: replay", Scenario(refused_transactions, replay, repeats=True)),
 }
 """By source and kind."""

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.spark.session.config import CATALOG_PREFIX
-from cdc_platform_tests.java_options import SHORT_LIVED
+from cdc_platform_tests.java_options import SHARED, SHORT_LIVED, VARIABLE
 from cdc_platform_tests.support.crash_points.points import POINTS, EffectFailure, EffectKind, ProcessDeath
 
 CATALOG_CLASS: Final = "MortalCatalog"
@@ -32,6 +32,14 @@ def require_javac() -> None:
         if os.environ.get("CI") == "true":
             pytest.fail("javac is missing; install a JDK of Java 17")
         pytest.skip("Spark's catalog with crash points must be compiled, and javac is missing")
+
+
+def compile_quickly() -> None:
+    """Give the Spark that starts next the options of the one that tests share.
+
+    It recovers hundreds of times from much the same, and would otherwise compile for half of its time.
+    """
+    os.environ.setdefault(VARIABLE, f"{SHORT_LIVED} {SHARED}")
 
 
 @cache

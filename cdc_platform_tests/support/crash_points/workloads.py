@@ -1,8 +1,8 @@
 """Workloads whose input changes in kind: a column comes, or what was refused is usable."""
 
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, Final
@@ -12,21 +12,25 @@ from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.simulator.wire.simulator_settings import PartitionMode
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
-from cdc_platform.sources.debezium.settings.connector import NullPolicy
+from cdc_platform.sources.debezium.settings.connector import NullPolicy, Strategy
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput
 from cdc_platform.sources.spanner.stream import decode
 from cdc_platform.sources.spanner.stream.decode import data_row
 from cdc_platform.sources.spanner.stream.record_rows import RecordRow
 from cdc_platform_tests.sources.debezium.written_events import COLUMNS, TABLE, settings_with
 from cdc_platform_tests.support.datastream.files import MadeEvent
-from cdc_platform_tests.support.datastream.workload import KeyedFiles
+from cdc_platform_tests.support.datastream.workload import KEYS, TABLES, KeyedFiles
+from cdc_platform_tests.support.days.debezium import PARTS, Habits, SessionsDay
 from cdc_platform_tests.support.debezium.connector import Connector
 from cdc_platform_tests.support.debezium.pipelines import append
+from cdc_platform_tests.support.debezium.workload import Outlet, Sessions
 from cdc_platform_tests.support.workloads.spanner import BankWorkload, open_spanner
 from cdc_platform_tests.support.workloads.traffic import changing_columns
 from cdc_platform_tests.support.workloads.workload import Place, Workload, describe_difference, stored_rows
 
 REFUSED: Final = "visits"
+NEVER: Final = 10**9
+"""Cycles from one change of the columns to the next."""
 
 
 class WideningFiles(KeyedFiles):
@@ -59,6 +63,38 @@ class WideningFiles(KeyedFiles):
         is_wide = self._sent > 2
         self._notes[table, key] = f"note on {name}" if is_wide else None
         return replace(made, row={**made.row, "note": f"note on {name}"}) if is_wide else made
+
+
+class BackfilledFiles(KeyedFiles):
+    """Files of a stream whose backfill is under way: a row may have changed since it was read, or be gone."""
+
+    def __init__(self, place: Place) -> None:
+        super().__init__(place)
+        rows = [(table, key, f"row {key}") for table in TABLES for key in range(0, KEYS, 2)]
+        for table, key, name in rows:
+            self._rows[table][key] = name
+        self._backfill = [
+            MadeEvent(f"b{table}{key}", table, "INSERT", 0, {"id": key, "name": name})
+            for table, key, name in rows
+        ]
+        self._writer.dice.shuffle(self._backfill)
+        self._part = len(self._backfill) // PARTS
+
+    def send(self) -> None:
+        """Write a file of changes, and one of read rows, of each table."""
+        super().send()
+        self._write_rows(self._backfill[: self._part])
+        self._backfill = self._backfill[self._part :]
+
+    def finish(self) -> None:
+        """Write what is late, and the rest of the rows."""
+        super().finish()
+        self._write_rows(self._backfill)
+        self._backfill = []
+
+    def _write_rows(self, rows: list[MadeEvent]) -> None:
+        for table in sorted({event.table for event in rows}):
+            self._writer.folder.write([event for event in rows if event.table == table])
 
 
 class RefusedFiles(KeyedFiles):
@@ -281,6 +317,29 @@ def misread_bank(place: Place) -> Iterator[Workload]:
 def widening_transactions(place: Place) -> Iterator[Workload]:
     """Provide transactions that get a column."""
     yield WideningTransactions(place)
+
+
+OpenOutlet = Callable[[Place], AbstractContextManager[Outlet]]
+
+
+@contextmanager
+def transactions(open_outlet: OpenOutlet, place: Place) -> Iterator[Workload]:
+    """Provide transactions that a connector writes to an outlet."""
+    with open_outlet(place) as outlet:
+        yield Sessions(place, Strategy.OMIT, outlet)
+
+
+@contextmanager
+def snapshots(habits: Habits, place: Place, open_outlet: OpenOutlet | None = None) -> Iterator[Workload]:
+    """Provide the messages of a connector that takes a snapshot in parts, first of all."""
+    with nullcontext() if open_outlet is None else open_outlet(place) as outlet:
+        yield SessionsDay(place, NEVER, habits, outlet)
+
+
+@contextmanager
+def backfilled_files(place: Place) -> Iterator[Workload]:
+    """Provide files of a stream whose backfill is under way."""
+    yield BackfilledFiles(place)
 
 
 @contextmanager

@@ -2,29 +2,54 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.sources.debezium.settings.connector import SnapshotPolicy, Strategy
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
 from cdc_platform_tests.support.days.day import with_short_minutes
-from cdc_platform_tests.support.debezium.workload import ENTRIES, ITEMS, LINES, Files, Key, Sessions
+from cdc_platform_tests.support.debezium.workload import (
+    ENTRIES,
+    ITEMS,
+    LINES,
+    SIGNALS,
+    Files,
+    Key,
+    Outlet,
+    Sessions,
+)
 from cdc_platform_tests.support.workloads.workload import Place, describe_difference, stored_rows
 
-STOPPED, SNAPSHOT, BEGUN_AGAIN, INCREMENTAL = 0.05, 0.01, 0.3, 0.02
-"""Shares of cycles in which the connector stops, has lost its place, or is asked for an incremental snapshot;
-and of parts of a snapshot in which it stops and begins again."""
-UNSEEN: Final = 20
-"""Changes without a capture before a snapshot."""
 PARTS: Final = 3
 """So many cycles pass from the beginning of a snapshot to its end."""
-CHUNK: Final = 20
-"""Rows of an incremental snapshot that come in one cycle."""
 MAX_NOTES: Final = 50
 """Columns that come and go in a day, at most."""
 REDELIVERED: Final = 600
 """A connector that starts again repeats at most so many messages."""
+
+
+@dataclass(frozen=True)
+class Habits:
+    """How often a connector does more than follow the log.
+
+    Args:
+        stopped: share of cycles in which it stops.
+        snapshot: share of cycles in which it has lost its place, and takes a snapshot, as in the first one.
+        begun_again: share of the parts of a snapshot in which it stops, and begins again with another one.
+        incremental: share of cycles in which it is asked for an incremental snapshot.
+        unseen: changes without a capture before a snapshot.
+        chunk: rows of an incremental snapshot that come in one cycle.
+        policy: what a snapshot does to rows that it lacks.
+    """
+
+    stopped: float = 0.05
+    snapshot: float = 0.01
+    begun_again: float = 0.3
+    incremental: float = 0.02
+    unseen: int = 20
+    chunk: int = 20
+    policy: SnapshotPolicy = SnapshotPolicy.REPLACE
 
 
 class SessionsDay(Sessions):
@@ -33,17 +58,26 @@ class SessionsDay(Sessions):
     Args:
         place: where the workload runs; about ``place.changes`` messages arrive with each cycle.
         schema_change_every: cycles from one change of the columns to the next.
+        habits: of the connector.
+        outlet: where it writes to; files unless there is another one.
     """
 
-    def __init__(self, place: Place, schema_change_every: int) -> None:
-        super().__init__(place, Strategy.OMIT, Files(place.folder))
+    def __init__(
+        self,
+        place: Place,
+        schema_change_every: int,
+        habits: Habits | None = None,
+        outlet: Outlet | None = None,
+    ) -> None:
+        super().__init__(place, Strategy.OMIT, outlet or Files(place.folder))
+        self._habits = habits or Habits()
         source = self.settings.source
         assert isinstance(source, DebeziumSettings)
         # Messages without a schema say nothing of types.
         notes = {f"note_{number}": "text" for number in range(MAX_NOTES)}
         columns = {**source.columns, ITEMS: {**source.columns[ITEMS], **notes}}
-        replacing = replace(source, snapshots=SnapshotPolicy.REPLACE, columns=columns)
-        self.settings = with_short_minutes(replace(self.settings, source=replacing))
+        own = replace(source, snapshots=self._habits.policy, columns=columns, signal_table=SIGNALS)
+        self.settings = with_short_minutes(replace(self.settings, source=own))
         self.incidents: Counter[str] = Counter()
         self._every = schema_change_every
         self._notes: dict[Key, dict[str, str | None]] = {}
@@ -64,7 +98,7 @@ class SessionsDay(Sessions):
             self.incidents["schema changes"] += 1
         if self._snapshot:
             self._go_on_with_snapshot()
-        elif self._cycle == 1 or self._happens(SNAPSHOT):
+        elif self._cycle == 1 or self._happens(self._habits.snapshot):
             self.finish()
             self._transact_unseen()
             self._take_snapshot("snapshots")
@@ -72,7 +106,7 @@ class SessionsDay(Sessions):
         else:
             self._transact()
             self._read_chunk()
-            self._deliver(self._sent.take(), stops=self._happens(STOPPED))
+            self._deliver(self._sent.take(), stops=self._happens(self._habits.stopped))
 
     def finish(self) -> None:
         """Write what a connector that has stopped has not written, and the rest of a snapshot."""
@@ -107,7 +141,7 @@ class SessionsDay(Sessions):
 
     def _transact_unseen(self) -> None:
         """Let changes happen without a capture."""
-        for _ in range(UNSEEN):
+        for _ in range(self._habits.unseen):
             self._dice.choice((self._item, self._move, self._line, self._entry))()
         self._sent.take()
 
@@ -124,7 +158,7 @@ class SessionsDay(Sessions):
         part = self._snapshot[: self._part]
         self._put(part)
         self._snapshot = self._snapshot[len(part) :]
-        if self._snapshot and self._happens(BEGUN_AGAIN):
+        if self._snapshot and self._happens(self._habits.begun_again):
             self._transact_unseen()
             self._take_snapshot("snapshots begun again")
 
@@ -145,13 +179,15 @@ class SessionsDay(Sessions):
 
     def _read_chunk(self) -> None:
         """Let an incremental snapshot begin, or continue."""
-        if not self._chunks and self._happens(INCREMENTAL):
+        if not self._chunks and self._happens(self._habits.incremental):
             self.incidents["incremental snapshots"] += 1
             self._chunks = [*self._items]
-        chunk, self._chunks = self._chunks[:CHUNK], self._chunks[CHUNK:]
-        for key in chunk:
-            if key in self._items:
-                self._sent.read_again(ITEMS, {"id": key[0]}, self._present_row(key, *self._items[key]))
+        size = self._habits.chunk
+        chunk, self._chunks = self._chunks[:size], self._chunks[size:]
+        if chunk:
+            living = [key for key in chunk if key in self._items]
+            rows = [({"id": key[0]}, self._present_row(key, *self._items[key])) for key in living]
+            self._sent.read_window(ITEMS, rows)
 
     def _deliver(self, fresh: list[str], *, stops: bool) -> None:
         """Write messages; a connector that had stopped repeats some, and one that stops keeps some back."""

@@ -21,6 +21,8 @@ ITEMS: Final = "public.items"
 LINES: Final = "public.lines"
 ENTRIES: Final = "public.entries"
 """Table without a key, under REPLICA IDENTITY FULL."""
+SIGNALS: Final = "public.signals"
+"""Table of the connector's signals, if it reads snapshots by chunks."""
 COLUMNS: Final = {
     ITEMS: {"id": "bigint", "n": "bigint", "big": "text"},
     LINES: {"item": "bigint", "line": "bigint", "big": "text"},
@@ -126,7 +128,7 @@ class Connector:
         self,
         table: str,
         op: str,
-        key: Mapping[str, int] | None,
+        key: Mapping[str, int | str] | None,
         rows: tuple[Any, Any],
         headers: Mapping[str, Any] | None = None,
         *,
@@ -158,11 +160,25 @@ class Connector:
         self._lsn += 5
         self._commit = self._lsn
 
-    def read_again(self, table: str, key: Mapping[str, int], row: Mapping[str, Any]) -> None:
-        """Write a row of an incremental snapshot, which knows the commit before it and nothing else."""
+    def read_window(self, table: str, rows: Sequence[tuple[Mapping[str, int], Mapping[str, Any]]]) -> None:
+        """Write a chunk of an incremental snapshot between its signals, which are a transaction each.
+
+        A row, with its key, comes within the second one, and knows the commit before it and nothing else.
+        """
+        self.begin()
+        self._signal("open")
+        self.end()
+        self.begin()
         sequence = json.dumps([str(self._commit)] * 2, separators=(",", ":"))
         place = {"sequence": sequence, "snapshot": "incremental", "lsn": None, "txId": None}
-        self._write(table, envelope("r", after=row, source=self._source(table) | place), key, {})
+        for key, row in rows:
+            self._write(table, envelope("r", after=row, source=self._source(table) | place), key, {})
+        self._signal("close")
+        self.end()
+
+    def _signal(self, kind: str) -> None:
+        key = {"id": f"{self._transaction}-{kind}"}
+        self.change(SIGNALS, "c", key, (None, {**key, "type": f"snapshot-window-{kind}", "data": "{}"}))
 
     @property
     def _now_ms(self) -> int:

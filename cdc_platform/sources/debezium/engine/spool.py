@@ -92,7 +92,11 @@ class Spool:
     def delete_before(self, offset_exclusive: int) -> int:
         """Delete the files whose events are all before an offset; return the number of files.
 
-        The caller thereby confirms that the lake has these events.
+        The caller thereby confirms that the lake has these events. Another process may do so meanwhile.
+
+        Raises:
+            DiskFull: there is no space left.
+            SpoolUnusable: the folder cannot be written.
         """
         files = self.files()
         if not files:
@@ -101,9 +105,10 @@ class Spool:
         obsolete = [file for file, end in zip(files, ends, strict=True) if end <= offset_exclusive]
         if obsolete:
             end = ends[len(obsolete) - 1]
-            write_whole(self.folder / "deleted.json", json.dumps({"end_offset_exclusive": end}))
-        for file in obsolete:
-            file.path.unlink()
+            with reported_as_unusable(self.folder):
+                write_whole(self.folder / "deleted.json", json.dumps({"end_offset_exclusive": end}))
+                for file in obsolete:
+                    file.path.unlink(missing_ok=True)
         return len(obsolete)
 
     def delete_read(self, lines: Mapping[str, int], written_before_s: float) -> int:

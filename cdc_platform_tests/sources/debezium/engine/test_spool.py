@@ -3,14 +3,22 @@
 import errno
 import json
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from cdc_platform.errors import DiskFull, OffsetsLost, SettingError, SlotInUse, SpoolUnusable
+from cdc_platform.errors import CdcError, DiskFull, OffsetsLost, SettingError, SlotInUse, SpoolUnusable
 from cdc_platform.sources.debezium.engine.spool import Spool, SpoolFile, reported_as_unusable
-from cdc_platform_tests.support.crash_points.local_files import dying_in
-from cdc_platform_tests.support.crash_points.points import POINTS, Death, Moment, ProcessDeath
+from cdc_platform_tests.support.crash_points.local_files import dying_in, watched
+from cdc_platform_tests.support.crash_points.points import (
+    POINTS,
+    Death,
+    Effect,
+    Failure,
+    Moment,
+    ProcessDeath,
+)
 
 SOURCE = {"database": "shop", "slot": "s", "topic_prefix": "cdc"}
 EVENT = '"topic":"cdc.public.t","key":{{"id":{0}}},"value":{{"n":1.10}},"headers":{{}}'
@@ -144,6 +152,38 @@ def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
         Spool(tmp_path / "file" / "spool").open_writer(SOURCE),
     ):
         pass
+
+
+@pytest.mark.parametrize(
+    ("failure", "error"),
+    [(Failure.FULL, DiskFull), (Failure.READ_ONLY, SpoolUnusable), (Failure.BROKEN, SpoolUnusable)],
+)
+def test_files_that_cannot_be_deleted_are_an_error(
+    tmp_path: Path, failure: Failure, error: type[CdcError]
+) -> None:
+    """The error names the spool, which may be on another disk than the lake; later the files go."""
+    spool = filled(tmp_path, 2, 3, 1)
+    place = Death(2, Moment.BEFORE)
+    with (
+        POINTS.counted(place, failure=failure),
+        watched(spool.folder),
+        pytest.raises(error, match=str(spool.folder)),
+    ):
+        spool.delete_before(5)
+    assert spool.delete_before(5) == 2
+
+
+def test_a_file_that_another_process_deletes_first_is_gone(tmp_path: Path) -> None:
+    """Two pipelines may clear one spool at the same time."""
+    spool = filled(tmp_path, 2, 3, 1)
+
+    def delete(_death: Death, effect: Effect) -> None:
+        if effect.target.endswith(".jsonl"):
+            subprocess.run(["rm", effect.target], check=True)
+
+    with POINTS.counted(witness=delete), watched(spool.folder):
+        assert spool.delete_before(5) == 2
+    assert names(spool.files()) == ["00000000000000000005.jsonl"]
 
 
 def test_a_full_disk_is_waited_for(tmp_path: Path) -> None:
