@@ -11,7 +11,7 @@ import pytest
 
 from cdc_platform.errors import CdcError
 from cdc_platform.lake.catalog.access import reaching
-from cdc_platform.lake.catalog.lake import LOG, RAW
+from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.lake.state.lost_commits import revert_lost_commits
@@ -77,7 +77,6 @@ def next_by_spark(pipeline: Pipeline, spark: "SparkSession") -> object:
 
 maintain: Final = partial(maintain_lake, thorough=True)
 CASES: Final = {
-    "raw records": Case(RAW, next_by_spark, finish_cycle),
     "log": Case(LOG, next_by_spark, finish_cycle),
     "table": Case("accounts", next_by_spark, finish_cycle),
     "compacted log": Case(LOG, maintain, next_cycle),
