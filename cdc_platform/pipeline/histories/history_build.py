@@ -92,6 +92,7 @@ def run_history_builds(
             jobs,
             with_trust=step.counting(partial(_extend, pipeline, spark)),
             fall_back=step.counting(partial(_extend_anyway, pipeline, spark)),
+            newest_cut=partial(newest_cut, pipeline.lake),
             has_few_changes=all(map(_has_few_changes, builds)),
         )
 

@@ -185,5 +185,6 @@ def run_builds(
             jobs,
             with_trust=step.counting(partial(split_build, pipeline, spark)),
             fall_back=step.counting(partial(full_build, pipeline, spark)),
+            newest_cut=partial(newest_cut, pipeline.lake),
             has_few_changes=all(build.span.changes <= SINGLE_TASK_CHANGES for build in builds),
         )

@@ -4,16 +4,19 @@ Each snapshot of an attempt has its token. The session adds the same properties 
 commit to different tables, so the property of a complete table contains the table's name (see `branch.py`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final, TypeVar
 from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
+from cdc_platform.errors import CdcError, CommitConflict
 from cdc_platform.lake.commits.commits import has_at_most
 from cdc_platform.lake.commits.writes import spark_conflicts_as
+from cdc_platform.lake.state.cuts import Cut, cut_number
 from cdc_platform.pipeline.versions.branch import Attempt, marked_commits
 from cdc_platform.spark.session.session_settings import interpreting
 from cdc_platform.spark.tables.typed_columns import unfit_values
@@ -38,6 +41,7 @@ def run_attempts(
     jobs: "Sequence[Job[BuildT]]",
     with_trust: Callable[[Attempt, BuildT], OutcomeT | None],
     fall_back: Callable[[Attempt, BuildT], OutcomeT],
+    newest_cut: Callable[[], Cut | None],
     *,
     has_few_changes: bool,
 ) -> tuple[OutcomeT, ...]:
@@ -48,10 +52,11 @@ def run_attempts(
         jobs: independent attempts with their builds; they share one token.
         with_trust: builds with trust in the source's guarantees; returns None if the source broke one.
         fall_back: builds without that trust, as a separate attempt; attempts run one after the other.
+        newest_cut: returns the newest cut.
         has_few_changes: whether each build has so few changes that one task reads them.
 
     Raises:
-        CommitConflict: another run worked on the same branches; nothing was published.
+        CommitConflict: another run worked on the same branches, or has published; nothing was published.
         ValueUnfit: a value of the log does not fit the present type of its column.
     """
     if not jobs:
@@ -62,6 +67,7 @@ def run_attempts(
 
     with (
         interpreting(spark, when=is_within(SMALL_TABLE_ROWS), in_one_task=is_within(ONE_TASK_TABLE_ROWS)),
+        _conflicts_as(CONFLICT, jobs[0][0].cut, newest_cut),
         spark_conflicts_as(CONFLICT),
         unfit_values(),
     ):
@@ -74,6 +80,22 @@ def run_attempts(
             outcome if outcome is not None else _fall_back(spark, job, fall_back)
             for outcome, job in zip(outcomes, jobs, strict=True)
         )
+
+
+@contextmanager
+def _conflicts_as(message: str, planned_on: int, newest_cut: Callable[[], Cut | None]) -> Iterator[None]:
+    """Raise a `CommitConflict` for any error of other programs in attempts that another run has overtaken.
+
+    That run may have moved or removed whatever the attempts read and write, so any error may be its effect.
+    """
+    try:
+        yield
+    except CdcError:
+        raise
+    except Exception as error:
+        if cut_number(newest_cut()) == planned_on:
+            raise
+        raise CommitConflict(message) from error
 
 
 def _fall_back(
