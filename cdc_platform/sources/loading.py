@@ -21,12 +21,12 @@ class TaskRecords:
     Args:
         inputs: the inputs of the tasks.
         read: yields the records of a task's inputs, in a worker.
-        known: the records that this process has.
+        local_batches: the records that this process has.
     """
 
     inputs: DataFrame
     read: Batches
-    known: Sequence[pa.RecordBatch] = ()
+    local_batches: Sequence[pa.RecordBatch] = ()
 
     def through(self, function: Batches, schema: pa.Schema) -> DataFrame:
         """Return what a function yields for the records of each task, without those of this process."""

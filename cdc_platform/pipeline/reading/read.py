@@ -225,8 +225,8 @@ def _commit_plan(
         records = pipeline.source.read(spark, step.committed, plan, tasks)
         writer = DataFileWriter.of(raw)
         written = data_files_of(records.through(writer, DATA_FILES).toArrow())
-        known = (*records.known, *(replayed.to_batches() if replayed is not None else ()))
-        append_files([*written, *writer.write(known)], raw, step, properties)
+        batches = (*records.local_batches, *(replayed.to_batches() if replayed is not None else ()))
+        append_files([*written, *writer.write(batches)], raw, step, properties)
     return False
 
 

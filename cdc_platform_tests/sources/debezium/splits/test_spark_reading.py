@@ -64,7 +64,7 @@ def test_tasks_come_to_the_same(spark: "SparkSession", tmp_path: Path) -> None:
     with ExitStack() as frames:
         records = reading(settings, 5).by_tasks(spark, 2, frames)
         by_tasks = records.through(iter, RAW_EVENT_RECORDS).toArrow().to_batches()
-        assert expected == texts([*by_tasks, *records.known])
+        assert expected == texts([*by_tasks, *records.local_batches])
         assert session.measure().cached_plans > kept
     assert kept == session.measure().cached_plans
     assert '"fault": "' in "".join(expected)
