@@ -282,7 +282,11 @@ class LakeDamaged(LakeError):
     def dropped(cls, table: str) -> "LakeDamaged":
         """Return the error for one of the platform's own tables that is gone."""
         remedy = "Restore the catalog and all tables of the pipeline from one backup, or name another lake."
-        return cls(f"table `{table}`", "another program has dropped it", remedy=remedy)
+        return cls(
+            f"table `{table}`",
+            "another program has dropped it, or its metadata file is missing",
+            remedy=remedy,
+        )
 
 
 class DiskFull(LakeError):

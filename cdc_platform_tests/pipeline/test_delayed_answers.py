@@ -1,6 +1,7 @@
 """Another process builds on a commit while the catalog's answer to it is delayed, and then lost."""
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,8 +21,10 @@ from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.publishing.maintain import maintain_lake
 from cdc_platform_tests.pipeline.bank import bank_pipeline, busy, check_busy, wait
 from cdc_platform_tests.servers.postgresql import Cluster, cluster, require_postgresql
+from cdc_platform_tests.servers.rest_catalog import rest_catalog
 from cdc_platform_tests.support.pipelines import log_rows, merging_by_spark, reading_by_spark, rows_of
-from cdc_platform_tests.support.proxies.tcp_proxy import Break, TcpProxy, break_at, tcp_proxy
+from cdc_platform_tests.support.proxies.http_proxy import Fault, first, http_proxy
+from cdc_platform_tests.support.proxies.tcp_proxy import Break, break_at, tcp_proxy
 from cdc_platform_tests.support.sessions import session_of
 
 if TYPE_CHECKING:
@@ -32,22 +35,64 @@ pytestmark = pytest.mark.integration
 Step = Callable[[Pipeline, "SparkSession"], object]
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Cluster]:
-    """A PostgreSQL for the catalogs of all cases."""
-    # Another user runs the server, who cannot look into the folders of a test.
-    with (
-        TemporaryDirectory() as folder,
-        cluster(require_postgresql(), Path(folder) / "cluster") as started,
-    ):
-        yield started
+@dataclass(frozen=True)
+class DelayedAnswers:
+    """A lake whose catalog's answer to a commit of Spark can be delayed and lost.
+
+    Args:
+        lake: the lake.
+        lose: delays the answer to the next commit to a table while another process runs, and loses it.
+        count: returns the number of lost answers.
+    """
+
+    lake: LakeSettings
+    lose: Callable[[str, Callable[[], object]], None]
+    count: Callable[[], int]
 
 
-@pytest.fixture
-def proxy(server: Cluster) -> Iterator[TcpProxy]:
-    """A proxy between the lake of a case and its catalog."""
-    with tcp_proxy(server.port) as running:
-        yield running
+OpenLake = Callable[[Path], AbstractContextManager[DelayedAnswers]]
+
+
+@contextmanager
+def lake_on_postgresql(server: Cluster, folder: Path) -> Iterator[DelayedAnswers]:
+    """Open a lake in a folder. Its connection ends after the commit, and Iceberg sends the commit again."""
+    with tcp_proxy(server.port) as proxy:
+
+        def lose(table: str, meanwhile: Callable[[], object]) -> None:
+            # Java's statement that moves the table to its next metadata file.
+            commit = rf"^(?!Q).*/{table}/metadata/.*metadata\.json.*metadata\.json"
+            proxy.meanwhile, proxy.choose = meanwhile, break_at({1}, commit, Break.AFTER)
+
+        uri = server.address().replace(f":{server.port}/", f":{proxy.port}/")
+        lake = LakeSettings(str(folder / "lake"), {"type": "sql", "uri": uri})
+        yield DelayedAnswers(lake, lose, lambda: proxy.broken)
+
+
+@contextmanager
+def lake_on_rest(uri: str, warehouse: Path, folder: Path) -> Iterator[DelayedAnswers]:
+    """Open a lake in a folder. A gateway before its catalog sends the commit again, which is a conflict."""
+    with http_proxy(uri) as proxy:
+
+        def lose(table: str, meanwhile: Callable[[], object]) -> None:
+            commit = first(f"/tables/{table}", b"add-snapshot", Fault.ANSWER_409)
+            proxy.meanwhile, proxy.choose = meanwhile, commit
+
+        catalog = {"type": "rest", "uri": proxy.address, "warehouse": warehouse.as_uri()}
+        yield DelayedAnswers(LakeSettings(str(folder / "lake"), catalog), lose, proxy.counts.total)
+
+
+@pytest.fixture(scope="module", params=["postgresql", "rest"])
+def open_lake(request: pytest.FixtureRequest) -> Iterator[OpenLake]:
+    """A catalog for the lakes of all cases."""
+    # Another user runs PostgreSQL, who cannot look into the folders of a test.
+    with TemporaryDirectory() as path, ExitStack() as stack:
+        folder = Path(path)
+        if request.param == "postgresql":
+            server = stack.enter_context(cluster(require_postgresql(), folder / "cluster"))
+            yield partial(lake_on_postgresql, server)
+        else:
+            uri = stack.enter_context(rest_catalog(folder))
+            yield partial(lake_on_rest, uri, folder / "warehouse")
 
 
 @dataclass(frozen=True)
@@ -57,11 +102,6 @@ class Case:
     table: str
     step: Step
     rival: Step
-
-    @property
-    def commits(self) -> str:
-        """Pattern of Java's statement that moves the table to its next metadata file."""
-        return rf"^(?!Q).*/{self.table}/metadata/.*metadata\.json.*metadata\.json"
 
 
 def next_cycle(pipeline: Pipeline, spark: "SparkSession") -> object:
@@ -85,28 +125,26 @@ CASES: Final = {
 
 
 def test_no_published_cut_needs_a_commit_whose_files_its_client_deletes(
-    spark: "SparkSession", tmp_path: Path, server: Cluster, proxy: TcpProxy
+    spark: "SparkSession", tmp_path: Path, open_lake: OpenLake
 ) -> None:
     """Iceberg's Java side takes the commit for refused; what the other process has published stays whole."""
-    uri = server.address().replace(f":{server.port}/", f":{proxy.port}/")
-    lake = LakeSettings(str(tmp_path / "lake"), {"type": "sql", "uri": uri})
-    session, rival_session = session_of(spark, lake), session_of(spark, lake)
-    pipeline = busy(bank_pipeline(lake))
-    for name, case in CASES.items():
-        # Several small files, where they are compacted.
-        for _ in range(3 if case.step is maintain else 1):
-            next_cycle(pipeline, session)
-        proxy.meanwhile = partial(try_step, case.rival, pipeline, rival_session)
-        proxy.choose, proxy.broken = break_at({1}, case.commits, Break.AFTER), 0
-        failure = try_step(case.step, pipeline, session)
-        assert (name, 1) == (name, proxy.broken), failure
-        assert failure is None or failure.retryable, failure
+    with open_lake(tmp_path) as answers:
+        session, rival_session = session_of(spark, answers.lake), session_of(spark, answers.lake)
+        pipeline = busy(bank_pipeline(answers.lake))
+        for number, (name, case) in enumerate(CASES.items(), start=1):
+            # Several small files, where they are compacted.
+            for _ in range(3 if case.step is maintain else 1):
+                next_cycle(pipeline, session)
+            answers.lose(case.table, partial(try_step, case.rival, pipeline, rival_session))
+            failure = try_step(case.step, pipeline, session)
+            assert (name, number) == (name, answers.count()), failure
+            assert failure is None or failure.retryable, failure
+            check_cut(pipeline)
+            revert_lost_commits(pipeline.lake)
+        next_by_spark(pipeline, session)
+        maintain(pipeline, session)
         check_cut(pipeline)
-        revert_lost_commits(pipeline.lake)
-    next_by_spark(pipeline, session)
-    maintain(pipeline, session)
-    check_cut(pipeline)
-    check_busy(pipeline)
+        check_busy(pipeline)
 
 
 def try_step(step: Step, pipeline: Pipeline, spark: "SparkSession") -> CdcError | None:

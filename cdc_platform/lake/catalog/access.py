@@ -64,6 +64,8 @@ CONFLICT: Final = re.compile(
     "CommitFailedException"
     # Iceberg's ValidationException reports much else, too, such as of a name that no column can have.
     "|Found (?:new )?conflicting |Found concurrently added |Cannot commit, "
+    # A snapshot that another process has expired.
+    "|Cannot find snapshot with ID|to unknown snapshot"
     "|Cannot determine history between |Missing required files to delete|not an ancestor of "
     # A table that another process has dropped. No process drops the platform's own ones.
     r"|TABLE_OR_VIEW_NOT_FOUND\](?!.*__cdc)|NoSuchTableException(?!.*__cdc)"

@@ -15,7 +15,7 @@ class CutState:
 
     Args:
         cut: the cut.
-        expired: its tables with an expired snapshot.
+        expired: its tables whose snapshot has expired, or that were dropped.
         is_pinned: whether every table has the cut's tag.
     """
 
@@ -72,7 +72,7 @@ def require_readable(state: CutState) -> CutState:
     if state.is_readable:
         return state
     raise CutNotFound(
-        f"Cut {state.cut.cut} can no longer be read, because snapshots of these tables have expired: "
-        f"{', '.join(state.expired)}. Choose a newer one; `cdc-platform cuts DEFS` lists them, "
-        "and --pin N keeps a cut."
+        f"Cut {state.cut.cut} can no longer be read, because these tables lack its snapshots: "
+        f"{', '.join(state.expired)}. They have expired, or another program has dropped the tables. Choose "
+        "another cut; `cdc-platform cuts DEFS` lists them, and --pin N keeps a cut."
     )

@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import count_rows, fact, head, read_mark
 from cdc_platform.lake.state.cuts import Cut
+from cdc_platform.lake.state.lost_tables import require_published
 from cdc_platform.model.schema.column_versions import Conversion
 from cdc_platform.model.schema.table_options import columns_in_history, history_name
 from cdc_platform.model.schema.table_schema import TableSchema
@@ -64,7 +65,12 @@ def plan_history(
     """Return the build of a history, or the outcome if there is nothing to do or it is already done."""
     history = history_name(schema.name)
     cycle = read_mark(pipeline.lake.system_table(LOG)).cycle
-    handover = find_handover(pipeline, pipeline.lake.table(schema.name), schema.name, cut)
+    found_table = pipeline.lake.table(schema.name)
+    if found_table is None:
+        # A rebuild of the table extends its history before it publishes the table.
+        require_published(pipeline.lake, None, schema.name, cut)
+    require_published(pipeline.lake, pipeline.lake.table(history), history, cut)
+    handover = find_handover(pipeline, found_table, schema.name, cut)
     if cycle == 0 or (handover is not None and not handover.is_ready):
         return MergeOutcome(history, cycle)
     stored_table = ensure_history(pipeline, spark, schema)

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import fact, head, read_mark
 from cdc_platform.lake.state.cuts import Cut, cut_number, newest_cut
+from cdc_platform.lake.state.lost_tables import require_published
 from cdc_platform.model.schema.table_options import keeps_deleted, stored_schema
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.pipeline.merging.build import Build, MergeOutcome, full_build, split_build
@@ -77,7 +78,9 @@ def _plan(
 ) -> Build | MergeOutcome:
     """Return the build of a table, or the outcome if there is nothing to do or it is already done."""
     table = schema.name
-    handover = find_handover(pipeline, pipeline.lake.table(table), table, cut)
+    found_table = pipeline.lake.table(table)
+    require_published(pipeline.lake, found_table, table, cut)
+    handover = find_handover(pipeline, found_table, table, cut)
     if handover is not None and not handover.is_ready:
         # Until the handover, the table has only the columns of its copy.
         return MergeOutcome(table, read_mark(pipeline.lake.system_table(LOG)).cycle)

@@ -1,13 +1,17 @@
-"""Rebuilding one table or history from the log: from its beginning, or from an older cut."""
+"""Rebuilds of tables and histories from the log: from its beginning, or from an older cut."""
+
+from collections.abc import Mapping
 
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import SparkSession
 
 from cdc_platform.errors import CommitConflict, CutNotFound
-from cdc_platform.lake.state.cuts import Cut, find_cut, newest_cut
+from cdc_platform.lake.state.cuts import find_cut, newest_cut
+from cdc_platform.lake.state.lost_tables import is_lost
+from cdc_platform.model.schema.table_options import history_name
 from cdc_platform.pipeline.histories.history_build import extend_histories, run_history_builds
-from cdc_platform.pipeline.histories.history_plan import plan_extension, plan_whole
+from cdc_platform.pipeline.histories.history_plan import HistoryBuild, plan_extension, plan_whole
 from cdc_platform.pipeline.merging.build import Build, MergeOutcome
 from cdc_platform.pipeline.merging.merge import (
     first_version,
@@ -31,6 +35,8 @@ def rebuild_table(
 ) -> MergeOutcome:
     """Rebuild a table, bring the other tables up to the same cycle, and publish all of them.
 
+    Tables that another program has dropped are rebuilt, too: a cut names all tables.
+
     Args:
         pipeline: the pipeline.
         spark: Spark session.
@@ -44,27 +50,49 @@ def rebuild_table(
         CommitConflict: another run has published meanwhile; the table is as that run left it.
     """
     cut = newest_cut(pipeline.lake)
-    source = pipeline.table(pipeline.lake_tables.get(table, table))
-    is_history = source.name != table
-    stored_table = pipeline.lake.table(source.name)
-    if at_cut is None and stored_table is not None:
-        # Rejected before anything changes: the columns of a table belong to its copy until that is complete.
-        find_copy(pipeline, stored_table, source.name)
-    if is_history:
-        outcome = _rebuild_history(pipeline, spark, table, at_cut, cut)
-    else:
-        outcome = run_builds(pipeline, spark, [_plan(pipeline, spark, table, at_cut)], cut)[0]
-    merge_tables(pipeline, spark, [other for other in pipeline.tables if other.name != table])
-    other_histories = [other for other in pipeline.histories if not is_history or other.name != source.name]
+    lost_tables = [name for name in pipeline.lake_tables if is_lost(pipeline.lake.table(name), name, cut)]
+    starts = dict.fromkeys(lost_tables) | {table: at_cut}
+    _require_copies(pipeline, starts)
+    tables = [
+        _plan(pipeline, spark, name, start) for name, start in starts.items() if _is_table(pipeline, name)
+    ]
+    built = run_builds(pipeline, spark, tables, cut)
+    histories = [
+        _plan_history(pipeline, spark, name, start)
+        for name, start in starts.items()
+        if not _is_table(pipeline, name)
+    ]
+    built += run_history_builds(pipeline, spark, histories, cut)
+    outcome = next(outcome for outcome in built if outcome.table == table)
+    merge_tables(pipeline, spark, [other for other in pipeline.tables if other.name not in starts])
+    other_histories = [other for other in pipeline.histories if history_name(other.name) not in starts]
     extend_histories(pipeline, spark, other_histories)
     published = publish_cut(pipeline)
     if published is None or published.tables.get(table) != outcome.snapshot_id:
         raise CommitConflict(
             f"Another run has published since the rebuild of `{table}` began; start it again."
         )
-    if not is_history:
+    if _is_table(pipeline, table):
         drop_markers(pipeline, spark, pipeline.stored_schema(table))
     return outcome
+
+
+def _is_table(pipeline: Pipeline, name: str) -> bool:
+    """Return whether a name is that of a source table, and not of a history."""
+    return pipeline.lake_tables.get(name, name) == name
+
+
+def _require_copies(pipeline: Pipeline, starts: Mapping[str, int | None]) -> None:
+    """Ensure, before anything changes, that the copies are complete from which tables and histories start.
+
+    Raises:
+        LakeError: one is not: until then, the columns of its table belong to it.
+        SettingError: the pipeline has no such table.
+    """
+    for name, at_cut in starts.items():
+        source = pipeline.table(pipeline.lake_tables.get(name, name))
+        if at_cut is None:
+            find_copy(pipeline, pipeline.lake.table(source.name), source.name)
 
 
 def _plan(pipeline: Pipeline, spark: SparkSession, table: str, at_cut: int | None) -> Build:
@@ -84,19 +112,15 @@ def _plan(pipeline: Pipeline, spark: SparkSession, table: str, at_cut: int | Non
     return plan_build(pipeline, spark, schema, base, span)
 
 
-def _rebuild_history(
-    pipeline: Pipeline, spark: SparkSession, history: str, at_cut: int | None, cut: Cut | None
-) -> MergeOutcome:
+def _plan_history(pipeline: Pipeline, spark: SparkSession, history: str, at_cut: int | None) -> HistoryBuild:
     schema = pipeline.table(pipeline.lake_tables[history])
     stored_table = ensure_history(pipeline, spark, schema)
     ensure_table(pipeline, spark, pipeline.stored_schema(schema.name))
     if at_cut is None:
-        build = plan_whole(pipeline, spark, schema)
-    else:
-        base, cycle = _version_at(pipeline, stored_table, history, at_cut)
-        span = _span_upon(pipeline, schema.name, history, cycle, at_cut)
-        build = plan_extension(pipeline, spark, schema, base, span)
-    return run_history_builds(pipeline, spark, [build], cut)[0]
+        return plan_whole(pipeline, spark, schema)
+    base, cycle = _version_at(pipeline, stored_table, history, at_cut)
+    span = _span_upon(pipeline, schema.name, history, cycle, at_cut)
+    return plan_extension(pipeline, spark, schema, base, span)
 
 
 def _span_upon(pipeline: Pipeline, table: str, name: str, cycle: int, at_cut: int) -> LogSpan:

@@ -10,14 +10,16 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
 from cdc_platform.errors import LakeError
-from cdc_platform.lake.catalog.lake import RAW
+from cdc_platform.lake.catalog.lake import RAW, Lake
 from cdc_platform.lake.commits.commits import CYCLE, ancestors_of, count_rows, fact, head, read_mark
 from cdc_platform.lake.state.control import load_lineage, load_stuck
 from cdc_platform.lake.state.copies import load_copy_progress, load_plans
 from cdc_platform.lake.state.cuts import Cut, newest_cut
 from cdc_platform.lake.state.last_results import LastResult, load_results
+from cdc_platform.lake.state.lost_tables import require_published
 from cdc_platform.lake.state.quarantine import count_quarantined_records
 from cdc_platform.lake.state.read_progress import ReplayProgress, load_poll, load_replay_progress
+from cdc_platform.model.base.names import lake_table_name
 from cdc_platform.model.base.stored_texts import MISUNDERSTOOD
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.model.stream.lineage import watermark_micros
@@ -198,8 +200,10 @@ def read_status(pipeline: Pipeline) -> Status:
         ),
         finished_partitions=sum(partition.is_finished for partition in partitions),
         tables={
-            name: parts.read(f"table {name}", partial(_table_status, pipeline, name), TableStatus(None, None))
-            for name in lake.table_names()
+            name: parts.read(
+                f"table {name}", partial(_table_status, pipeline, name, cut), TableStatus(None, None)
+            )
+            for name in _table_names(lake, cut)
         },
         cut=cut,
         quarantined=parts.read("quarantine", lambda: count_quarantined_records(lake), None),
@@ -232,8 +236,16 @@ def _copies(pipeline: Pipeline, cut: Cut | None) -> dict[str, CopyStatus]:
     return copies
 
 
-def _table_status(pipeline: Pipeline, name: str) -> TableStatus:
+def _table_names(lake: Lake, cut: Cut | None) -> list[str]:
+    """Return the names in the lake of its tables, including those of a cut that it has lost."""
+    published = map(lake_table_name, cut.tables) if cut is not None else ()
+    return sorted({*lake.table_names(), *published})
+
+
+def _table_status(pipeline: Pipeline, name: str, cut: Cut | None) -> TableStatus:
     table = pipeline.lake.table(name)
+    source_tables = {lake_table_name(table): table for table in (cut.tables if cut is not None else ())}
+    require_published(pipeline.lake, table, source_tables.get(name, name), cut)
     snapshot = head(table) if table is not None else None
     if table is None or snapshot is None:
         return TableStatus(count_rows(snapshot), None)

@@ -8,6 +8,7 @@ from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
 from cdc_platform.lake.catalog.lake import CUT, DELETION_MARKERS, LINEAGE, LOG, QUARANTINE
+from cdc_platform.lake.commits.commits import CYCLE, ancestors_of, head, number_of, read_mark
 from cdc_platform.lake.commits.maintenance import delete_rows, expire_snapshots
 from cdc_platform.lake.commits.snapshots import GLANCE_S, find_expendable
 from cdc_platform.lake.state.cuts import Cut, cycle_published_by, find_cuts, publications_since
@@ -65,6 +66,8 @@ def kept_moments(
 
 READING_S: Final = 600
 """Time for which every snapshot of the platform's own tables stays: a reader may still need it."""
+REWRITABLE_TABLES: Final = (QUARANTINE, DELETION_MARKERS)
+"""Tables in which an interrupted cycle replaces its rows: they must be in no file with those of others."""
 GLANCED_TABLES: Final = (CUT, LINEAGE)
 """Small system tables that are read at a glance, whose snapshots stay for `GLANCE_S` only."""
 GLANCED_SNAPSHOTS: Final = 60
@@ -135,8 +138,26 @@ def _old_system_snapshots(pipeline: Pipeline, name: str, table: Table, now_micro
     whole_s, newest = READING_S, pipeline.settings.maintenance.keep_snapshots
     if name in GLANCED_TABLES:
         whole_s, newest = GLANCE_S, KEPT_SNAPSHOTS_MIN
-    taken = find_taken_snapshot(pipeline.lake.system_table(LOG)) if name == QUARANTINE else None
-    return find_expendable(table, now_micros - whole_s * 1_000_000, newest, () if taken is None else (taken,))
+    unlogged = _unlogged_snapshots(pipeline, table) if name in REWRITABLE_TABLES else ()
+    return find_expendable(table, now_micros - whole_s * 1_000_000, newest, unlogged)
+
+
+def _unlogged_snapshots(pipeline: Pipeline, table: Table) -> Collection[int]:
+    """Return the snapshots that a run which orders the next cycle may have loaded, or may have to restore.
+
+    They begin with the newest one of a cycle of the log. For quarantine, they begin with the one that the log
+    names: an unfinished run names it or a newer one when it commits, however long it pauses before.
+    """
+    log = pipeline.lake.system_table(LOG)
+    taken_id, logged = find_taken_snapshot(log), read_mark(log).cycle
+    unlogged = list[int]()
+    for snapshot in ancestors_of(table, head(table)):
+        unlogged.append(snapshot.snapshot_id)
+        cycle = number_of(snapshot, CYCLE)
+        is_logged = cycle is not None and cycle <= logged
+        if is_logged if table.name()[-1] == DELETION_MARKERS else snapshot.snapshot_id == taken_id:
+            break
+    return unlogged
 
 
 def age_of_system_table(pipeline: Pipeline, name: str, table: Table, now_micros: int) -> float:

@@ -45,6 +45,7 @@ from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import MaintenanceSettings
 from cdc_platform.pipeline.opened.pipeline_step import pipeline_step
 from cdc_platform.pipeline.publishing.expiry import (
+    REWRITABLE_TABLES,
     age_of_system_table,
     age_of_table,
     expire_system_table,
@@ -61,10 +62,6 @@ ROLLING_TABLES: Final = (RAW, LOG, CUT, QUARANTINE)
 
 EVENT_ROLLING_TABLES: Final = (READ_PROGRESS, DELETION_MARKERS)
 """The same for event sources."""
-
-
-REWRITABLE_TABLES: Final = (QUARANTINE, DELETION_MARKERS)
-"""Tables in which an interrupted cycle replaces its rows: they must be in no file with those of others."""
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.branches import advance_main, contains
 from cdc_platform.lake.commits.commits import head, read_mark
 from cdc_platform.lake.state.cuts import Cut, append_cut, cut_number, newest_cut
+from cdc_platform.lake.state.lost_tables import require_published
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_step import pipeline_step
 from cdc_platform.pipeline.versions.branch import finished_head, load_table
@@ -36,6 +37,7 @@ def publish_cut(pipeline: Pipeline) -> Cut | None:
 
     Raises:
         CommitConflict: another run published first, or a table is behind the log; nothing was changed.
+        LakeDamaged: another program has dropped or replaced a table of the newest cut.
     """
     # In this order: what another process publishes meanwhile has the number of the next cut, and what it adds
     # to the log is in no table that counts as level.
@@ -43,7 +45,7 @@ def publish_cut(pipeline: Pipeline) -> Cut | None:
     level = find_level(pipeline)
     if newest is not None:
         # Another process may have moved `main` back to a former cut, and the next cut must not name that.
-        _move_mains(pipeline, newest, [name for name in newest.tables if name not in level])
+        _move_mains(pipeline, newest, [name for name in _own_tables(pipeline, newest) if name not in level])
     if mark.position_micros is None:
         return newest
     latest = [
@@ -69,6 +71,13 @@ def publish_cut(pipeline: Pipeline) -> Cut | None:
     return cut
 
 
+def _own_tables(pipeline: Pipeline, cut: Cut) -> list[str]:
+    """Return the tables of a cut without those that its user has left out and dropped since."""
+    return [
+        name for name in cut.tables if name in pipeline.lake_tables or pipeline.lake.table(name) is not None
+    ]
+
+
 def _find_version(pipeline: Pipeline, table: str, cycle: int, newest: Cut | None) -> _Version | None:
     """Return the version of a table or history at the log; None while it waits for its initial copy."""
     source_table = pipeline.lake_tables[table]
@@ -84,6 +93,7 @@ def _find_version(pipeline: Pipeline, table: str, cycle: int, newest: Cut | None
     if handover is not None:
         # Its first version is not merged yet; the cut need not wait for it.
         return None
+    require_published(pipeline.lake, stored_table, table, newest)
     if (
         main is None
         or pending_span(pipeline, source_table, applied_cycle(pipeline, stored_table, table, newest)).changes

@@ -24,7 +24,8 @@ from cdc_platform.lake.commits.commits import (
     read_fact,
     read_mark,
 )
-from cdc_platform.lake.state.cuts import Cut, cut_number
+from cdc_platform.lake.state.cuts import Cut, cut_number, newest_cut
+from cdc_platform.lake.state.lost_tables import require_published
 from cdc_platform.model.base.names import lake_table_name
 from cdc_platform.model.base.stored_texts import parse_stored
 from cdc_platform.pipeline.opened.pipeline import Pipeline
@@ -93,9 +94,11 @@ def load_table(pipeline: Pipeline, table: str) -> Table:
 
     Raises:
         CommitConflict: there is none; a cycle has created it before it comes here.
+        LakeDamaged: there is none, and the newest cut names it.
     """
     stored_table = pipeline.lake.table(table)
     if stored_table is None:
+        require_published(pipeline.lake, None, table, newest_cut(pipeline.lake))
         raise CommitConflict(
             f"Table `{table}` is not in the lake of pipeline `{pipeline.name}`: another process has removed "
             "it, or no cycle has created it. The next cycle creates it: run `cdc-platform sync DEFS`, or "

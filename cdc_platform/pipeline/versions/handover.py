@@ -76,7 +76,7 @@ def is_made_by_log(pipeline: Pipeline, name: str) -> bool:
     return columns.is_created or columns.last_beginning is not None or not columns.is_watched
 
 
-def find_copy(pipeline: Pipeline, table: Table, name: str) -> CopyProgress | None:
+def find_copy(pipeline: Pipeline, table: Table | None, name: str) -> CopyProgress | None:
     """Return the complete copy under a published table, None if only the log made it.
 
     Raises:
@@ -90,6 +90,7 @@ def find_copy(pipeline: Pipeline, table: Table, name: str) -> CopyProgress | Non
         raise LakeError(
             f"The initial copy of table `{name}` is not whole: {len(progress.missing)} of "
             f"{len(plan.chunks)} chunks are missing on its branch `copy`. Run cycles until it is. If the "
-            "branch was dropped, begin a new pipeline name: the table needs both the log and the copy."
+            "branch or the table was dropped, copy the table again: leave it out of the setting `tables` "
+            "until the next cut, drop it in the lake, and name it again."
         )
     return progress

@@ -4,10 +4,14 @@ from pyiceberg.table import Table
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
+from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.catalog.lake import LOG, RAW
 from cdc_platform.lake.commits.commits import head
+from cdc_platform.lake.state.cuts import newest_cut
+from cdc_platform.lake.state.lost_tables import require_published
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform.pipeline.versions.branch import load_table
 from cdc_platform.spark.frames.table_frames import read_current, read_version, with_columns_of
 
 
@@ -43,5 +47,17 @@ def read_own(pipeline: Pipeline, spark: SparkSession, name: str, version: Table 
 
 
 def read_table(pipeline: Pipeline, spark: SparkSession, table: str, snapshot_id: int) -> DataFrame:
-    """Return a version of a source table's table or history, with its columns of that time."""
+    """Return a version of a source table's table or history, with its columns of that time.
+
+    Raises:
+        CommitConflict: another run has expired the version.
+        LakeDamaged: the newest cut names the table, but another program has dropped or replaced it.
+    """
+    stored_table = load_table(pipeline, table)
+    if stored_table.metadata.snapshot_by_id(snapshot_id) is None:
+        require_published(pipeline.lake, stored_table, table, newest_cut(pipeline.lake))
+        raise CommitConflict(
+            f"Another run has expired snapshot {snapshot_id} of table `{table}`, which this run was about to "
+            "read; the next cycle reads what is there then."
+        )
     return read_version(spark, pipeline.lake.spark_table(table), snapshot_id)

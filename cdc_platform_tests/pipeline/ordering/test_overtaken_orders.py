@@ -1,5 +1,6 @@
 """A run that is overtaken while it orders replaces nothing of what another run has set aside."""
 
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -15,13 +16,16 @@ from pyiceberg.table import Table
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.catalog.lake import DELETION_MARKERS, LOG, QUARANTINE, RAW, Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.lake.state.quarantine import load_quarantine
+from cdc_platform.lake.state.quarantine import ReplayMark, load_quarantine, mark_replayed
+from cdc_platform.model.stream.quarantined_records import ReplaySource
 from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
-from cdc_platform.pipeline.ordering import log_commit
+from cdc_platform.pipeline.ordering import change_streams, log_commit
 from cdc_platform.pipeline.ordering.order import order_changes
+from cdc_platform.pipeline.publishing.expiry import READING_S, expire_system_table
 from cdc_platform.pipeline.reading.read import read_generations
-from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, opening
+from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, feed_cycle, opening
+from cdc_platform_tests.support.crash_points.scenarios import IMPATIENT
 from cdc_platform_tests.support.cycles import sync
 from cdc_platform_tests.support.datastream.files import StreamFolder
 from cdc_platform_tests.support.datastream.pipelines import make_pipeline, user
@@ -148,3 +152,31 @@ def test_deletion_markers_of_another_run_stay(
     with pytest.raises(CommitConflict):
         order_changes(pipeline, spark)
     assert pipeline.lake.system_table(DELETION_MARKERS).scan().count() == 2
+
+
+@pytest.mark.parametrize("replays", [0, 12])
+def test_the_version_of_quarantine_that_a_delayed_run_names_stays(
+    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch, replays: int
+) -> None:
+    """The log names it as soon as the run commits, and the next one compares it with the newest version."""
+    bank = bank_pipeline(session_lake)
+    feed_broken(bank, 1)
+    order_changes(bank, spark)
+    feed_cycle(bank, 2)
+    other = replace(bank, settings=replace(bank.settings, maintenance=IMPATIENT))
+    later_micros = time.time_ns() // 1000 + 2 * READING_S * SECOND
+
+    def rival() -> None:
+        (record,) = load_quarantine(bank.lake)
+        for number in range(replays):
+            mark = ReplayMark(number, record.cycle, ReplaySource.RECORDS)
+            mark_replayed(bank.lake, {record.identity: mark})
+        expire_system_table(other, spark, QUARANTINE, later_micros, thorough=True)
+
+    interrupt_once(monkeypatch, change_streams, "measure_rows", rival)
+    order_changes(bank, spark)
+    feed_broken(bank, 3)
+    order_changes(bank, spark)
+    # The replayed record is still one that nobody can decode.
+    open_cycles = [record.cycle for record in load_quarantine(bank.lake)]
+    assert open_cycles == [3 if replays else 1, 3]

@@ -77,6 +77,7 @@ class Request:
 
     method: str
     path: str
+    body: bytes = b""
 
 
 Choice = Callable[[Request], Fault | None]
@@ -107,12 +108,26 @@ def every(number: int, path: str, faults: tuple[Fault, ...]) -> Choice:
     return choose
 
 
+def first(path_end: str, text: bytes, fault: Fault) -> Choice:
+    """Return a choice that fails the first POST to such a path whose body has a text."""
+    turns, lock = count(1), threading.Lock()
+
+    def choose(request: Request) -> Fault | None:
+        is_meant = request.method == "POST" and request.path.endswith(path_end) and text in request.body
+        with lock:
+            return fault if is_meant and next(turns) == 1 else None
+
+    return choose
+
+
 @dataclass
 class HttpProxy:
     """Forwards to a service on loopback; ``counts`` has how often each fault was injected."""
 
     target: str
     choose: Choice = lambda _request: None
+    meanwhile: Callable[[], object] = lambda: None
+    """Runs between an answer of the service and the other one that the client gets."""
     counts: Counter[Fault] = field(default_factory=Counter)
     port: int = 0
 
@@ -130,12 +145,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _handle(self) -> None:
         body = self._read_body()
-        fault = self.proxy.choose(Request(self.command, self.path))
+        fault = self.proxy.choose(Request(self.command, self.path, body))
         if fault is not None:
             self.proxy.counts[fault] += 1
         if fault is None or fault in REACHING:
             status, headers, content = self._forward(body)
             if fault is not None and fault in REFUSALS:
+                self.proxy.meanwhile()
                 self._refuse(REFUSALS[fault])
             elif fault is Fault.LOSE_ANSWER:
                 self.close_connection = True

@@ -1,0 +1,138 @@
+"""Published tables that another program drops or replaces."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cdc_platform.errors import LakeDamaged, LakeError
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.lake.state.cuts import newest_cut
+from cdc_platform.model.schema.table_options import TableOptions
+from cdc_platform.pipeline.copying.copy import copy_tables
+from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
+from cdc_platform.pipeline.on_demand.status import read_status
+from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform.pipeline.publishing import publication
+from cdc_platform.pipeline.publishing.publication import publish_cut
+from cdc_platform_tests.pipeline.bank import (
+    NOW,
+    balances,
+    bank_of,
+    bank_pipeline,
+    expected_balances,
+    feed_cycle,
+    feed_next,
+)
+from cdc_platform_tests.support.cycles import failed_checks
+from cdc_platform_tests.support.interruptions import interrupt_once
+from cdc_platform_tests.support.pipelines import ACCOUNTS, TRANSFERS, feed, found_table, run_steps, source_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.integration
+HISTORY = "accounts__history"
+
+
+def drop(pipeline: Pipeline, table: str) -> None:
+    """Drop a table as another program does."""
+    pipeline.lake.catalog.drop_table(f"{pipeline.name}.{table}")
+
+
+def replace_by_empty(pipeline: Pipeline, table: str) -> None:
+    """Drop a table, and create an empty one of the same name and columns."""
+    schema = found_table(pipeline, table).schema()
+    drop(pipeline, table)
+    created = pipeline.lake.catalog.create_table(f"{pipeline.name}.{table}", schema)
+    created.append(schema.as_arrow().empty_table())
+
+
+def opened_again(pipeline: Pipeline) -> Pipeline:
+    """Return the pipeline as another process opens it, which remembers nothing of its tables."""
+    return replace(pipeline)
+
+
+@pytest.mark.parametrize("harm", [drop, replace_by_empty])
+@pytest.mark.parametrize("table", ["accounts", HISTORY])
+def test_a_lost_table_stops_the_pipeline_until_it_is_rebuilt(
+    spark: "SparkSession", session_lake: LakeSettings, harm: Callable[[Pipeline, str], None], table: str
+) -> None:
+    """Cycles and a cut alone name the table, the cut and the way out, and create no empty table instead."""
+    bank = bank_pipeline(session_lake, accounts=TableOptions(history=True))
+    feed_cycle(bank, 1)
+    run_steps(bank, spark)
+    cut = newest_cut(bank.lake)
+    harm(bank, table)
+    bank = opened_again(bank)
+    damage = rf"table `{table}`: another program has .* of the newest cut, 1\..*`rebuild: true`"
+    with pytest.raises(LakeDamaged, match=damage):
+        publish_cut(bank)
+    with pytest.raises(LakeDamaged, match=damage):
+        failed_checks(bank, spark, "histories_sound" if table == HISTORY else "tables_equal_log")
+    feed_next(bank)
+    for _ in range(2):
+        with pytest.raises(LakeDamaged, match=damage):
+            run_steps(bank, spark)
+    assert newest_cut(bank.lake) == cut
+    assert (bank.lake.table(table) is None) == (harm is drop)
+    assert f"table `{table}`" in read_status(bank).unreadable[f"table {table}"]
+    rebuild_table(bank, spark, table)
+    assert balances(bank) == expected_balances(2)
+    assert read_status(bank).unreadable == {}
+    assert failed_checks(bank, spark, "tables_equal_log", "histories_sound") == {}
+
+
+def test_all_lost_tables_are_rebuilt_at_once(spark: "SparkSession", session_lake: LakeSettings) -> None:
+    """A cut names all of them, so one of them alone could not be published."""
+    bank = bank_pipeline(session_lake, accounts=TableOptions(history=True))
+    for number in (1, 2):
+        feed_cycle(bank, number)
+        run_steps(bank, spark)
+    for table in ("accounts", "transfers", HISTORY):
+        drop(bank, table)
+    rebuild_table(bank, spark, "transfers")
+    assert balances(bank) == expected_balances(2)
+    assert failed_checks(bank, spark, "tables_equal_log", "histories_sound") == {}
+
+
+def test_a_table_that_is_dropped_before_main_moves_is_named(
+    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cut names it already, so the next cycle must not begin a new one."""
+    bank = bank_pipeline(session_lake)
+    feed_cycle(bank, 1)
+    interrupt_once(monkeypatch, publication, "_move_mains", lambda: drop(bank, "accounts"))
+    with pytest.raises(LakeDamaged, match="table `accounts`"):
+        run_steps(bank, spark)
+
+
+def test_a_lost_table_that_was_copied_is_copied_again(
+    spark: "SparkSession", session_lake: LakeSettings
+) -> None:
+    """The log alone lacks the rows of its copy: left out for one cut, the table begins as a new one."""
+    bank = bank_of(session_lake, 20, ACCOUNTS, TRANSFERS)
+
+    def cycle(pipeline: Pipeline, seconds: int) -> None:
+        feed(pipeline, NOW + seconds)
+        copy_tables(pipeline, spark)
+        run_steps(pipeline, spark)
+
+    for second in range(5):
+        cycle(bank, second)
+    assert len(balances(bank)) == 20
+    drop(bank, "accounts")
+    bank = opened_again(bank)
+    with pytest.raises(LakeDamaged, match=r"leave it out of the setting `tables` until the next cut"):
+        cycle(bank, 5)
+    with pytest.raises(LakeError, match=r"leave it out of the setting `tables` until the next cut"):
+        rebuild_table(bank, spark, "accounts")
+    without = replace(bank, settings=replace(bank.settings, tables=("transfers",)))
+    cycle(without, 6)
+    source_of(bank).now_micros = NOW + 6
+    bank = opened_again(bank)
+    for second in range(7, 12):
+        cycle(bank, second)
+    assert len(balances(bank)) == 20
+    assert failed_checks(bank, spark, "tables_equal_log") == {}
