@@ -43,7 +43,7 @@ bench:  ## Run most benchmarks once (many hours; docs/benchmarks.md has the sing
 	done
 
 # All of them run, also after one has found something.
-NIGHTLY = "crash_points --processes 2 --minutes 55 --singly 45" \
+NIGHTLY = "crash_points --processes 2 --minutes 55 --singly 0 --pairs 1 --checked-every 8" \
 	"crash_points --failing full --minutes 15" "crash_points --failing read_only --minutes 15" \
 	"crash_points --failing broken --minutes 15" "crash_points --failing refused --minutes 15" \
 	"crash_points --overtaken published --minutes 30" "crash_points --overtaken ordered --minutes 30" \

@@ -112,7 +112,7 @@ def load_results(report: Report) -> dict[str, dict[str, Any]]:
 
 def print_table(results: Mapping[str, Mapping[str, Any]]) -> int:
     """Print by kind and source at how many moments something happened, and return how much is wrong."""
-    sources, kinds = (dict.fromkeys(name.partition(": ")[end] for name in SCENARIOS) for end in (0, 2))
+    sources, kinds = (dict.fromkeys(name.partition(": ")[end] for name in results) for end in (0, 2))
     print(f"| kind | {' | '.join(sources)} |")
     print(f"| --- |{' --- |' * len(sources)}")
     for kind in kinds:
