@@ -1,9 +1,9 @@
 """Changes a second from a source to a published cut, by step, with what each step costs.
 
 A separate pipeline reads the same changes in each round, until nothing is left to read; the first round
-warms up. Its steps are those of a cycle, where reading is parted into what happens before the commit of raw
-records, and this commit. Of Spanner and Datastream, the job of the commit decodes, too. Processor seconds are
-the measure to compare: wall seconds depend on what else the machine does.
+warms up. Its steps are those of a cycle, where reading is parted into what tasks decode and write, and the
+commit of their files. Processor seconds are the measure to compare: wall seconds depend on what else the
+machine does.
 """
 
 import argparse
