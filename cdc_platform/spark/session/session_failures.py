@@ -22,6 +22,8 @@ _MEMORY: Final = re.compile(
     r"|exceeding (?:physical |virtual )?memory limits|Python worker exited unexpectedly)[^\n]*"
 )
 """Lines of Spark about memory; the system kills Python's workers where it has none left."""
+_TASK: Final = re.compile(r"Traceback \(most recent call last\):.*?(?=\n\s*at |\Z)", re.DOTALL)
+"""The error of Python in a task, up to Java's stack: what a source says of itself there is not of Spark."""
 
 
 def find_session_failure(error: BaseException | None) -> SetupError | None:
@@ -29,7 +31,7 @@ def find_session_failure(error: BaseException | None) -> SetupError | None:
     while error is not None:
         # Py4j passes on what the system says of a closed connection.
         if type(error).__module__.partition(".")[0] in _LIBRARIES or isinstance(error, ConnectionError):
-            text = str(error)
+            text = _TASK.sub("", str(error))
             failure = _short_memory(text) or _lost_process(text) or _lost_server(text)
             if failure is not None:
                 return failure

@@ -2,12 +2,13 @@
 
 import subprocess
 import sys
+from typing import Final
 
 import pytest
 from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 
 from cdc_platform.commands.common import expected_error
-from cdc_platform.errors import SparkUnreachable
+from cdc_platform.errors import OutOfMemory, SparkUnreachable
 from cdc_platform.spark.session.session_failures import find_session_failure
 from cdc_platform_tests.spark_fixtures import require_java
 
@@ -26,6 +27,29 @@ try:
     gateway.jvm.System.nanoTime()
 except Exception as error:
     print(error_text(error))
+"""
+
+
+TASK: Final = """(org.apache.spark.SparkException) Job aborted due to stage failure: Task 0 in stage 3.0 \
+failed 1 times, most recent failure: Lost task 0.0 in stage 3.0 (TID 3) (worker executor driver): \
+org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "spanner/client/grpc_reads.py", line 88, in read
+    yield from call
+grpc._channel._MultiThreadedRendezvous: <_MultiThreadedRendezvous of RPC that terminated with:
+\tstatus = StatusCode.UNAVAILABLE
+\tdetails = "failed to connect to all addresses; last error: UNKNOWN: Failed to connect to remote host"
+>
+
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+  File "worker.py", line 2076, in main
+    process()
+cdc_platform.errors.SourceUnreachable: 503 failed to connect to all addresses
+"""
+"""The error of a task whose source does not answer."""
+JAVA: Final = """
+\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:581)
 """
 
 
@@ -60,3 +84,14 @@ def test_other_errors_keep_their_tracebacks(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("pyspark.SparkContext._gateway", None)
     for error in (ConnectionRefusedError("refused"), SparkConnectGrpcException("[DIVIDE_BY_ZERO] by zero")):
         assert find_session_failure(error) is None
+
+
+@pytest.mark.parametrize("stack", ["", JAVA])
+def test_what_a_source_says_in_a_task_is_not_of_the_server(
+    monkeypatch: pytest.MonkeyPatch, stack: str
+) -> None:
+    """A source that does not answer is tried again; what Java says of the task afterwards still counts."""
+    monkeypatch.setattr("pyspark.SparkContext._gateway", None)
+    assert find_session_failure(SparkConnectGrpcException(TASK + stack)) is None
+    full = f"{TASK}{JAVA}Caused by: java.lang.OutOfMemoryError: Java heap space"
+    assert isinstance(find_session_failure(SparkConnectGrpcException(full)), OutOfMemory)
