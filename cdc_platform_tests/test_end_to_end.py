@@ -170,7 +170,7 @@ def sum_of_table(lake: Lake) -> int:
 def test_the_demo_proves_itself(tmp_path: Path) -> None:
     """The demo without a UI stops by itself, prints the results of its checks, and exits with 0."""
     require_java()
-    with running_demo(tmp_path, "--seconds", "6", "--rate", "40", "--no-ui") as demo:
+    with running_demo(tmp_path, "--seconds", "2", "--rate", "40", "--no-ui") as demo:
         code = demo.ends_with(WITHIN_S)
     output = demo.output()
     assert code == 0, output

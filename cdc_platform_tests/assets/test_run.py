@@ -57,18 +57,18 @@ class Whole:
     result: dg.ExecuteInProcessResult
 
 
-def run_first(bench: Bench, *, names_partitions: bool) -> Whole:
+def run_first(bench: Bench) -> Whole:
     """Run all assets on a source that opens two accounts."""
     begun = source_of(bench.pipeline).first_micros
     answer_with(bench.pipeline, begun + SECOND, opening(1, 100, begun + 1), opening(2, 100, begun + 2))
-    return Whole(bench, bench.run(bench.assets.all_keys, names_partitions=names_partitions))
+    return Whole(bench, bench.run(bench.assets.all_keys))
 
 
 @pytest.fixture(scope="module")
 def whole(spark: "SparkSession", session_lake: LakeSettings) -> Iterator[Whole]:
     """The run that names its partitions, for tests that only look at it."""
     with open_bench(spark, session_lake) as own:
-        yield run_first(own, names_partitions=True)
+        yield run_first(own)
 
 
 def materialized(result: dg.ExecuteInProcessResult) -> list[str]:
@@ -100,11 +100,6 @@ def assert_complete(run: Whole) -> None:
 def test_all_assets_make_a_cycle(whole: Whole) -> None:
     """A run of everything reads, orders, merges and publishes."""
     assert_complete(whole)
-
-
-def test_a_run_need_not_name_the_partitions(bench: Bench) -> None:
-    """A run of all assets has the same result without partition keys."""
-    assert_complete(run_first(bench, names_partitions=False))
 
 
 def test_a_cycle_reports_numbers(whole: Whole) -> None:
@@ -148,11 +143,14 @@ def follow(bench: Bench) -> dg.ExecuteInProcessResult:
 
     source_of(bench.pipeline).now_micros = begun + SECOND
     source_of(bench.pipeline).answer = answer
-    return bench.run(bench.assets.all_keys, config=bench.cut_config(0.5))
+    return bench.run(bench.assets.all_keys, config=bench.cut_config(0.5), names_partitions=False)
 
 
 def test_a_run_follows_the_source(bench: Bench) -> None:
-    """With `follow_s` a run makes further cycles, logs each as materialisations, and checks them."""
+    """With `follow_s` a run makes further cycles, logs each as materialisations, and checks them.
+
+    It need not name the partitions.
+    """
     result = follow(bench)
     assert result.success
     cuts = list_cuts(bench.pipeline.lake)
@@ -238,17 +236,8 @@ def test_a_failing_check_keeps_the_cut_from_being_published(bench: Bench) -> Non
     assert balances(bench.pipeline) == {1: 100}
 
 
-@pytest.mark.parametrize(
-    ("rebuilt", "config"),
-    [
-        (None, {}),
-        ("accounts", {"rebuild": True}),
-        ("accounts__history", {"rebuild": True}),
-        ("accounts__history", {"at_cut": 1}),
-    ],
-)
 def test_what_a_check_has_refused_no_other_run_publishes(
-    spark: "SparkSession", session_lake: LakeSettings, rebuilt: str | None, config: Mapping[str, Any]
+    spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
     """A run that leaves out the log and its checks, or rebuilds a table or history, checks them first."""
     with open_bench(spark, session_lake, accounts=TableOptions(history=True)) as bench:
@@ -258,16 +247,22 @@ def test_what_a_check_has_refused_no_other_run_publishes(
         answer_with(bench.pipeline, begun + 2 * SECOND, opening(2, 100, begun + SECOND + 1))
         assert bench.run([bench.assets.raw, bench.assets.lineage, bench.assets.log]).success
         _damage_log(bench.pipeline)
-        if rebuilt is None:
-            tables = [bench.assets.table(name) for name in ("accounts", "accounts__history", "transfers")]
-            result = bench.run([*tables, bench.assets.cut])
-        else:
-            key = bench.assets.table(rebuilt)
-            result = bench.run([key], {key.to_python_identifier(): config})
-        assert not result.success
-        assert balances(bench.pipeline) == {1: 100}
-        evaluations = result.get_asset_check_evaluations()
-        assert "exactly_once" in {each.check_name for each in evaluations if not each.passed}
+        account, history, transfers = map(bench.assets.table, ("accounts", "accounts__history", "transfers"))
+        assert_refused(bench, [account, history, transfers, bench.assets.cut])
+        rebuilds = ((account, {"rebuild": True}), (history, {"rebuild": True}), (history, {"at_cut": 1}))
+        for key, config in rebuilds:
+            assert_refused(bench, [key], {key.to_python_identifier(): config})
+
+
+def assert_refused(
+    bench: Bench, keys: Sequence[dg.AssetKey], config: Mapping[str, Any] | None = None
+) -> None:
+    """Assert that a run of some assets fails by a check of the log, and publishes nothing."""
+    result = bench.run(keys, config or {})
+    assert not result.success
+    assert balances(bench.pipeline) == {1: 100}
+    evaluations = result.get_asset_check_evaluations()
+    assert "exactly_once" in {each.check_name for each in evaluations if not each.passed}
 
 
 def _damage_log(pipeline: Pipeline) -> None:

@@ -1,7 +1,6 @@
 """Datastream's files through all steps of a cycle: late, repeated, rewritten, broken, and in any order."""
 
 import itertools
-import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,20 +17,15 @@ from cdc_platform.model.base.timestamps import from_datetime, to_datetime
 from cdc_platform.model.schema.table_options import DELETED, IS_CURRENT, TableOptions
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
 from cdc_platform.pipeline.checks.table_checks import check_histories
+from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.versions.branch import load_table
 from cdc_platform_tests.sources.datastream.generated_events import write_avro
 from cdc_platform_tests.support.cycles import failed_checks, found_rows, sync
-from cdc_platform_tests.support.datastream.files import ORIGIN, MadeEvent, StreamFolder, end_state
+from cdc_platform_tests.support.datastream.files import ORIGIN, MadeEvent, StreamFolder
 from cdc_platform_tests.support.datastream.pipelines import make_pipeline, user
-from cdc_platform_tests.support.pipelines import (
-    found_table,
-    log_rows,
-    quarantined_rows,
-    reading_by_turns,
-    rows_of,
-)
+from cdc_platform_tests.support.pipelines import found_table, log_rows, quarantined_rows, rows_of, state_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -116,6 +110,13 @@ def test_the_newest_change_of_each_row_counts(pipeline: Pipeline) -> None:
     cuts = [cut.tables["users"] for cut in list_cuts(pipeline.lake)[: len(list(newest_first()))]]
     names = [{row["id"]: row["name"] for row in rows_of(pipeline, "users", cut)} for cut in cuts]
     assert names == [{1: "a", 2: "b", 4: "c"}, {1: "a", 4: "f"}, {1: "a", 4: "f", 5: "k"}]
+
+
+def test_a_cycle_that_finds_no_file_changes_nothing(pipeline: Pipeline, spark: "SparkSession") -> None:
+    """Where no file is new a cycle commits to no table."""
+    before = state_of(pipeline)
+    assert not run_cycle(pipeline, spark).read.committed
+    assert before == state_of(pipeline)
 
 
 def test_folders_and_files_that_change(
@@ -251,33 +252,3 @@ def versions_in_seconds(pipeline: Pipeline) -> dict[int, list[tuple[str, int, in
         )
         by_id.setdefault(row["id"], []).append((row["name"], since or 0, until))
     return {key: sorted(versions) for key, versions in by_id.items()}
-
-
-def test_any_order_of_files_gives_the_same_rows(
-    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
-) -> None:
-    """Events of two tables, shuffled over files and cycles and repeated, leave what the source had."""
-    choice = random.Random(1)  # noqa: S311  no secret
-    events = [made(choice, number) for number in range(1, 81)]
-    spread = [*events, *choice.sample(events, 30)]
-    choice.shuffle(spread)
-    folder = StreamFolder(tmp_path)
-    pipeline = make_pipeline(session_lake, tmp_path)
-    for turn, batch in enumerate((spread[:40], spread[40:70], spread[70:])):
-        for table in ("users", "orders"):
-            of_table = [event for event in batch if event.table == table]
-            if of_table:
-                folder.write(of_table)
-        pipeline = sync(reading_by_turns(pipeline, turn), spark)
-    expected = end_state(events)
-    for table in ("users", "orders"):
-        rows = [row for (name, _), row in sorted(expected.items()) if name == table]
-        assert rows == found_rows(pipeline, table)
-    assert failed_checks(pipeline, spark) == {}
-
-
-def made(choice: random.Random, number: int) -> MadeEvent:
-    """Return one event of a history in which keys come, change and go."""
-    change = choice.choice(["INSERT", "UPDATE-INSERT", "UPDATE-INSERT", "DELETE"])
-    row = {"id": choice.randrange(12), "name": f"row {number}"}
-    return MadeEvent(f"u{number}", choice.choice(["users", "orders"]), change, number, row)

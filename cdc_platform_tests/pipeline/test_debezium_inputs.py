@@ -1,12 +1,11 @@
-"""Debezium's messages in files and in topics of a real Kafka: the same tables, and what topics can do."""
+"""Debezium's messages in topics of a real Kafka: the tables of the database, and what topics can do."""
 
 import itertools
 import json
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from confluent_kafka import Consumer
@@ -24,7 +23,7 @@ from cdc_platform_tests.programs import free_port
 from cdc_platform_tests.servers.kafka import MAX_MEMBERS, Broker, Group
 from cdc_platform_tests.sources.debezium.captures_read import truth_of
 from cdc_platform_tests.support.cycles import failed_checks, sync
-from cdc_platform_tests.support.debezium.pipelines import append, assert_equal, lines_of, make_pipeline, texts
+from cdc_platform_tests.support.debezium.pipelines import assert_equal, lines_of, make_pipeline, texts
 from cdc_platform_tests.support.pipelines import log_rows, reading_by_turns, rows_of
 
 if TYPE_CHECKING:
@@ -44,105 +43,63 @@ def _small_splits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topics_reader, "MIN_SPLIT_MESSAGES", 1)
 
 
-class Inlet(Protocol):
-    """Where a connector's messages come in."""
+class Connector:
+    """Sends messages to topics of three partitions; one grows before the third delivery.
 
-    def place(self) -> Path | KafkaInput:
-        """Return the pipeline's settings for it."""
-        ...
-
-    def send(self, lines: Sequence[str], number: int) -> None:
-        """Let messages arrive, as the delivery of this number."""
-        ...
-
-    def end(self) -> None:
-        """End what was done meanwhile, which must have been done."""
-        ...
-
-
-@dataclass(frozen=True)
-class FileInlet:
-    """A file that grows."""
-
-    folder: Path
-
-    def place(self) -> Path:
-        """Return the folder."""
-        return self.folder
-
-    def send(self, lines: Sequence[str], number: int) -> None:  # noqa: ARG002  each is like the others
-        """Write the messages behind what is there."""
-        append(self.folder / "events.jsonl", lines)
-
-    def end(self) -> None:
-        """Nothing was."""
-
-
-@dataclass(frozen=True)
-class TopicInlet:
-    """Topics of three partitions; the broker dies before the second delivery, one grows before the third.
-
-    From the second delivery on other consumers of the same group join and leave.
+    The broker dies before the second delivery; from it on other consumers of the same group join and leave.
     """
 
-    broker: Broker
-    others: Group
+    def __init__(self, broker: Broker, others: Group) -> None:
+        self._broker, self._others = broker, others
 
     def place(self) -> KafkaInput:
         """Create the topics, and return the pipeline's settings for them."""
         for topic in TOPICS:
-            self.broker.create(topic, 3 if "public" in topic else 1)
-        return KafkaInput(self.broker.address, self.others.pattern, {"kafka.group.id": self.others.name})
+            self._broker.create(topic, 3 if "public" in topic else 1)
+        options = {"kafka.group.id": self._others.name}
+        return KafkaInput(self._broker.address, self._others.pattern, options)
 
     def send(self, lines: Sequence[str], number: int) -> None:
-        """Send the messages, each to the partition of its key."""
+        """Send the messages of the delivery of this number, each to the partition of its key."""
         if number == 1:
-            self.broker.stop()
-            self.broker.start()
-            self.others.start()
+            self._broker.stop()
+            self._broker.start()
+            self._others.start()
         if number == 2:
-            self.broker.grow(ENTRIES, 4)
-        self.broker.send(lines, {ACCOUNTS: 3, ENTRIES: 4 if number == 2 else 3})
-
-    def end(self) -> None:
-        """Let the other consumers go; they have had partitions again and again."""
-        self.others.stop()
-        assert self.others.rebalances > MAX_MEMBERS
+            self._broker.grow(ENTRIES, 4)
+        self._broker.send(lines, {ACCOUNTS: 3, ENTRIES: 4 if number == 2 else 3})
 
 
-@pytest.fixture(params=["files", "topics"])
-def inlet(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Inlet]:
-    """One of the inputs."""
-    if request.param == "files":
-        yield FileInlet(tmp_path)
-        return
-    request.getfixturevalue("kafka_spark")
-    broker: Broker = request.getfixturevalue("kafka")
-    others = Group(broker, "shared", "cdc[.].*")
-    yield TopicInlet(broker, others)
-    others.stop()
+@pytest.fixture
+def others(kafka: Broker) -> Iterator[Group]:
+    """Other consumers of the group."""
+    group = Group(kafka, "shared", "cdc[.].*")
+    yield group
+    group.stop()
 
 
 def test_a_transaction_waits_until_it_is_whole(
-    spark: "SparkSession", session_lake: LakeSettings, inlet: Inlet
+    kafka_spark: "SparkSession", session_lake: LakeSettings, kafka: Broker, others: Group
 ) -> None:
     """At every cut the books balance, wherever the messages were cut off, read by this process or by Spark.
 
     So it is while the group of the consumers of topics is rebalanced: partitions are taken by no group.
     """
-    pipeline = make_pipeline(session_lake, inlet.place(), CAPTURE)
+    connector = Connector(kafka, others)
+    pipeline = make_pipeline(session_lake, connector.place(), CAPTURE)
     lines = lines_of(CAPTURE)
     for number, (begun, end) in enumerate(itertools.pairwise((0, 25, 41, len(lines)))):
-        inlet.send(lines[begun:end], number)
-        pipeline = sync(reading_by_turns(pipeline, number), spark)
+        connector.send(lines[begun:end], number)
+        pipeline = sync(reading_by_turns(pipeline, number), kafka_spark)
         transactions = {row["transaction_id"] for row in log_rows(pipeline)}
         whole = {name for name in transactions if name and _is_whole(pipeline, name)}
         assert {name for name in transactions if name} - whole <= {
             row["transaction_id"] for row in log_rows(pipeline) if row["records_in_transaction"] == 1
         }
-    inlet.end()
+    others.stop()
+    assert others.rebalances > MAX_MEMBERS
     assert_equal(pipeline, CAPTURE)
-    assert failed_checks(pipeline, spark) == {}
+    assert failed_checks(pipeline, kafka_spark) == {}
 
 
 def _is_whole(pipeline: Pipeline, transaction: str) -> bool:

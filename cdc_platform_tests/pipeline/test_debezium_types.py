@@ -154,7 +154,7 @@ def test_a_completed_log_has_values_of_a_wider_type_only(
         assert_unresolved(pipeline, spark)
 
 
-@pytest.mark.parametrize(("strategy", "is_one_cycle"), [("omit", True), ("veto", False), ("enrich", False)])
+@pytest.mark.parametrize(("strategy", "is_one_cycle"), [("omit", True), ("enrich", False)])
 def test_a_value_under_another_name_is_unresolved(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path, strategy: str, *, is_one_cycle: bool
 ) -> None:

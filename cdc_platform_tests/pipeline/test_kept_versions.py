@@ -117,7 +117,7 @@ def test_options_switched_on_later_count_the_copy(spark: "SparkSession", session
 
 
 @spark_cases(1)
-@given(life=lives())
+@given(life=lives().filter(lambda life: len(life[1]) > 1))
 @example(life=(retyped_source(), [START + STEP, START + 3 * STEP]))
 def test_whatever_changes_all_versions_are_kept(
     spark: "SparkSession", session_lake: LakeSettings, life: tuple[EvolvingSource, list[int]]

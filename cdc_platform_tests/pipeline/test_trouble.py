@@ -18,7 +18,6 @@ from cdc_platform.pipeline.checks.check_result import EVERYTHING
 from cdc_platform.pipeline.checks.invariants import CHECKS
 from cdc_platform.pipeline.checks.reconciliation import reconcile_tables
 from cdc_platform.pipeline.cycle import run_cycle
-from cdc_platform.pipeline.cycle_loop import follow_source
 from cdc_platform.pipeline.on_demand.status import read_status
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
@@ -109,34 +108,15 @@ def test_a_stuck_partition_is_noticed(
         assert all(reconciliation.is_equal for reconciliation in reconcile_tables(pipeline, freed.cut)[0])
 
 
-def test_a_partition_that_is_refused_for_good_ends_the_tries(
-    spark: "SparkSession", session_lake: LakeSettings
-) -> None:
-    """While the others are read; anyone who continues without end continues, and status and check say why."""
-    bench = Bench(session_lake, Dialect.GOOGLESQL)
-    check = next(check for check in CHECKS if check.name == "partitions_alive")
-    with bench.open() as (simulator, pipeline):
-        bench.cycle(pipeline, spark, 4)
-        refused = partition_of(pipeline)
-        simulator.inject(Fault.RESOURCE_EXHAUSTED, times=1000, token=refused.token)
-        outcomes = follow_source(pipeline, spark, lambda: True, max_failures=2)
-        watermarks = set()
-        for _ in range(3):
-            bench.now_micros += 5 * SECOND
-            watermarks.add(next(outcomes).order.watermark_micros)
-        assert len(watermarks) == 1
-        with pytest.raises(SourceError, match="RESOURCE_EXHAUSTED"):
-            next(outcomes)
-        sentence = f"Partition `{refused.key}` could not be read further"
-        assert sentence in as_text(describe_status(read_status(pipeline)))
-        assert sentence in check.run(pipeline, spark, EVERYTHING).summary
-
-
 def test_sync_tries_five_times_before_it_ends(
     spark: "SparkSession", session_lake: LakeSettings, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Five cycles in a row that leave the watermark where it is end a `sync` that is to catch up."""
+    """Five cycles in a row that leave the watermark where it is end a `sync` that is to catch up.
+
+    Meanwhile the other partitions are read; status and check say why.
+    """
     bench = Bench(session_lake, Dialect.GOOGLESQL)
+    check = next(check for check in CHECKS if check.name == "partitions_alive")
 
     def wants_more() -> bool:
         bench.now_micros += SECOND
@@ -149,17 +129,17 @@ def test_sync_tries_five_times_before_it_ends(
         simulator.inject(Fault.RESOURCE_EXHAUSTED, times=1000, token=refused.token)
         with pytest.raises(SourceError, match="RESOURCE_EXHAUSTED"):
             run_cycles(pipeline.settings, wants_more, CycleLimit())
+        sentence = f"Partition `{refused.key}` could not be read further"
+        assert sentence in as_text(describe_status(read_status(pipeline)))
+        assert sentence in check.run(pipeline, spark, EVERYTHING).summary
     first, *stuck = (line for line in capsys.readouterr().out.splitlines() if line.startswith("cycle "))
     assert first.split()[2:4] == stuck[0].split()[2:4]
     assert len(stuck) == 5
 
 
-@pytest.mark.parametrize("dialect", list(Dialect))
-def test_lost_retention_stops_the_pipeline(
-    spark: "SparkSession", session_lake: LakeSettings, dialect: Dialect
-) -> None:
+def test_lost_retention_stops_the_pipeline(spark: "SparkSession", session_lake: LakeSettings) -> None:
     """The error lists the operator's choices; the next start reports the same, and skips nothing."""
-    bench = Bench(session_lake, dialect)
+    bench = Bench(session_lake, Dialect.POSTGRESQL)
     with bench.open() as (simulator, pipeline):
         first = bench.cycle(pipeline, spark, 4)
         simulator.inject(Fault.EXPIRED, token=partition_of(pipeline).token)

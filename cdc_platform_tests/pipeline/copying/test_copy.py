@@ -64,6 +64,10 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.integration
 
 
+MIN_TRANSACTIONS = 4
+"""Hypothesis begins with the smallest example, which shows least."""
+
+
 def step(pipeline: Pipeline, spark: "SparkSession") -> tuple[CopyOutcome, Cut | None]:
     """Do everything of a cycle but the reading."""
     copied = copy_tables(pipeline, spark)
@@ -79,8 +83,10 @@ def copied_ids(pipeline: Pipeline) -> list[int]:
     return sorted(row["id"] for row in rows_of(pipeline, "accounts", snapshot_id))
 
 
-@spark_cases(3)
-@given(stream=streams(max_transactions=5), data=st.data())
+@spark_cases(1)
+@given(
+    stream=streams(5).filter(lambda stream: len(stream[0].transactions) >= MIN_TRANSACTIONS), data=st.data()
+)
 def test_every_cut_equals_the_history_wherever_the_stream_takes_over(
     spark: "SparkSession",
     session_lake: LakeSettings,

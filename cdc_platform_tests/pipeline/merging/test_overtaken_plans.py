@@ -1,6 +1,7 @@
 """A run that is overtaken while it plans a merge: the columns that it knows and the log fit together."""
 
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,34 +33,31 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.integration
 
 
-@pytest.mark.parametrize(
-    ("module", "step"), [(merge, "_pending"), (history_plan, "pending_span")], ids=["table", "history"]
-)
 def test_a_column_that_another_run_orders_meanwhile_is_a_conflict(
-    spark: "SparkSession",
-    session_lake: LakeSettings,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    module: object,
-    step: str,
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The table has the columns that the log had before; the next try adds the new one."""
+    """Table and history have the columns that the log had before; the next try adds the new one."""
     folder = StreamFolder(tmp_path)
-    folder.write([user("a", "INSERT", 1, 1)])
+    folder.write([user("0", "INSERT", 1, 1)])
     pipeline = sync(make_pipeline(session_lake, tmp_path, {"users": TableOptions(history=True)}), spark)
-    folder.write([user("b", "INSERT", 2, 2)])
 
-    def rival() -> None:
+    def rival(place: int, column: str) -> None:
         other = open_pipeline(pipeline.settings)
-        folder.write([MadeEvent("c", "users", "INSERT", 3, {"id": 3, "name": "c", "age": 5})])
+        row = {"id": place, "name": "c", column: place}
+        folder.write([MadeEvent(f"with {column}", "users", "INSERT", place, row)])
         read_generations(other, spark)
         order_changes(other, spark)
 
-    interrupt_once(monkeypatch, module, step, rival)
-    with suppress(CommitConflict):
-        run_cycle(pipeline, spark)
-    finish_cycle(pipeline, spark)
-    assert [row.get("age") for row in found_rows(pipeline, "users")] == [None, None, 5]
+    cases = ((merge, "_pending", "age"), (history_plan, "pending_span", "size"))
+    for place, (module, step, column) in zip((2, 4), cases, strict=True):
+        folder.write([user(str(place), "INSERT", place, place)])
+        interrupt_once(monkeypatch, module, step, partial(rival, place + 1, column))
+        with suppress(CommitConflict):
+            run_cycle(pipeline, spark)
+        finish_cycle(pipeline, spark)
+        pipeline = open_pipeline(pipeline.settings)
+    rows = [(row["id"], row["age"], row["size"]) for row in found_rows(pipeline, "users")]
+    assert rows == [(1, None, None), (2, None, None), (3, 3, None), (4, None, None), (5, None, 5)]
     assert failed_checks(pipeline, spark, "tables_equal_log", "histories_sound") == {}
 
 

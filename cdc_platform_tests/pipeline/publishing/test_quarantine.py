@@ -76,8 +76,7 @@ def leave_unfinished(pipeline: "Pipeline", name: str, cycle: int) -> pa.Table:
     return rows
 
 
-@pytest.mark.parametrize("name", [QUARANTINE, DELETION_MARKERS])
-@pytest.mark.parametrize("is_within", [False, True])
+@pytest.mark.parametrize(("name", "is_within"), [(QUARANTINE, True), (DELETION_MARKERS, False)])
 def test_rows_of_an_interrupted_cycle_are_in_no_common_file(
     spark: "SparkSession",
     session_lake: "LakeSettings",

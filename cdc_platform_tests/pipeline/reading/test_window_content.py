@@ -106,14 +106,14 @@ _CHANGES: Final = st.lists(
         st.sampled_from([ModType.UPDATE, ModType.SNAPSHOT, ModType.TRUNCATE]),
         st.none() | st.integers(NOW - 5_000_000, NOW),
     ),
-    min_size=1,
+    min_size=4,
     max_size=8,
     unique_by=lambda change: change[0],
 )
 
 
 @pytest.mark.integration
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     logged=_CHANGES, again=st.sets(st.integers(0, 6)), new=st.sets(st.integers(7, 9)), breaks=st.booleans()
 )
