@@ -231,7 +231,7 @@ def run_to_cut(pipeline: Pipeline, spark: SparkSession, meter: Meter, end_micros
     def commit_timed(*parts: Any) -> Any:
         meter.end("read")
         committed = commit(*parts)
-        meter.end("raw write")
+        meter.end("commit of raw records")
         return committed
 
     is_done = False

@@ -21,6 +21,7 @@ from cdc_platform.errors import (
 )
 from cdc_platform.lake.catalog.damage import find_damage, find_expired, find_full
 from cdc_platform.lake.catalog.lake_settings import LakeSettings, local_folder
+from cdc_platform.lake.catalog.object_store import ObjectStore
 
 if TYPE_CHECKING:
     from sqlalchemy.exc import DBAPIError
@@ -29,13 +30,13 @@ _NO_BUCKET: Final = re.compile("NO_SUCH_BUCKET|NoSuchBucket|bucket does not exis
 _DENIED: Final = re.compile(
     "ACCESS_DENIED|INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH|INVALID_CLIENT_TOKEN_ID|EXPIRED_TOKEN"
     "|ExpiredToken|PERMISSION_DENIED|UNAUTHENTICATED|AuthorizationFailure|AuthenticationFailed"
-    "|HTTP status 40[13]|Status Code: 40[13]|Unable to load (?:credentials|region)"
+    "|HTTP status 40[13]|Status Code: 40[13]|Unable to load (?:credentials|region)|access denied"
 )
 _OTHER_TIME: Final = re.compile("REQUEST_TIME_TOO_SKEWED|RequestTimeTooSkewed|REQUEST_EXPIRED")
 _SILENT: Final = re.compile(
     "AWS Error (?:NETWORK_CONNECTION|REQUEST_TIMEOUT|SLOW_DOWN|SERVICE_UNAVAILABLE|INTERNAL_FAILURE"
-    r"|THROTTLING)|Status\(UNAVAILABLE|HTTP status (?:429|5..)|curlCode|Status Code: (?:429|5..)"
-    "|Unable to execute HTTP request"
+    r"|THROTTLING|NO_SUCH_UPLOAD)|Status\(UNAVAILABLE|HTTP status (?:429|5..)|curlCode"
+    "|Status Code: (?:429|5..)|Unable to execute HTTP request"
     # An answer that ends within a file, which the client of Java does not request again.
     "|ConnectionClosedException|ChunkCodingException|TruncatedChunkException|NoHttpResponseException"
     "|java.net.Socket(?:Timeout)?Exception"
@@ -49,7 +50,9 @@ _LOCKED: Final = re.compile("database (?:table )?is locked|SQLITE_BUSY|SQLITE_LO
 _READ_ONLY: Final = re.compile(
     "readonly database|unable to open database file|SQLITE_READONLY|SQLITE_CANTOPEN"
 )
-_UNWRITABLE: Final = re.compile("Read-only file system|Permission denied|Operation not permitted")
+_UNWRITABLE: Final = re.compile(
+    "Read-only file system|Permission denied|Operation not permitted|access denied"
+)
 _BROKEN: Final = re.compile(
     "disk I/O error|Input/output error|Remote I/O error|Stale file handle|Transport endpoint is not connected"
 )
@@ -57,7 +60,7 @@ _BROKEN: Final = re.compile(
 _LOADERS: Final = ("pyiceberg.", "sqlalchemy.", "cdc_platform.lake.catalog.catalogs")
 """Prefixes of modules that load the drivers of catalogs."""
 _BEHIND: Final = re.compile("Invalid update timestamp|Expected sorted|Invalid snapshot timestamp")
-_UNWRITTEN: Final = "Cannot get file info"
+_UNWRITTEN: Final = re.compile("Cannot get file info, file not found")
 """Error of pyiceberg, which requests the size of each file that it has written."""
 _REPLACED: Final = "SQLITE_READONLY_DBMOVED"
 CONFLICT: Final = re.compile(
@@ -125,7 +128,7 @@ def _explain(settings: LakeSettings, error: Exception) -> CdcError | None:
         return _explain_spark(settings, error)
     if library in {"pyiceberg", "requests", "urllib3"}:
         return _explain_service(settings, error)
-    return _explain_files(settings, error) if isinstance(error, OSError) else None
+    return _explain_text(settings, str(error)) if isinstance(error, OSError) else None
 
 
 def _explain_service(settings: LakeSettings, error: Exception) -> CdcError | None:
@@ -149,7 +152,7 @@ def _explain_service(settings: LakeSettings, error: Exception) -> CdcError | Non
     is_library_of_http = not isinstance(error, iceberg.RESTError) and isinstance(error, OSError)
     if is_library_of_http or isinstance(error, silent | iceberg.CommitStateUnknownException):
         return _silent_catalog(str(error))
-    return _explain_files(settings, error) if isinstance(error, OSError) else None
+    return _explain_text(settings, str(error)) if isinstance(error, OSError) else None
 
 
 def _explain_spark(settings: LakeSettings, error: Exception) -> CdcError | None:
@@ -169,9 +172,7 @@ def _explain_spark(settings: LakeSettings, error: Exception) -> CdcError | None:
     for sign, explain in explanations.items():
         if sign.search(text):
             return explain(_cause(text, sign))
-    if settings.store is None:
-        return _explain_folder(settings, text)
-    return _explain_store(settings, text)
+    return _explain_text(settings, text)
 
 
 def _cause(stack: str, sign: re.Pattern[str]) -> str:
@@ -215,12 +216,14 @@ def _is_raised_in(error: Exception, modules: tuple[str, ...]) -> bool:
     return any(name.startswith(modules) for name in names)
 
 
-def _explain_files(settings: LakeSettings, error: OSError) -> CdcError | None:
-    if isinstance(error, FileNotFoundError) and _UNWRITTEN in str(error):
-        return LakeUnreachable(f"The storage does not have a file that was just written to it: {error}")
-    if settings.store is not None:
-        return _explain_store(settings, str(error))
-    return _explain_folder(settings, str(error))
+def _explain_text(settings: LakeSettings, text: str) -> CdcError | None:
+    """Explain an error of files, also of Python in Spark's tasks."""
+    if _UNWRITTEN.search(text):
+        reason = _cause(text, _UNWRITTEN)
+        return LakeUnreachable(f"The storage does not have a file that was just written to it: {reason}")
+    if settings.store is None:
+        return _explain_folder(settings, text)
+    return _explain_store(settings, settings.store, text)
 
 
 def _explain_folder(settings: LakeSettings, text: str) -> CdcError | None:
@@ -236,9 +239,7 @@ def _explain_folder(settings: LakeSettings, text: str) -> CdcError | None:
     return _read_only(settings, _cause(text, _UNWRITABLE)) if _UNWRITABLE.search(text) else None
 
 
-def _explain_store(settings: LakeSettings, text: str) -> CdcError | None:
-    if settings.store is None:
-        return None
+def _explain_store(settings: LakeSettings, store: ObjectStore, text: str) -> CdcError | None:
     if _NO_BUCKET.search(text):
         return SettingError(
             "lake.path",
@@ -250,7 +251,7 @@ def _explain_store(settings: LakeSettings, text: str) -> CdcError | None:
             f"{_cause(text, _OTHER_TIME)}"
         )
     if _DENIED.search(text):
-        names = ", ".join(f"`{name}`" for name in settings.store.credentials)
+        names = ", ".join(f"`{name}`" for name in store.credentials)
         return LakeAccessDenied(
             f"The object store denies access at {settings.warehouse}; check {names} in the setting "
             f"`lake.catalog`, or the credentials of this machine if they are not set: "

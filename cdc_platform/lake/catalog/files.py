@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from pyarrow.fs import FileSelector
+from pyarrow.fs import FileInfo, FileSelector, FileSystem
 from pyiceberg.io import FileIO, InputFile, InputStream
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 from pyiceberg.manifest import ManifestFile
@@ -54,11 +54,31 @@ def has_files_before(io: FileIO, folder: str, before_micros: int) -> bool:
     """
     if not isinstance(io, PyArrowFileIO):
         return True
-    scheme, netloc, path = io.parse_location(folder, io.properties)
-    files = io.fs_by_scheme(scheme, netloc).get_file_info(
-        FileSelector(path, allow_not_found=True, recursive=True)
-    )
+    _, files = _list_files(io, folder)
     return any(file.mtime_ns is not None and file.mtime_ns < before_micros * 1000 for file in files)
+
+
+def delete_files(io: FileIO, folder: str, beginning: str) -> None:
+    """Delete the files of a folder and its subfolders whose names have a beginning.
+
+    Args:
+        io: access to the folder; if it cannot list files, they stay.
+        folder: its location.
+        beginning: the beginning.
+    """
+    if not isinstance(io, PyArrowFileIO):
+        return
+    system, files = _list_files(io, folder)
+    for file in files:
+        if file.base_name.startswith(beginning):
+            system.delete_file(file.path)
+
+
+def _list_files(io: PyArrowFileIO, folder: str) -> tuple[FileSystem, list[FileInfo]]:
+    """Return the files in a folder and its subfolders, and their file system."""
+    scheme, netloc, path = io.parse_location(folder, io.properties)
+    system = io.fs_by_scheme(scheme, netloc)
+    return system, system.get_file_info(FileSelector(path, allow_not_found=True, recursive=True))
 
 
 def files_of(io: FileIO, snapshots: Iterable[Snapshot]) -> set[str]:

@@ -24,6 +24,7 @@ from pyiceberg.table.update import (
 )
 
 from cdc_platform.errors import CommitConflict
+from cdc_platform.lake.catalog.damage import find_full
 from cdc_platform.lake.commits.branches import TRIES, assert_head, set_branch
 from cdc_platform.lake.commits.commits import MAIN, ancestors_of, conflicts_as, head, head_id
 
@@ -61,7 +62,7 @@ def staged(table: Table, conflict: str) -> Iterator[str]:
 
 @contextmanager
 def _conflicts_as(conflict: str, table: Table, branch: str, start: int) -> Iterator[None]:
-    """Raise a `CommitConflict` for any error of an attempt that another run has overtaken.
+    """Raise a `CommitConflict` for any error but a full disk in an attempt that another run has overtaken.
 
     Iceberg commits to `main` as it is now if the branch no longer exists, and may refuse that for any reason.
     """
@@ -69,7 +70,8 @@ def _conflicts_as(conflict: str, table: Table, branch: str, start: int) -> Itera
         yield
     except Exception as error:
         current = _reload(table)
-        if branch in current.metadata.refs and head_id(current) == start:
+        is_current = branch in current.metadata.refs and head_id(current) == start
+        if is_current or find_full(error) is not None:
             raise
         raise CommitConflict(conflict) from error
 

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from cdc_platform.errors import SourceError, as_source_error
 from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.lake.commits.commits import POSITION, read_mark
-from cdc_platform.lake.commits.data_files import DATA_FILES, DataFileWriter, data_files_of
+from cdc_platform.lake.commits.data_files import DATA_FILES, data_file_writer, data_files_of
 from cdc_platform.lake.commits.writes import CycleStep, append_files
 from cdc_platform.lake.state.control import read_control
 from cdc_platform.lake.state.read_progress import load_read_progress, save_poll, waiting_texts
@@ -219,14 +219,15 @@ def _commit_plan(
     if commit_local(pipeline, raw, step, plan, properties, replayed):
         return True
     with pipeline.progress.step("read by Spark") as reading, pipeline.source.reading():
-        partitions, files = as_count(len(plan.windows), "partition"), plan.files
-        reading.note = partitions if files is None else as_count(files, "file")
+        partitions, source_files = as_count(len(plan.windows), "partition"), plan.files
+        reading.note = partitions if source_files is None else as_count(source_files, "file")
         tasks = max_tasks(pipeline, spark, step.before, plan)
         records = pipeline.source.read(spark, step.committed, plan, tasks)
-        writer = DataFileWriter.of(raw)
-        written = data_files_of(records.through(writer, DATA_FILES).toArrow())
         batches = (*records.local_batches, *(replayed.to_batches() if replayed is not None else ()))
-        append_files([*written, *writer.write(batches)], raw, step, properties)
+        with data_file_writer(raw) as writer:
+            written = data_files_of(records.through(writer, DATA_FILES).toArrow())
+            files = (*written, *writer.write(batches))
+        append_files(files, raw, step, properties)
     return False
 
 

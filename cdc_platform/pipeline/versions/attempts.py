@@ -14,10 +14,12 @@ from uuid import uuid4
 from pyspark.sql import SparkSession
 
 from cdc_platform.errors import CdcError, CommitConflict
+from cdc_platform.lake.catalog.damage import find_full
 from cdc_platform.lake.commits.commits import has_at_most
 from cdc_platform.lake.commits.writes import spark_conflicts_as
 from cdc_platform.lake.state.cuts import Cut, cut_number
 from cdc_platform.pipeline.versions.branch import Attempt, marked_commits
+from cdc_platform.spark.session.session_failures import find_session_failure
 from cdc_platform.spark.session.session_settings import interpreting
 from cdc_platform.spark.tables.typed_columns import unfit_values
 
@@ -93,7 +95,8 @@ def _conflicts_as(message: str, planned_on: int, newest_cut: Callable[[], Cut | 
     except CdcError:
         raise
     except Exception as error:
-        if cut_number(newest_cut()) == planned_on:
+        has_cause = find_full(error) is not None or find_session_failure(error) is not None
+        if has_cause or cut_number(newest_cut()) == planned_on:
             raise
         raise CommitConflict(message) from error
 

@@ -22,6 +22,8 @@ _MEMORY: Final = re.compile(
     r"|exceeding (?:physical |virtual )?memory limits|Python worker exited unexpectedly)[^\n]*"
 )
 """Lines of Spark about memory; the system kills Python's workers where it has none left."""
+_TASK_MEMORY: Final = re.compile(r"^(?:MemoryError|pyarrow\.lib\.ArrowMemoryError)[^\n]*", re.MULTILINE)
+"""The line of a task in Python that got no memory."""
 _TASK: Final = re.compile(r"Traceback \(most recent call last\):.*?(?=\n\s*at |\Z)", re.DOTALL)
 """The error of Python in a task, up to Java's stack: what a source says of itself there is not of Spark."""
 
@@ -31,16 +33,17 @@ def find_session_failure(error: BaseException | None) -> SetupError | None:
     while error is not None:
         # Py4j passes on what the system says of a closed connection.
         if type(error).__module__.partition(".")[0] in _LIBRARIES or isinstance(error, ConnectionError):
-            text = _TASK.sub("", str(error))
-            failure = _short_memory(text) or _lost_process(text) or _lost_server(text)
+            text = str(error)
+            own = _TASK.sub("", text)
+            failure = _short_memory(own, text) or _lost_process(own) or _lost_server(own)
             if failure is not None:
                 return failure
         error = error.__cause__ or error.__context__
     return None
 
 
-def _short_memory(text: str) -> OutOfMemory | None:
-    match = _MEMORY.search(text)
+def _short_memory(own: str, text: str) -> OutOfMemory | None:
+    match = _MEMORY.search(own) or _TASK_MEMORY.search(text)
     if match is None:
         return None
     return OutOfMemory(

@@ -76,6 +76,10 @@ def test_errors_of_python(error: Exception, kind: type[CdcError]) -> None:
             CommitConflict,
         ),
         ("SdkClientException: Unable to execute HTTP request: timeout", LakeUnreachable),
+        # Of Python in tasks.
+        ("FileNotFoundError: Cannot get file info, file not found: s3://b/lake/a.parquet", LakeUnreachable),
+        ("PermissionError: Cannot get file info, access denied: s3://b/lake/a.parquet", LakeAccessDenied),
+        ("OSError: AWS Error NO_SUCH_UPLOAD during CompleteMultipartUpload operation", LakeUnreachable),
         ("http.ConnectionClosedException: Premature end of Content-Length delimited body", LakeUnreachable),
         ("http.TruncatedChunkException: Truncated chunk (expected size: 9; actual size: 4)", LakeUnreachable),
         ("java.net.SocketException: Connection reset", LakeUnreachable),

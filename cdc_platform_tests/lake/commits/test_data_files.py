@@ -1,10 +1,12 @@
 """Rows that tasks write to files, and that another process commits."""
 
 import pickle
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.table import Table
 
@@ -13,7 +15,7 @@ from cdc_platform.lake.catalog.lake import QUARANTINE, Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits import data_files
 from cdc_platform.lake.commits.commits import read_mark
-from cdc_platform.lake.commits.data_files import DATA_FILES, DataFileWriter, data_files_of
+from cdc_platform.lake.commits.data_files import DATA_FILES, DataFileWriter, data_file_writer, data_files_of
 from cdc_platform.lake.commits.writes import CycleStep, append_files
 
 FIRST: Final = CycleStep(0, 1)
@@ -50,11 +52,44 @@ def test_a_commit_adds_the_rows_of_files(table: Table) -> None:
     assert read_mark(table).cycle == 1
 
 
-def test_rows_are_cut_into_files(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A task holds only the rows of one file."""
-    monkeypatch.setattr(data_files, "FILE_BYTES", 1)
-    files = data_files_of(written_by_a_task(table, batch(table, "a"), batch(table, "b", "c")))
-    assert [file.record_count for file in files] == [1, 2]
+def test_a_task_writes_one_file(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has a row group for each part of the rows that the task has had in memory."""
+    monkeypatch.setattr(data_files, "GROUP_BYTES", 1)
+    (file,) = data_files_of(written_by_a_task(table, batch(table, "a"), batch(table, "b", "c")))
+    with table.io.new_input(file.file_path).open() as stream:
+        groups = pq.ParquetFile(stream).metadata
+        assert [groups.row_group(number).num_rows for number in range(groups.num_row_groups)] == [1, 2]
+
+
+def test_a_task_that_fails_leaves_no_file(
+    table: Table, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A disk that is full would stay so with each attempt."""
+    monkeypatch.setattr(data_files, "GROUP_BYTES", 1)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield batch(table, "a")
+        assert [*tmp_path.rglob("*.parquet")]
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        list(DataFileWriter.of(table).write(batches()))
+    assert [*tmp_path.rglob("*.parquet")] == []
+
+
+def test_the_files_of_all_tasks_go_if_one_task_fails(table: Table, tmp_path: Path) -> None:
+    """Those of another attempt stay."""
+    (kept,) = DataFileWriter.of(table).write([batch(table, "a")])
+
+    def fail() -> None:
+        with data_file_writer(table) as writer:
+            for _ in range(2):
+                list(writer.write([batch(table, "b")]))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert [path.as_uri() for path in tmp_path.rglob("*.parquet")] == [kept.file_path]
 
 
 def test_without_rows_there_is_no_file(table: Table) -> None:

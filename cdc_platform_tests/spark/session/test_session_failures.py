@@ -5,6 +5,7 @@ import sys
 from typing import Final
 
 import pytest
+from pyspark.errors import PythonException
 from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 
 from cdc_platform.commands.common import expected_error
@@ -95,3 +96,9 @@ def test_what_a_source_says_in_a_task_is_not_of_the_server(
     assert find_session_failure(SparkConnectGrpcException(TASK + stack)) is None
     full = f"{TASK}{JAVA}Caused by: java.lang.OutOfMemoryError: Java heap space"
     assert isinstance(find_session_failure(SparkConnectGrpcException(full)), OutOfMemory)
+
+
+@pytest.mark.parametrize("line", ["MemoryError", "pyarrow.lib.ArrowMemoryError: malloc of size 64 failed"])
+def test_a_task_in_python_without_memory_is_named(line: str) -> None:
+    """A task holds a row group of raw records, whose rows may be large."""
+    assert isinstance(find_session_failure(PythonException(f"{TASK}{line}\n{JAVA}")), OutOfMemory)
