@@ -54,7 +54,7 @@ class Overtaker:
 
     def overtake(self) -> None:
         """Catch up, receive more input, catch up again, and look at the tables."""
-        self.has_run = True
+        self.has_run = self.trial.has_sent = True
         try:
             with reopened(self.trial.settings) as pipeline:
                 for _ in range(2):

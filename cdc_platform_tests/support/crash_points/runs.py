@@ -76,6 +76,7 @@ class Trial:
         act: what that run does.
         changes: settings that differ from those of the workload.
         repeats: whether the user repeats what the run did, before the pipeline catches up.
+        has_sent: whether more input has been sent since the lake was prepared.
     """
 
     workload: Workload
@@ -85,6 +86,7 @@ class Trial:
     act: Act
     changes: Mapping[str, Any] = field(default_factory=dict)
     repeats: bool = False
+    has_sent: bool = False
 
     @property
     def settings(self) -> PipelineSettings:
@@ -146,6 +148,10 @@ class Trial:
             how many files no metadata named, and what is wrong after they have been deleted.
         """
         self.lake.restore(self.begun)
+        if self.has_sent:
+            # Input within the lake's folder was set back, and the next one brings it along.
+            self.workload.send()
+            self.workload.finish()
         self._run(self.recover)
         self.lake.add_kept_files(age_s=LONG_AGO_S)
         with reopened(self.settings) as pipeline:

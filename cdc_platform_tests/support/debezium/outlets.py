@@ -1,6 +1,7 @@
 """Sinks of a connector other than a folder: the topics of a private broker, and the spool of an engine."""
 
 import json
+import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,9 +22,18 @@ BATCHES: Final = 3
 
 @dataclass(frozen=True)
 class SpoolFiles:
-    """The spool of an engine, which this process writes in the place of the engine."""
+    """The spool of an engine, which this process writes in the place of the engine.
+
+    Args:
+        settings: of the pipeline.
+        spool: the spool.
+        sent: folder with each file that was written.
+        writer: of the spool.
+    """
 
     settings: EngineInput
+    spool: Spool
+    sent: Path
     writer: SpoolWriter
 
     def open(self) -> EngineInput:
@@ -32,9 +42,18 @@ class SpoolFiles:
 
     def write(self, lines: Sequence[str], cycle: int) -> None:  # noqa: ARG002  a batch has a file
         """Write messages as batches."""
+        self._put_back()
         size = len(lines) // BATCHES + 1
         for first in range(0, len(lines), size):
-            self.writer.write([*map(_event, lines[first : first + size])], time.time_ns() // 1_000_000)
+            file = self.writer.write([*map(_event, lines[first : first + size])], time.time_ns() // 1_000_000)
+            os.link(file, self.sent / file.name)
+
+    def _put_back(self) -> None:
+        """Add what was written after the state to which the lake was set back: input is never set back."""
+        newest = max((file.first_offset for file in self.spool.files()), default=-1)
+        for file in Spool(self.sent).files():
+            if file.first_offset > newest:
+                os.link(file.path, self.spool.folder / file.path.name)
 
 
 def _event(line: str) -> str:
@@ -51,8 +70,10 @@ def spool(place: Place) -> Iterator[Outlet]:
     """
     folder = Path(place.lake.path) / "spool"
     settings = EngineInput("unused", "unused", "unused", str(folder), topic_prefix=place.name, keep_spool_s=0)
-    with watched(folder), Spool(folder).open_writer(settings.identity()) as writer:
-        yield SpoolFiles(settings, writer)
+    place.folder.mkdir()
+    own = Spool(folder)
+    with watched(folder), own.open_writer(settings.identity()) as writer:
+        yield SpoolFiles(settings, own, place.folder, writer)
 
 
 @contextmanager
