@@ -5,6 +5,7 @@ from typing import Final
 
 from pyiceberg.exceptions import BadRequestError, CommitFailedException
 from pyiceberg.table import Table
+from pyiceberg.table.update import AssertRefSnapshotId, SetSnapshotRefUpdate
 
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.commits.commits import MAIN, ancestors_of, head, mark_at, read_mark
@@ -60,6 +61,18 @@ def contains(table: Table, snapshot_id: int) -> bool:
         # Only snapshots behind `main` expire: compaction has long built on them.
         return True
     return any(snapshot.snapshot_id == snapshot_id for snapshot in ancestors_of(table, head(table)))
+
+
+def assert_head(branch: str, snapshot_id: int | None) -> AssertRefSnapshotId:
+    """Return the requirement that a branch is at a snapshot; with None, that it does not exist."""
+    return AssertRefSnapshotId.model_validate({"ref": branch, "snapshot-id": snapshot_id})
+
+
+def set_branch(table: Table, branch: str, snapshot_id: int) -> SetSnapshotRefUpdate:
+    """Return the move of a branch, which keeps the retention of its snapshots."""
+    former = table.metadata.refs.get(branch)
+    reference = former.model_dump(by_alias=True, exclude_none=True) if former else {"type": "branch"}
+    return SetSnapshotRefUpdate.model_validate({**reference, "snapshot-id": snapshot_id, "ref-name": branch})
 
 
 def _move(table: Table, branch: str, snapshot_id: int, is_done: Callable[[Table], bool], tries: int) -> None:

@@ -9,10 +9,11 @@ import pyarrow as pa
 from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.table.update import AssertRefSnapshotId, RemoveSnapshotsUpdate
+from pyiceberg.table.update import RemoveSnapshotsUpdate
 from pyiceberg.table.update.snapshot import ExpireSnapshots
 
 from cdc_platform.lake.catalog.files import files_of
+from cdc_platform.lake.commits.branches import assert_head
 from cdc_platform.lake.commits.commits import BRANCH, MAIN, head
 from cdc_platform.lake.commits.metadata_files import delete_files
 
@@ -82,9 +83,7 @@ def forget_snapshots(table: Table) -> None:
     Raises:
         CommitFailedException: another process committed first; nothing was changed.
     """
-    newest = AssertRefSnapshotId.model_validate(
-        {"ref": MAIN, "snapshot-id": table.metadata.current_snapshot_id}
-    )
+    newest = assert_head(MAIN, table.metadata.current_snapshot_id)
     snapshot_ids = [snapshot.snapshot_id for snapshot in table.metadata.snapshots]
     removal = RemoveSnapshotsUpdate.model_validate({"snapshot-ids": snapshot_ids})
     table.catalog.commit_table(table, (newest,), (removal,))

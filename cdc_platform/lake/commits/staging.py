@@ -18,15 +18,13 @@ from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import (
-    AssertRefSnapshotId,
     RemoveSnapshotRefUpdate,
     RemoveSnapshotsUpdate,
-    SetSnapshotRefUpdate,
     TableUpdate,
 )
 
 from cdc_platform.errors import CommitConflict
-from cdc_platform.lake.commits.branches import TRIES
+from cdc_platform.lake.commits.branches import TRIES, assert_head, set_branch
 from cdc_platform.lake.commits.commits import MAIN, ancestors_of, conflicts_as, head, head_id
 
 _NAME: Final = re.compile(r"staging-(?P<base>\d+)-[0-9a-f]{32}")
@@ -47,7 +45,7 @@ def staged(table: Table, conflict: str) -> Iterator[str]:
     """
     start = _begin(table, conflict)
     branch = f"staging-{start}-{uuid4().hex}"
-    if not _commit(table, start, _set_branch(table, branch, start)):
+    if not _commit(table, start, set_branch(table, branch, start)):
         raise CommitConflict(conflict)
     try:
         yield branch
@@ -96,7 +94,7 @@ def _publish(table: Table, branch: str, start: int, conflict: str) -> None:
             return
         if staged_id is None or branch not in current.metadata.refs or head_id(current) != start:
             break
-        updates = (_set_branch(current, MAIN, staged_id), *_removals(current, _staging_of(current), branch))
+        updates = (set_branch(current, MAIN, staged_id), *_removals(current, _staging_of(current), branch))
         if _commit(current, start, *updates):
             return
     raise CommitConflict(conflict)
@@ -115,7 +113,7 @@ def _remove(table: Table, branches: list[str]) -> None:
     branches = [branch for branch in branches if branch in table.metadata.refs]
     if not branches:
         return
-    unmoved = tuple(_assert_head(branch, head_id(table, branch)) for branch in branches)
+    unmoved = tuple(assert_head(branch, head_id(table, branch)) for branch in branches)
     table.catalog.commit_table(table, unmoved, _removals(table, branches))
 
 
@@ -145,21 +143,10 @@ def _commits_on(table: Table, branch: str) -> Iterator[Snapshot]:
     return takewhile(lambda snapshot: snapshot.snapshot_id != base, ancestors_of(table, head(table, branch)))
 
 
-def _set_branch(table: Table, branch: str, snapshot_id: int) -> SetSnapshotRefUpdate:
-    """Return the move of a branch, which keeps the retention of its snapshots."""
-    former = table.metadata.refs.get(branch)
-    reference = former.model_dump(by_alias=True, exclude_none=True) if former else {"type": "branch"}
-    return SetSnapshotRefUpdate.model_validate({**reference, "snapshot-id": snapshot_id, "ref-name": branch})
-
-
-def _assert_head(branch: str, snapshot_id: int | None) -> AssertRefSnapshotId:
-    return AssertRefSnapshotId.model_validate({"ref": branch, "snapshot-id": snapshot_id})
-
-
 def _commit(table: Table, start: int, *updates: TableUpdate) -> bool:
     """Commit updates while `main` is at a snapshot; return whether no other run was first."""
     try:
-        table.catalog.commit_table(table, (_assert_head(MAIN, start),), updates)
+        table.catalog.commit_table(table, (assert_head(MAIN, start),), updates)
     except (CommitFailedException, ValueError, BadRequestError):
         # Pyiceberg, or the catalog's service, raises the others for a snapshot that has been removed.
         return False

@@ -14,9 +14,7 @@ from typing import Final
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.table.update import (
-    AssertRefSnapshotId,
     RemoveSnapshotsUpdate,
-    SetSnapshotRefUpdate,
     TableUpdate,
 )
 
@@ -35,7 +33,7 @@ from cdc_platform.lake.catalog.lake import (
     Lake,
     own_tables,
 )
-from cdc_platform.lake.commits.branches import move_branch
+from cdc_platform.lake.commits.branches import assert_head, move_branch, set_branch
 from cdc_platform.lake.commits.commits import BRANCH, CYCLE, MAIN, conflicts_as, head, number_of, read_mark
 from cdc_platform.lake.commits.staging import is_staging
 from cdc_platform.lake.state.cuts import cut_before, list_cuts, newest_cut
@@ -207,12 +205,9 @@ def _take_back(table: Table, branch: str, snapshot: Snapshot) -> None:
         RemoveSnapshotsUpdate.model_validate({"snapshot-ids": [snapshot.snapshot_id]}),
     )
     if snapshot.parent_snapshot_id is not None:
-        reference = table.metadata.refs[branch].model_dump(by_alias=True, exclude_none=True)
-        former = {**reference, "snapshot-id": snapshot.parent_snapshot_id, "ref-name": branch}
-        updates = (SetSnapshotRefUpdate.model_validate(former), *updates)
-    is_newest = AssertRefSnapshotId.model_validate({"snapshot-id": snapshot.snapshot_id, "ref": branch})
+        updates = (set_branch(table, branch, snapshot.parent_snapshot_id), *updates)
     with conflicts_as(_overtaken(table)):
-        table.catalog.commit_table(table, (is_newest,), updates)
+        table.catalog.commit_table(table, (assert_head(branch, snapshot.snapshot_id),), updates)
 
 
 def _overtaken(table: Table) -> str:

@@ -11,13 +11,13 @@ from typing import Final
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
-from cdc_platform.errors import CdcError, CopyExpired, LakeError
+from cdc_platform.errors import CdcError, CommitConflict, CopyExpired, LakeError
 from cdc_platform.lake.catalog.lake import LOG, Lake
 from cdc_platform.lake.commits.branches import move_branch
 from cdc_platform.lake.commits.commits import ancestors_of, count_rows, head, read_mark
 from cdc_platform.lake.commits.maintenance import expire_snapshots
-from cdc_platform.lake.commits.metadata_files import delete_old_metadata
 from cdc_platform.lake.state.copies import COPY_BRANCH, CopyPlan, CopyProgress, load_copy_progress, load_plans
+from cdc_platform.lake.state.copy_columns import replace_columns
 from cdc_platform.lake.state.cuts import Cut, newest_cut
 from cdc_platform.model.base.progress import Step
 from cdc_platform.model.schema.table_options import stored_schema
@@ -190,24 +190,37 @@ def _open_copy(pipeline: Pipeline, spark: SparkSession, plan: CopyPlan) -> CopyP
 def prepare_target(pipeline: Pipeline, spark: SparkSession, plan: CopyPlan) -> Table:
     """Return the table for a copy, with the source's columns at the moment of the copy.
 
-    A table with other columns is from an earlier plan. It is in no cut, so it is recreated, and its chunks
-    are copied again: chunks with other columns would not match the rest.
+    A table with other columns is from an earlier plan. Its columns are replaced, and its chunks are copied
+    again: chunks with other columns would not match the rest.
 
     Raises:
+        CommitConflict: another run has published the table, or is copying into it.
         LakeError: the table has rows that are not from a copy.
     """
     schema = stored_schema(plan.schema, pipeline.options(plan.table))
     target = pipeline.lake.table(plan.table)
     if target is not None and not _has_columns(pipeline, spark, schema):
-        # Refuses the table of a newer plan.
-        load_copy_progress(target, plan)
+        _require_unpublished(pipeline, target, plan)
         if count_rows(head(target)) != 0:
             raise LakeError(
                 f"Table `{plan.table}` has other columns than its initial copy, and rows that are not from "
                 "the pipeline. Move it away: the pipeline creates a table of this name."
             )
-        _remove(pipeline, spark, plan.table)
+        batches = _batches_of(target)
+        replace_columns(target, schema)
+        expire_snapshots(spark, ".".join(target.name()), batches)
     return make_table(pipeline, spark, schema)
+
+
+def _require_unpublished(pipeline: Pipeline, target: Table, plan: CopyPlan) -> None:
+    # Refuses the table of a newer plan.
+    load_copy_progress(target, plan)
+    # After the table was loaded: each run that publishes that version later moves a branch of it first.
+    if is_published(target, plan.table, newest_cut(pipeline.lake)):
+        raise CommitConflict(
+            f"Another run has published `{plan.table}` since this one planned its copy; the next cycle "
+            "continues from there."
+        )
 
 
 def remove_orphans(pipeline: Pipeline, spark: SparkSession) -> tuple[str, ...]:
@@ -244,19 +257,16 @@ def _discard_copy(lake: Lake, spark: SparkSession, plan: CopyPlan, cut: Cut | No
     # Any run publishes a complete copy. The one that completes this copy meanwhile moves the branch first.
     if empty is None or copied in (None, empty) or load_copy_progress(table, plan).is_complete:
         return False
+    batches = _batches_of(table)
     move_branch(table, COPY_BRANCH, empty.snapshot_id, tries=1)
-    batches = takewhile(lambda snapshot: snapshot != empty, ancestors_of(table, copied))
-    expire_snapshots(spark, ".".join(table.name()), [snapshot.snapshot_id for snapshot in batches])
+    expire_snapshots(spark, ".".join(table.name()), batches)
     return True
 
 
-def _remove(pipeline: Pipeline, spark: SparkSession, table: str) -> None:
-    """Remove a table that is in no cut, with its files."""
-    stored_table = pipeline.lake.table(table)
-    if stored_table is not None:
-        # Spark deletes only the metadata files that the newest one names.
-        delete_old_metadata(stored_table, time.time_ns() // 1000)
-    spark.sql(f"DROP TABLE IF EXISTS {pipeline.lake.spark_table(table)} PURGE")
+def _batches_of(table: Table) -> list[int]:
+    """Return the snapshots that the branch `copy` of a table has in addition to `main`."""
+    main, copied = head(table), ancestors_of(table, head(table, COPY_BRANCH))
+    return [snapshot.snapshot_id for snapshot in takewhile(lambda snapshot: snapshot != main, copied)]
 
 
 def _has_columns(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> bool:

@@ -1,5 +1,6 @@
 """Tables that copies are written into, and copies of tables that the source drops meanwhile."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -12,6 +13,7 @@ from cdc_platform.lake.commits.commits import count_rows, head
 from cdc_platform.lake.state.copies import (
     COPY_BRANCH,
     CopyPlan,
+    columns_to_text,
     load_copy_progress,
     load_plans,
     save_plans,
@@ -38,6 +40,7 @@ from cdc_platform_tests.support.pipelines import (
     feed,
     found_table,
     make_pipeline,
+    run_steps,
     source_of,
 )
 
@@ -138,3 +141,35 @@ def test_a_copy_that_another_run_completes_meanwhile_is_not_removed(
     merge_tables(pipeline, spark, pipeline.tables)
     publication.publish_cut(pipeline)
     assert len(balances(pipeline)) == 20
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("step", ["_has_columns", "count_rows", "replace_columns"])
+@pytest.mark.parametrize("accounts", [0, 20])
+def test_a_table_that_another_run_publishes_meanwhile_keeps_its_columns_and_rows(
+    spark: "SparkSession",
+    session_lake: LakeSettings,
+    monkeypatch: pytest.MonkeyPatch,
+    step: str,
+    accounts: int,
+) -> None:
+    """This run has a plan with other columns, for which it replaces those of a table that is in no cut."""
+    pipeline = bank_of(session_lake, accounts, ACCOUNTS)
+    feed(pipeline, NOW)
+    copy_tables(pipeline, spark)
+    plan = load_plans(pipeline.lake)["accounts"]
+    newer = replace(plan, number=2, columns=columns_to_text(replace(ACCOUNTS, columns=ACCOUNTS.columns[:2])))
+
+    def rival() -> None:
+        for second in range(1, 6):
+            feed(pipeline, NOW + second)
+            copy_tables(pipeline, spark)
+            run_steps(pipeline, spark)
+        assert len(balances(pipeline)) == accounts
+
+    interrupt_once(monkeypatch, copy, step, rival)
+    with pytest.raises(CommitConflict):
+        copy.prepare_target(pipeline, spark, newer)
+    assert len(balances(pipeline)) == accounts
+    assert {"id", "owner", "balance"} == {*found_table(pipeline, "accounts").schema().column_names}
+    run_steps(pipeline, spark)
