@@ -67,6 +67,8 @@ CONFLICT: Final = re.compile(
     "CommitFailedException"
     # Iceberg's ValidationException reports much else, too, such as of a name that no column can have.
     "|Found (?:new )?conflicting |Found concurrently added |Cannot commit, "
+    # A branch that another process has removed.
+    r"|branch \(does not exist\)"
     # A snapshot that another process has expired.
     "|Cannot find snapshot with ID|to unknown snapshot"
     "|Cannot determine history between |Missing required files to delete|not an ancestor of "

@@ -10,12 +10,13 @@ from pyiceberg.table.update import (
     AddSchemaUpdate,
     AssertCurrentSchemaId,
     AssertTableUUID,
+    RemoveSnapshotRefUpdate,
     SetCurrentSchemaUpdate,
     TableRequirement,
     TableUpdate,
 )
 
-from cdc_platform.lake.commits.branches import assert_head, set_branch
+from cdc_platform.lake.commits.branches import assert_head
 from cdc_platform.lake.commits.commits import BRANCH, MAIN, conflicts_as, head_id
 from cdc_platform.lake.state.copies import COPY_BRANCH
 from cdc_platform.model.schema.table_schema import PRIMARY_KEY, TableSchema, spark_type
@@ -26,7 +27,7 @@ _LIST: Final = "array<"
 
 
 def replace_columns(table: Table, schema: TableSchema) -> None:
-    """Replace all columns of a table, and take its branch `copy` back to `main`, in one commit.
+    """Replace all columns of a table, and remove its branch `copy`, in one commit.
 
     A table is never dropped for this: no catalog drops only the version of a table that a run has examined.
 
@@ -37,7 +38,7 @@ def replace_columns(table: Table, schema: TableSchema) -> None:
     Raises:
         CommitConflict: another run has moved a branch, or changed the columns; nothing was changed.
     """
-    metadata, main_id = table.metadata, head_id(table)
+    metadata = table.metadata
     requirements: tuple[TableRequirement, ...] = (
         AssertTableUUID(uuid=metadata.table_uuid),
         AssertCurrentSchemaId.model_validate({"current-schema-id": metadata.current_schema_id}),
@@ -47,8 +48,8 @@ def replace_columns(table: Table, schema: TableSchema) -> None:
         AddSchemaUpdate.model_validate({"schema": _new_schema(table, schema)}),
         SetCurrentSchemaUpdate(),
     ]
-    if main_id is not None and COPY_BRANCH in metadata.refs:
-        updates.append(set_branch(table, COPY_BRANCH, main_id))
+    if COPY_BRANCH in metadata.refs:
+        updates.append(RemoveSnapshotRefUpdate.model_validate({"ref-name": COPY_BRANCH}))
     with conflicts_as(
         f"Another run has changed table `{schema.name}` since this one planned its copy; the next cycle "
         "continues from there."

@@ -9,11 +9,11 @@ from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.branches import move_branch
 from cdc_platform.lake.commits.commits import BRANCH, head, head_id
-from cdc_platform.lake.state.copies import COPY_BRANCH
+from cdc_platform.lake.state.copies import COPY_BRANCH, CopyPlan, columns_to_text, load_copy_progress
 from cdc_platform.lake.state.copy_columns import replace_columns
 from cdc_platform.model.schema.table_schema import PRIMARY_KEY, spark_type
 from cdc_platform_tests.example_tables import table as table_of
-from cdc_platform_tests.support.pipelines import found_table, make_pipeline
+from cdc_platform_tests.support.pipelines import START, found_table, make_pipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,6 +46,10 @@ def test_spark_reads_and_writes_the_new_columns(spark: "SparkSession", session_l
     """Columns that keep their names begin without values, and the row of the former plan is gone."""
     pipeline = half_copied(session_lake)
     replace_columns(found_table(pipeline, "copied"), COPIED)
+    copied = found_table(pipeline, "copied")
+    base_id = head_id(copied)
+    assert base_id is not None
+    move_branch(copied, COPY_BRANCH, base_id)
     target = pipeline.lake.spark_table("copied", COPY_BRANCH)
     fields = spark.table(target).schema.fields
     assert {field.name: field.dataType.simpleString() for field in fields} == {
@@ -74,3 +78,12 @@ def test_a_branch_that_another_run_moves_is_a_conflict(session_lake: LakeSetting
     with pytest.raises(CommitConflict, match="has changed table `copied`"):
         replace_columns(table, COPIED)
     assert "gone" in found_table(pipeline, "copied").schema().column_names
+
+
+def test_a_copy_without_rows_is_complete_at_once(session_lake: LakeSettings) -> None:
+    """The source has deleted all rows since the former plan, of which nothing counts any more."""
+    pipeline = half_copied(session_lake)
+    replace_columns(found_table(pipeline, "copied"), COPIED)
+    plan = CopyPlan("copied", 2, START, START, columns_to_text(COPIED), ())
+    progress = load_copy_progress(found_table(pipeline, "copied"), plan)
+    assert (progress.is_complete, progress.is_mixed, progress.head) == (True, False, None)
