@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
 LOGGER: Final = logging.getLogger(__name__)
+RESULTS_TABLE: Final = "check_results"
+"""The platform's only table that it drops: damaged check results are stored again."""
 RESULTS_REMEDY: Final = (
     "Only the last check results are lost: the next check of a cycle, or `cdc-platform check`, stores new "
     "ones."

@@ -17,7 +17,7 @@ from pyiceberg.table import Table
 from cdc_platform.errors import CommitConflict, LakeDamaged, LakeFormatUnknown, PipelineNotFound, SettingError
 from cdc_platform.lake.catalog.access import reaching
 from cdc_platform.lake.catalog.catalogs import open_catalog
-from cdc_platform.lake.catalog.damage import drop_results, list_own, require_own
+from cdc_platform.lake.catalog.damage import RESULTS_TABLE, drop_results, list_own, require_own
 from cdc_platform.lake.catalog.lake_settings import CATALOG, KEPT_BY_TIME, LakeSettings, local_folder
 from cdc_platform.lake.catalog.retries import commit_again
 from cdc_platform.model.base.cached_values import cached_value
@@ -53,7 +53,7 @@ QUARANTINE: Final = QUARANTINE_TABLE
 SCHEMA: Final = "schema_changes"
 COPIES: Final = COPIES_TABLE
 READ_PROGRESS: Final = READ_PROGRESS_TABLE
-CHECK_RESULTS: Final = "check_results"
+CHECK_RESULTS: Final = RESULTS_TABLE
 DELETION_MARKERS: Final = "deletion_markers"
 ORIGINAL_TABLES: Final = (RAW, LINEAGE, LOG, CUT, QUARANTINE)  # the oldest lakes lack the others
 

@@ -119,18 +119,31 @@ class CopyProgress:
 
 @dataclass(frozen=True)
 class ChunkBatch:
-    """Facts of one commit of a copy: the plan, its base, all chunks up to it, its own chunks."""
+    """Facts of one commit of a copy: the plan, its base, all chunks up to it, its own chunks.
+
+    ``schema_id`` is the table's schema at the base, None if the summary does not name it.
+    """
 
     number: int
     base: int
     done: frozenset[int]
     own: int
     begun_micros: int
+    schema_id: int | None = None
+
+    def counts_as(self, snapshot: Snapshot) -> bool:
+        """Return whether no other run has committed, or replaced the columns, between base and commit.
+
+        The table has no value under the ids of columns that were replaced meanwhile.
+        """
+        has_columns = self.schema_id in (None, snapshot.schema_id)
+        return self.base == snapshot.parent_snapshot_id and has_columns
 
     def to_text(self) -> str:
         """Return the chunk batch as the text of a summary."""
         fields = {"number": self.number, "base": self.base, "done": _ranges(self.done)}
-        return json.dumps({**fields, "own": self.own, "begun_micros": self.begun_micros})
+        numbers = {"own": self.own, "begun_micros": self.begun_micros, "schema_id": self.schema_id}
+        return json.dumps({**fields, **numbers})
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> "ChunkBatch | None":
@@ -149,7 +162,7 @@ class ChunkBatch:
         if ends != sorted(ends) or not all(0 <= end <= MAX_CHUNKS for end in ends):
             raise ValueError(f"{batch.done} are not ranges of chunks")
         chunks = frozenset(chunk for first, last in batch.done for chunk in range(first, last + 1))
-        return cls(batch.number, batch.base, chunks, batch.own, batch.begun_micros)
+        return cls(batch.number, batch.base, chunks, batch.own, batch.begun_micros, batch.schema_id)
 
 
 @dataclass(frozen=True)
@@ -161,6 +174,7 @@ class _StoredBatch:
     done: list[tuple[int, int]]
     own: int
     begun_micros: int
+    schema_id: int | None = None
 
 
 def _ranges(chunks: Iterable[int]) -> list[list[int]]:
@@ -246,7 +260,7 @@ def save_plans(lake: Lake, plans: Sequence[CopyPlan]) -> None:
 def load_copy_progress(table: Table | None, plan: CopyPlan) -> CopyProgress:
     """Return the progress of a plan on the branch of its table.
 
-    A commit counts if its parent is the base of its plan: then no other run committed in between.
+    A commit counts if its parent and columns are those for which its chunks were read: see `ChunkBatch`.
 
     Raises:
         CommitConflict: the branch holds a newer plan, which another run has made since this one was loaded.
@@ -262,7 +276,7 @@ def load_copy_progress(table: Table | None, plan: CopyPlan) -> CopyProgress:
             raise CommitConflict(
                 f"Another run has planned the copy of `{plan.table}` again; the next cycle follows that plan."
             )
-        if chunk_batch.base == snapshot.parent_snapshot_id:
+        if chunk_batch.counts_as(snapshot):
             is_mixed = newest is not None and newest.snapshot_id != snapshot.snapshot_id
             rows, batches = count_rows(snapshot) or 0, _last_batches(table, snapshot, plan)
             return CopyProgress(plan, chunk_batch.done, rows, snapshot, is_mixed, batches)

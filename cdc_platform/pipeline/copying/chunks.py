@@ -15,7 +15,8 @@ from cdc_platform.lake.commits.branches import move_branch
 from cdc_platform.lake.commits.commits import head
 from cdc_platform.lake.state.copies import COPY, COPY_BRANCH, ChunkBatch, CopyProgress, load_copy_progress
 from cdc_platform.model.base.names import quote_spark
-from cdc_platform.model.schema.table_options import DELETED
+from cdc_platform.model.schema.table_options import DELETED, stored_schema
+from cdc_platform.model.schema.table_schema import TableSchema, spark_type
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.versions.branch import load_table
 from cdc_platform.spark.frames.table_frames import read_current
@@ -33,24 +34,37 @@ def copy_chunks(pipeline: Pipeline, spark: SparkSession, progress: CopyProgress)
     """Copy the next chunks of a table in one commit on its branch `copy`, and return the progress.
 
     Raises:
+        CommitConflict: another run has copied meanwhile, or has replaced the table's columns.
         CopyExpired: the source no longer has the version that the copy reads.
         SourceError: a chunk could not be read; nothing was committed.
     """
     plan, begun_micros = progress.plan, time.time_ns() // 1000
-    base = level_branch(pipeline, progress)
+    base, schema_id = level_branch(pipeline, progress)
     own = progress.missing[: batch_chunks(progress, pipeline.opened_micros)]
-    chunk_batch = ChunkBatch(plan.number, base, progress.done | frozenset(own), len(own), begun_micros)
+    done = progress.done | frozenset(own)
+    chunk_batch = ChunkBatch(plan.number, base, done, len(own), begun_micros, schema_id)
     chunks = [plan.chunks[chunk] for chunk in own]
     rows = pipeline.stream_source.read_copy(spark, plan.schema, plan.position_micros, chunks)
     target = pipeline.lake.spark_table(plan.table, COPY_BRANCH)
-    rows = rows.select(*_columns_of_table(rows, read_current(spark, target).schema))
+    columns = read_current(spark, target).schema
+    if not has_columns(columns, stored_schema(plan.schema, pipeline.options(plan.table))):
+        raise CommitConflict(
+            f"Another run has replaced the columns of `{plan.table}`; the next cycle prepares it again."
+        )
+    rows = rows.select(*_columns_of_table(rows, columns))
     with _source_errors():
         rows.writeTo(target).option(f"snapshot-property.{COPY}", chunk_batch.to_text()).append()
     return load_copy_progress(load_table(pipeline, plan.table), plan)
 
 
-def level_branch(pipeline: Pipeline, progress: CopyProgress) -> int:
-    """Point the branch at the newest commit that counts, and return that snapshot.
+def has_columns(columns: StructType, schema: TableSchema) -> bool:
+    """Return whether a table in the lake has exactly the columns of a schema."""
+    there = {field.name: field.dataType.simpleString() for field in columns.fields}
+    return there == {column.name: spark_type(column.type) for column in schema.columns}
+
+
+def level_branch(pipeline: Pipeline, progress: CopyProgress) -> tuple[int, int]:
+    """Point the branch at the newest commit that counts, and return that snapshot and the table's schema id.
 
     Raises:
         CommitConflict: another run has copied meanwhile, and its chunks stay.
@@ -69,7 +83,7 @@ def level_branch(pipeline: Pipeline, progress: CopyProgress) -> int:
         )
     if progress.head is None or progress.is_mixed:
         move_branch(stored_table, COPY_BRANCH, base.snapshot_id, tries=1)
-    return base.snapshot_id
+    return base.snapshot_id, stored_table.metadata.current_schema_id
 
 
 def batch_chunks(progress: CopyProgress, opened_micros: int) -> int:

@@ -21,13 +21,13 @@ from cdc_platform.lake.state.copy_columns import replace_columns
 from cdc_platform.lake.state.cuts import Cut, newest_cut
 from cdc_platform.model.base.progress import Step
 from cdc_platform.model.schema.table_options import stored_schema
-from cdc_platform.model.schema.table_schema import TableSchema, spark_type
-from cdc_platform.pipeline.copying.chunks import copy_chunks, level_branch
+from cdc_platform.pipeline.copying.chunks import copy_chunks, has_columns, level_branch
 from cdc_platform.pipeline.copying.copy_plans import find_new_tables, make_plans, plan_missing_copies
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_step import pipeline_step
 from cdc_platform.pipeline.schema.table_ddl import make_table
 from cdc_platform.pipeline.versions.attempts import PARALLEL_TABLES
+from cdc_platform.pipeline.versions.branch import load_table
 from cdc_platform.pipeline.versions.handover import is_published
 from cdc_platform.spark.frames.table_frames import read_current
 
@@ -194,27 +194,36 @@ def prepare_target(pipeline: Pipeline, spark: SparkSession, plan: CopyPlan) -> T
     again: chunks with other columns would not match the rest.
 
     Raises:
-        CommitConflict: another run has published the table, or is copying into it.
+        CommitConflict: another run has planned the copy again, or has published the table.
         LakeError: the table has rows that are not from a copy.
     """
     schema = stored_schema(plan.schema, pipeline.options(plan.table))
-    target = pipeline.lake.table(plan.table)
-    if target is not None and not _has_columns(pipeline, spark, schema):
-        _require_unpublished(pipeline, target, plan)
-        if count_rows(head(target)) != 0:
-            raise LakeError(
-                f"Table `{plan.table}` has other columns than its initial copy, and rows that are not from "
-                "the pipeline. Move it away: the pipeline creates a table of this name."
-            )
-        batches = _batches_of(target)
-        replace_columns(target, schema)
-        expire_snapshots(spark, ".".join(target.name()), batches)
-    return make_table(pipeline, spark, schema)
+    target = make_table(pipeline, spark, schema)
+    _require_current(pipeline, plan)
+    if has_columns(read_current(spark, pipeline.lake.spark_table(plan.table)).schema, schema):
+        return target
+    _require_unpublished(pipeline, target, plan)
+    if count_rows(head(target)) != 0:
+        raise LakeError(
+            f"Table `{plan.table}` has other columns than its initial copy, and rows that are not from "
+            "the pipeline. Move it away: the pipeline creates a table of this name."
+        )
+    batches = _batches_of(target)
+    replace_columns(target, schema)
+    expire_snapshots(spark, ".".join(target.name()), batches)
+    return load_table(pipeline, plan.table)
+
+
+def _require_current(pipeline: Pipeline, plan: CopyPlan) -> None:
+    # After the table was loaded: the run of a newer plan replaces the columns of that version or a later one.
+    stored = load_plans(pipeline.lake).get(plan.table)
+    if stored is None or stored.number != plan.number:
+        raise CommitConflict(
+            f"Another run has planned the copy of `{plan.table}` again; the next cycle follows that plan."
+        )
 
 
 def _require_unpublished(pipeline: Pipeline, target: Table, plan: CopyPlan) -> None:
-    # Refuses the table of a newer plan.
-    load_copy_progress(target, plan)
     # After the table was loaded: each run that publishes that version later moves a branch of it first.
     if is_published(target, plan.table, newest_cut(pipeline.lake)):
         raise CommitConflict(
@@ -267,9 +276,3 @@ def _batches_of(table: Table) -> list[int]:
     """Return the snapshots that the branch `copy` of a table has in addition to `main`."""
     main, copied = head(table), ancestors_of(table, head(table, COPY_BRANCH))
     return [snapshot.snapshot_id for snapshot in takewhile(lambda snapshot: snapshot != main, copied)]
-
-
-def _has_columns(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> bool:
-    spark_schema = read_current(spark, pipeline.lake.spark_table(schema.name)).schema
-    there = {field.name: field.dataType.simpleString() for field in spark_schema.fields}
-    return there == {column.name: spark_type(column.type) for column in schema.columns}

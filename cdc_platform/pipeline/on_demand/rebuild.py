@@ -6,9 +6,9 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import SparkSession
 
-from cdc_platform.errors import CommitConflict, CutNotFound
+from cdc_platform.errors import CommitConflict, CutNotFound, LakeError
 from cdc_platform.lake.state.cuts import find_cut, newest_cut
-from cdc_platform.lake.state.lost_tables import is_lost
+from cdc_platform.lake.state.lost_tables import is_lost, require_published
 from cdc_platform.model.schema.table_options import history_name
 from cdc_platform.pipeline.histories.history_build import extend_histories, run_history_builds
 from cdc_platform.pipeline.histories.history_plan import HistoryBuild, plan_extension, plan_whole
@@ -87,12 +87,20 @@ def _require_copies(pipeline: Pipeline, starts: Mapping[str, int | None]) -> Non
 
     Raises:
         LakeError: one is not: until then, the columns of its table belong to it.
+        LakeDamaged: the table of one is lost, and with it the copy, so no cut can name all tables.
         SettingError: the pipeline has no such table.
     """
     for name, at_cut in starts.items():
         source = pipeline.table(pipeline.lake_tables.get(name, name))
-        if at_cut is None:
-            find_copy(pipeline, pipeline.lake.table(source.name), source.name)
+        if at_cut is not None:
+            continue
+        stored_table = pipeline.lake.table(source.name)
+        try:
+            find_copy(pipeline, stored_table, source.name)
+        except LakeError:
+            # Cycles fail as well, so they do not complete the copy.
+            require_published(pipeline.lake, stored_table, source.name, newest_cut(pipeline.lake))
+            raise
 
 
 def _plan(pipeline: Pipeline, spark: SparkSession, table: str, at_cut: int | None) -> Build:

@@ -10,7 +10,7 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
 from cdc_platform.errors import LakeError
-from cdc_platform.lake.catalog.lake import RAW, Lake
+from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.lake.commits.commits import CYCLE, ancestors_of, count_rows, fact, head, read_mark
 from cdc_platform.lake.state.control import load_lineage, load_stuck
 from cdc_platform.lake.state.copies import load_copy_progress, load_plans
@@ -22,6 +22,7 @@ from cdc_platform.lake.state.read_progress import ReplayProgress, load_poll, loa
 from cdc_platform.model.base.names import lake_table_name
 from cdc_platform.model.base.stored_texts import MISUNDERSTOOD
 from cdc_platform.model.base.timestamps import to_rfc3339
+from cdc_platform.model.schema.table_options import PLAIN, history_name
 from cdc_platform.model.stream.lineage import watermark_micros
 from cdc_platform.model.stream.watermark_holders import StuckPartition
 from cdc_platform.pipeline.opened.pipeline import Pipeline
@@ -203,7 +204,7 @@ def read_status(pipeline: Pipeline) -> Status:
             name: parts.read(
                 f"table {name}", partial(_table_status, pipeline, name, cut), TableStatus(None, None)
             )
-            for name in _table_names(lake, cut)
+            for name in _table_names(pipeline, cut)
         },
         cut=cut,
         quarantined=parts.read("quarantine", lambda: count_quarantined_records(lake), None),
@@ -236,10 +237,16 @@ def _copies(pipeline: Pipeline, cut: Cut | None) -> dict[str, CopyStatus]:
     return copies
 
 
-def _table_names(lake: Lake, cut: Cut | None) -> list[str]:
-    """Return the names in the lake of its tables, including those of a cut that it has lost."""
-    published = map(lake_table_name, cut.tables) if cut is not None else ()
-    return sorted({*lake.table_names(), *published})
+def _table_names(pipeline: Pipeline, cut: Cut | None) -> list[str]:
+    """Return the names in the lake of its tables, including those of a cut that it has lost.
+
+    A table that the user has left out and dropped is not lost. The source, which may be down, is not asked.
+    """
+    chosen, options = pipeline.settings.tables, pipeline.settings.table_options
+    sources = pipeline.schema_history.tables if chosen is None else chosen
+    histories = {history_name(name) for name in sources if options.get(name, PLAIN).history}
+    published = cut.tables.keys() & {*sources, *histories} if cut is not None else ()
+    return sorted({*pipeline.lake.table_names(), *map(lake_table_name, published)})
 
 
 def _table_status(pipeline: Pipeline, name: str, cut: Cut | None) -> TableStatus:

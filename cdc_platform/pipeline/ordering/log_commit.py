@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyiceberg.table import Table
 from pyspark.sql import DataFrame, SparkSession
 
-from cdc_platform.errors import TransactionIncomplete
+from cdc_platform.errors import LakeError, TransactionIncomplete
 from cdc_platform.lake.catalog.lake import DELETION_MARKERS, LOG, QUARANTINE
 from cdc_platform.lake.commits.commits import (
     AFTER,
@@ -111,9 +111,15 @@ def restore_replaced(pipeline: Pipeline, spark: SparkSession, tables: Sequence[T
 
     Raises:
         CommitConflict: another run has written to the same table.
+        LakeError: the replaced rows are gone.
     """
     replaced = [(table, *step) for table in tables if (step := _find_replacement(table, cycle))]
     for table, before_id, after in replaced:
+        if table.metadata.snapshot_by_id(before_id) is None:
+            raise LakeError(
+                f"Snapshot {before_id} of `{'.'.join(table.name())}` is gone, with rows that another run "
+                "has replaced. Restore the catalog and all tables of the pipeline from one backup."
+            )
         target = pipeline.lake.spark_system_table(table.name()[-1])
         rows = with_columns_of(read_version(spark, target, before_id), read_current(spark, target).schema)
         kept_rows = rows.where(f"cycle > {after} AND cycle <= {cycle}")

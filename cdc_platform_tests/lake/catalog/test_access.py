@@ -24,7 +24,7 @@ from cdc_platform.errors import (
 )
 from cdc_platform.lake.catalog.access import reaching
 from cdc_platform.lake.catalog.catalogs import open_catalog
-from cdc_platform.lake.catalog.lake import CUT, Lake
+from cdc_platform.lake.catalog.lake import CHECK_RESULTS, CUT, Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.model.base.schemas import CUTS
 
@@ -188,14 +188,20 @@ def test_a_catalog_that_cannot_be_written_names_the_lake(tmp_path: Path) -> None
         table.append(ROW)
 
 
-@pytest.mark.parametrize(("name", "kind"), [("p.users", CommitConflict), (f"p__cdc.{CUT}", LakeDamaged)])
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("p.users", CommitConflict),
+        (f"p__cdc.{CUT}", LakeDamaged),
+        (f"p__cdc.{CHECK_RESULTS}", CommitConflict),
+    ],
+)
 def test_a_merged_table_that_is_gone_is_a_conflict_and_an_own_one_damage(
     tmp_path: Path, name: str, kind: type[Exception]
 ) -> None:
-    """The next cycle creates it, and none of the platform's own tables."""
+    """The next cycle creates it, and of the platform's own tables only the check results, if damaged."""
     lake = Lake(LakeSettings(str(tmp_path)), "p")
-    if kind is CommitConflict:
-        lake.catalog.create_table(name, CUTS)
+    lake.catalog.create_table_if_not_exists(name, CUTS)
     table = lake.catalog.load_table(name)
     lake.catalog.drop_table(name)
     with pytest.raises(kind), reaching(lake.settings):

@@ -21,7 +21,9 @@ from cdc_platform.lake.state.copies import (
     load_plans,
     save_plans,
 )
+from cdc_platform.lake.state.copy_columns import replace_columns
 from cdc_platform.model.base.schemas import FORMAT_VERSION
+from cdc_platform_tests.example_tables import table as table_of
 
 PLAN = CopyPlan("accounts", 1, 1_000_000, 2_000_000, "{}", ("a", "b", "c", "d"))
 ROWS = pa.table({"id": pa.array([1], pa.int64())})
@@ -59,7 +61,8 @@ def newest(table: Table) -> int:
 
 def commit(table: Table, base: int, *done: int, number: int = 1) -> None:
     """Commit a row as the chunk batch that completes these chunks."""
-    chunk_batch = ChunkBatch(number, base, frozenset(done), 1, 0)
+    schema_id = table.metadata.current_schema_id
+    chunk_batch = ChunkBatch(number, base, frozenset(done), 1, 0, schema_id)
     table.append(ROWS, snapshot_properties={COPY: chunk_batch.to_text()}, branch=COPY_BRANCH)
 
 
@@ -111,7 +114,7 @@ def test_a_chunk_batch_is_as_short_as_its_ranges() -> None:
     done = frozenset(range(10_000)) - {5}
     text = ChunkBatch(1, 2, done, 3, 4).to_text()
     assert '"done": [[0, 4], [6, 9999]]' in text
-    assert len(text) < 100
+    assert len(text) < 110
 
 
 def test_progress_is_what_the_newest_commit_says(lake: Lake, table: Table) -> None:
@@ -161,3 +164,13 @@ def test_a_damaged_chunk_batch_names_its_snapshot(table: Table, text: str) -> No
     table.append(ROWS, snapshot_properties={COPY: text}, branch=COPY_BRANCH)
     with pytest.raises(LakeDamaged, match=r"its table `accounts`, snapshot \d+, entry `cdc\.copy`"):
         load_copy_progress(table, PLAN)
+
+
+def test_a_commit_planned_before_the_columns_were_replaced_does_not_count(lake: Lake, table: Table) -> None:
+    """The branch may be where it was, but readers would find NULLs instead of the values of the files."""
+    text = ChunkBatch(1, newest(table), frozenset(range(4)), 4, 0, table.metadata.current_schema_id).to_text()
+    replace_columns(table, table_of("accounts", {"id": "INT64"}, {}))
+    late = table.refresh()
+    late.append(ROWS, snapshot_properties={COPY: text}, branch=COPY_BRANCH)
+    progress = load_copy_progress(lake.table("accounts"), PLAN)
+    assert (progress.missing, progress.is_mixed) == ((0, 1, 2, 3), True)

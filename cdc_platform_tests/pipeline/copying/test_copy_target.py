@@ -18,12 +18,13 @@ from cdc_platform.lake.state.copies import (
     load_plans,
     save_plans,
 )
+from cdc_platform.lake.state.copy_columns import replace_columns
 from cdc_platform.lake.state.cuts import Cut, append_cut
 from cdc_platform.model.schema.column_versions import ColumnHistory
 from cdc_platform.model.schema.evolution import SchemaHistory
 from cdc_platform.model.schema.schema_reads import SchemaRead
 from cdc_platform.model.stream.records import ModType
-from cdc_platform.pipeline.copying import copy
+from cdc_platform.pipeline.copying import chunks, copy
 from cdc_platform.pipeline.copying.chunks import copy_chunks
 from cdc_platform.pipeline.copying.copy import NO_COPY, copy_tables, remove_orphans
 from cdc_platform.pipeline.merging.merge import merge_tables
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROWS: Final = pa.table({"id": [1]})
+NARROW: Final = columns_to_text(replace(ACCOUNTS, columns=ACCOUNTS.columns[:2]))
+"""The table of the bank with fewer columns, as the text of a plan."""
 TABLES: Final = {
     # Where the table in the lake has rows.
     "copied": (COPY_BRANCH,),
@@ -144,7 +147,7 @@ def test_a_copy_that_another_run_completes_meanwhile_is_not_removed(
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("step", ["_has_columns", "count_rows", "replace_columns"])
+@pytest.mark.parametrize("step", ["has_columns", "count_rows", "replace_columns"])
 @pytest.mark.parametrize("accounts", [0, 20])
 def test_a_table_that_another_run_publishes_meanwhile_keeps_its_columns_and_rows(
     spark: "SparkSession",
@@ -153,12 +156,12 @@ def test_a_table_that_another_run_publishes_meanwhile_keeps_its_columns_and_rows
     step: str,
     accounts: int,
 ) -> None:
-    """This run has a plan with other columns, for which it replaces those of a table that is in no cut."""
+    """This run has options for other columns, for which it replaces those of a table that is in no cut."""
     pipeline = bank_of(session_lake, accounts, ACCOUNTS)
     feed(pipeline, NOW)
     copy_tables(pipeline, spark)
     plan = load_plans(pipeline.lake)["accounts"]
-    newer = replace(plan, number=2, columns=columns_to_text(replace(ACCOUNTS, columns=ACCOUNTS.columns[:2])))
+    other = replace(plan, columns=NARROW)
 
     def rival() -> None:
         for second in range(1, 6):
@@ -169,7 +172,46 @@ def test_a_table_that_another_run_publishes_meanwhile_keeps_its_columns_and_rows
 
     interrupt_once(monkeypatch, copy, step, rival)
     with pytest.raises(CommitConflict):
-        copy.prepare_target(pipeline, spark, newer)
+        copy.prepare_target(pipeline, spark, other)
     assert len(balances(pipeline)) == accounts
     assert {"id", "owner", "balance"} == {*found_table(pipeline, "accounts").schema().column_names}
     run_steps(pipeline, spark)
+
+
+@pytest.mark.integration
+def test_a_run_whose_plan_is_outdated_replaces_no_columns(
+    spark: "SparkSession", session_lake: LakeSettings
+) -> None:
+    """The newer plan has no chunk yet, so the table alone does not show it."""
+    pipeline = bank_of(session_lake, 20, ACCOUNTS)
+    feed(pipeline, NOW)
+    copy_tables(pipeline, spark)
+    before = load_plans(pipeline.lake)["accounts"]
+    newer = replace(before, number=2, columns=NARROW)
+    save_plans(pipeline.lake, [newer])
+    prepared = copy.prepare_target(pipeline, spark, newer)
+    with pytest.raises(CommitConflict, match="planned the copy of `accounts` again"):
+        copy.prepare_target(pipeline, spark, before)
+    assert found_table(pipeline, "accounts").metadata == prepared.metadata
+
+
+@pytest.mark.integration
+def test_chunks_are_not_copied_into_columns_of_another_plan(
+    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the copy would be complete without the values of columns that the table lacks."""
+    pipeline = bank_of(session_lake, 20, ACCOUNTS)
+    feed(pipeline, NOW)
+    narrow = replace(ACCOUNTS, columns=ACCOUNTS.columns[:2])
+    interrupt_once(
+        monkeypatch,
+        chunks,
+        "level_branch",
+        lambda: replace_columns(found_table(pipeline, "accounts"), narrow),
+    )
+    assert isinstance(copy_tables(pipeline, spark).failure, CommitConflict)
+    while copy_tables(pipeline, spark).is_pending:
+        pass
+    run_steps(pipeline, spark)
+    assert balances(pipeline).keys() == {*range(1, 21)}
+    assert None not in balances(pipeline).values()
