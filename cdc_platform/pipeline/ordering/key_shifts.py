@@ -1,7 +1,6 @@
 """Key changes of several rows in one transaction, among the records that enter the log."""
 
 from collections.abc import Iterator
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -104,10 +103,15 @@ def _earlier(pipeline: Pipeline, changes: _Changes) -> Iterator[KeyEvent]:
 
 def _events(pipeline: Pipeline, condition: str | BooleanExpression, changes: _Changes) -> Iterator[KeyEvent]:
     """Yield the events that write or remove rows of the changed keys in the same transactions."""
+    # Made once: there may be a million of them, and dozens of batches.
+    transactions, keys, others = (
+        pa.array(values, pa.string())
+        for values in (changes.transactions, changes.keys, (ModType.INSERT.value, ModType.DELETE.value))
+    )
     for batch in _batches(pipeline, condition):
-        is_theirs = _is_in(batch.column("server_transaction_id"), changes.transactions)
-        is_theirs = pc.and_(is_theirs, _is_in(_keys(batch), changes.keys))
-        is_other = _is_in(batch.column("mod_type"), {ModType.INSERT.value, ModType.DELETE.value})
+        is_theirs = pc.is_in(batch.column("server_transaction_id"), value_set=transactions)
+        is_theirs = pc.and_(is_theirs, pc.is_in(_keys(batch), value_set=keys))
+        is_other = pc.is_in(batch.column("mod_type"), value_set=others)
         chosen = batch.filter(pc.and_(is_theirs, pc.or_(_states(batch, _HALVES), is_other)))
         for row in chosen.to_pylist():
             event = _as_event(row)
@@ -131,10 +135,6 @@ def _states(batch: pa.RecordBatch, pattern: str) -> pa.Array:
 
 def _keys(batch: pa.RecordBatch) -> pa.Array:
     return pc.struct_field(pc.list_element(batch.column("mods"), 0), "keys")
-
-
-def _is_in(column: pa.Array, values: AbstractSet[str]) -> pa.Array:
-    return pc.is_in(column, pa.array(sorted(values), column.type))
 
 
 def _as_event(row: dict[str, Any]) -> KeyEvent | None:
