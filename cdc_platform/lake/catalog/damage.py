@@ -89,19 +89,21 @@ def list_own(catalog: "Catalog", namespace: str) -> frozenset[str]:
     return frozenset()
 
 
-def require_own(catalog: "Catalog", namespace: str, names: Collection[str]) -> None:
-    """Ensure that the lake still has the tables with which it began: empty ones would hide what is lost.
+def require_own(catalog: "Catalog", namespace: str, names: Collection[str]) -> frozenset[str]:
+    """Return those of the tables with which a lake begins that it has; a new lake may lack some.
+
+    Empty ones in place of lost ones would hide what is lost.
 
     Raises:
         LakeDamaged: one of them is gone, and another one has a commit.
     """
     present = list_own(catalog, namespace).intersection(names)
-    if len(present) == len(names):
-        return
-    if any(catalog.load_table((namespace, name)).metadata.snapshots for name in present):
+    is_incomplete = len(present) < len(names)
+    if is_incomplete and any(catalog.load_table((namespace, name)).metadata.snapshots for name in present):
         # Looked at again: another process may have created the lake meanwhile.
         for name in sorted({*names} - list_own(catalog, namespace)):
             raise LakeDamaged.dropped(f"{namespace}.{name}")
+    return present
 
 
 def drop_results(catalog: "Catalog", identifier: str, damage: LakeDamaged) -> None:

@@ -17,7 +17,7 @@ from pyiceberg.table import Table
 from cdc_platform.errors import CommitConflict, LakeDamaged, LakeFormatUnknown, PipelineNotFound, SettingError
 from cdc_platform.lake.catalog.access import reaching
 from cdc_platform.lake.catalog.catalogs import open_catalog
-from cdc_platform.lake.catalog.damage import RESULTS_TABLE, drop_results, list_own, require_own
+from cdc_platform.lake.catalog.damage import RESULTS_TABLE, drop_results, require_own
 from cdc_platform.lake.catalog.lake_settings import CATALOG, KEPT_BY_TIME, LakeSettings, local_folder
 from cdc_platform.lake.catalog.retries import commit_again
 from cdc_platform.model.base.cached_values import cached_value
@@ -191,8 +191,7 @@ class Lake:
             )
         with reaching(self.settings):
             catalog = open_catalog(self.settings)
-            require_own(catalog, self.system_namespace, ORIGINAL_TABLES)
-            names = list_own(catalog, self.system_namespace)
+            names = require_own(catalog, self.system_namespace, ORIGINAL_TABLES)
         if RAW not in names:
             raise PipelineNotFound(
                 f"The lake at {self.settings.shown_path} holds no pipeline `{self.pipeline}`; it holds "

@@ -10,7 +10,8 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from cdc_platform.errors import CommitConflict
+from cdc_platform.errors import CdcError, CommitConflict
+from cdc_platform.lake.catalog.damage import find_full
 from cdc_platform.model.base.number_texts import whole_number
 from cdc_platform.model.base.stored_texts import read_stored
 from cdc_platform.model.base.timestamps import is_moment
@@ -74,6 +75,30 @@ def conflicts_as(message: str) -> Iterator[None]:
     try:
         yield
     except CommitFailedException as error:
+        raise CommitConflict(message) from error
+
+
+@contextmanager
+def overtaken_as(message: str, is_overtaken: Callable[[Exception], bool]) -> Iterator[None]:
+    """Raise a `CommitConflict` with a message for other programs' errors in an attempt that was overtaken.
+
+    Another run may have moved or removed whatever the attempt reads and writes, so any error may be its
+    effect, except that of a full disk.
+
+    Args:
+        message: the message.
+        is_overtaken: returns whether another run has overtaken the attempt that ended with an error.
+
+    Raises:
+        CommitConflict: with the message.
+    """
+    try:
+        yield
+    except CdcError:
+        raise
+    except Exception as error:
+        if find_full(error) is not None or not is_overtaken(error):
+            raise
         raise CommitConflict(message) from error
 
 

@@ -24,9 +24,8 @@ from pyiceberg.table.update import (
 )
 
 from cdc_platform.errors import CommitConflict
-from cdc_platform.lake.catalog.damage import find_full
 from cdc_platform.lake.commits.branches import TRIES, assert_head, set_branch
-from cdc_platform.lake.commits.commits import MAIN, ancestors_of, conflicts_as, head, head_id
+from cdc_platform.lake.commits.commits import MAIN, ancestors_of, conflicts_as, head, head_id, overtaken_as
 
 _NAME: Final = re.compile(r"staging-(?P<base>\d+)-[0-9a-f]{32}")
 """A staging branch, and the snapshot that its commits build on."""
@@ -50,7 +49,8 @@ def staged(table: Table, conflict: str) -> Iterator[str]:
     if not _commit(table, start, set_branch(table, branch, start)):
         raise CommitConflict(conflict)
     try:
-        with _conflicts_as(conflict, table, branch, start):
+        # Iceberg commits to `main` as it is now if the branch no longer exists, and may refuse that.
+        with overtaken_as(conflict, lambda _error: not _is_current(table, branch, start)):
             yield branch
         _publish(table, branch, start, conflict)
     except Exception:
@@ -58,22 +58,6 @@ def staged(table: Table, conflict: str) -> Iterator[str]:
         with suppress(Exception):
             _remove(_reload(table), [branch])
         raise
-
-
-@contextmanager
-def _conflicts_as(conflict: str, table: Table, branch: str, start: int) -> Iterator[None]:
-    """Raise a `CommitConflict` for any error but a full disk in an attempt that another run has overtaken.
-
-    Iceberg commits to `main` as it is now if the branch no longer exists, and may refuse that for any reason.
-    """
-    try:
-        yield
-    except Exception as error:
-        current = _reload(table)
-        is_current = branch in current.metadata.refs and head_id(current) == start
-        if is_current or find_full(error) is not None:
-            raise
-        raise CommitConflict(conflict) from error
 
 
 def is_staging(table: Table, ref: str) -> bool:
@@ -117,6 +101,12 @@ def _publish(table: Table, branch: str, start: int, conflict: str) -> None:
         if _commit(current, start, *updates):
             return
     raise CommitConflict(conflict)
+
+
+def _is_current(table: Table, branch: str, start: int) -> bool:
+    """Return whether a staging branch still exists, and `main` is where it began."""
+    current = _reload(table)
+    return branch in current.metadata.refs and head_id(current) == start
 
 
 def _reload(table: Table) -> Table:

@@ -202,9 +202,9 @@ def read_status(pipeline: Pipeline) -> Status:
         finished_partitions=sum(partition.is_finished for partition in partitions),
         tables={
             name: parts.read(
-                f"table {name}", partial(_table_status, pipeline, name, cut), TableStatus(None, None)
+                f"table {name}", partial(_table_status, pipeline, name, table, cut), TableStatus(None, None)
             )
-            for name in _table_names(pipeline, cut)
+            for name, table in _table_names(pipeline, cut).items()
         },
         cut=cut,
         quarantined=parts.read("quarantine", lambda: count_quarantined_records(lake), None),
@@ -237,22 +237,22 @@ def _copies(pipeline: Pipeline, cut: Cut | None) -> dict[str, CopyStatus]:
     return copies
 
 
-def _table_names(pipeline: Pipeline, cut: Cut | None) -> list[str]:
-    """Return the names in the lake of its tables, including those of a cut that it has lost.
+def _table_names(pipeline: Pipeline, cut: Cut | None) -> dict[str, str]:
+    """Return the names in the lake of its tables, including those of a cut that it has lost, and in the cut.
 
     A table that the user has left out and dropped is not lost. The source, which may be down, is not asked.
     """
     chosen, options = pipeline.settings.tables, pipeline.settings.table_options
     sources = pipeline.schema_history.tables if chosen is None else chosen
-    histories = {history_name(name) for name in sources if options.get(name, PLAIN).history}
-    published = cut.tables.keys() & {*sources, *histories} if cut is not None else ()
-    return sorted({*pipeline.lake.table_names(), *map(lake_table_name, published)})
+    chosen_names = {*sources, *(history_name(name) for name in sources if options.get(name, PLAIN).history)}
+    of_cut = {lake_table_name(name): name for name in (cut.tables if cut is not None else ())}
+    published = {name for name, table in of_cut.items() if table in chosen_names}
+    return {name: of_cut.get(name, name) for name in sorted({*pipeline.lake.table_names(), *published})}
 
 
-def _table_status(pipeline: Pipeline, name: str, cut: Cut | None) -> TableStatus:
+def _table_status(pipeline: Pipeline, name: str, name_in_cut: str, cut: Cut | None) -> TableStatus:
     table = pipeline.lake.table(name)
-    source_tables = {lake_table_name(table): table for table in (cut.tables if cut is not None else ())}
-    require_published(pipeline.lake, table, source_tables.get(name, name), cut)
+    require_published(pipeline.lake, table, name_in_cut, cut)
     snapshot = head(table) if table is not None else None
     if table is None or snapshot is None:
         return TableStatus(count_rows(snapshot), None)

@@ -4,18 +4,15 @@ Each snapshot of an attempt has its token. The session adds the same properties 
 commit to different tables, so the property of a complete table contains the table's name (see `branch.py`).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final, TypeVar
 from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
-from cdc_platform.errors import CdcError, CommitConflict
-from cdc_platform.lake.catalog.damage import find_full
-from cdc_platform.lake.commits.commits import has_at_most
+from cdc_platform.lake.commits.commits import has_at_most, overtaken_as
 from cdc_platform.lake.commits.writes import spark_conflicts_as
 from cdc_platform.lake.state.cuts import Cut, cut_number
 from cdc_platform.pipeline.versions.branch import Attempt, marked_commits
@@ -67,9 +64,12 @@ def run_attempts(
     def is_within(max_rows: int) -> bool:
         return has_few_changes and all(has_at_most(attempt.base, max_rows) for attempt, _ in jobs)
 
+    def is_overtaken(error: Exception) -> bool:
+        return find_session_failure(error) is None and cut_number(newest_cut()) != jobs[0][0].cut
+
     with (
         interpreting(spark, when=is_within(SMALL_TABLE_ROWS), in_one_task=is_within(ONE_TASK_TABLE_ROWS)),
-        _conflicts_as(CONFLICT, jobs[0][0].cut, newest_cut),
+        overtaken_as(CONFLICT, is_overtaken),
         spark_conflicts_as(CONFLICT),
         unfit_values(),
     ):
@@ -82,23 +82,6 @@ def run_attempts(
             outcome if outcome is not None else _fall_back(spark, job, fall_back)
             for outcome, job in zip(outcomes, jobs, strict=True)
         )
-
-
-@contextmanager
-def _conflicts_as(message: str, planned_on: int, newest_cut: Callable[[], Cut | None]) -> Iterator[None]:
-    """Raise a `CommitConflict` for any error of other programs in attempts that another run has overtaken.
-
-    That run may have moved or removed whatever the attempts read and write, so any error may be its effect.
-    """
-    try:
-        yield
-    except CdcError:
-        raise
-    except Exception as error:
-        has_cause = find_full(error) is not None or find_session_failure(error) is not None
-        if has_cause or cut_number(newest_cut()) == planned_on:
-            raise
-        raise CommitConflict(message) from error
 
 
 def _fall_back(
