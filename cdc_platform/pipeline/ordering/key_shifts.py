@@ -1,12 +1,17 @@
-"""Key changes of several rows in one transaction, among the records that enter the log."""
+"""Key changes of several rows in one transaction, among the records that enter the log.
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+A source may state of each update that it may change the key. So a window is searched in Arrow for keys that
+several events of one transaction write or remove; there are few, and only their events become objects.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.expressions import BooleanExpression
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
@@ -20,25 +25,41 @@ from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.addresses import read_notes
 
 _HALVES: Final = '"UPDATE-(DELETE|INSERT)"'
+_OTHERS: Final = pa.array([ModType.INSERT.value, ModType.DELETE.value])
+_EXAMINED: Final = ("kind", "record_timestamp", "event.fault", "event.metadata")
 _SELECTED: Final = (
     *("kind", "record_timestamp", "record_sequence", "record_order", "server_transaction_id"),
-    *("table_name", "mod_type", "mods", "event.fault", "event.metadata"),
+    *("table_name", "mod_type", "mods.keys", "event.fault", "event.metadata"),
 )
+_KEY: Final = ("transaction_id", "table", "keys")
+_KEY_EVENTS: Final = pa.schema([(name, pa.string()) for name in (*_KEY, "event_id")])
 _LOGGED: Final = ("transaction_id", "record_id", "ordering_key", "commit_timestamp")
 _MOVED: Final = pa.schema([("moved_event", pa.string()), ("moved_order", pa.string())])
+_MAX_BOUND: Final = 200
+"""Values of a filter by which Iceberg skips files; it binds each one of more, and skips nothing."""
 
 
-@dataclass
-class _Changes:
-    """The changes of keys in a window: their transactions, the keys, and the start of the window.
+@dataclass(frozen=True)
+class _Keys:
+    """Keys that events change, and their transactions."""
 
-    ``has_addresses`` means that some event has the address of its row.
-    """
+    transactions: pa.Array
+    keys: pa.Array
 
-    transactions: set[str] = field(default_factory=set)
-    keys: set[str] = field(default_factory=set)
-    begin_micros: int | None = None
-    has_addresses: bool = False
+    @classmethod
+    def of(cls, events: pa.Table) -> "_Keys":
+        """Return the keys and the transactions of some events."""
+        return cls(*(events[name].combine_chunks().unique() for name in ("transaction_id", "keys")))
+
+    def among(self, batch: pa.RecordBatch) -> pa.Array:
+        """Return which raw records may have one of the keys in one of the transactions."""
+        is_theirs = pc.is_in(batch["server_transaction_id"], value_set=self.transactions)
+        return pc.and_(is_theirs, pc.is_in(_keys(batch), value_set=self.keys))
+
+    def in_transactions(self, column: str) -> BooleanExpression:
+        """Return a filter of rows that may belong to one of the transactions."""
+        is_narrow = len(self.transactions) <= _MAX_BOUND
+        return is_any(column, self.transactions.to_pylist()) if is_narrow else AlwaysTrue()
 
 
 def with_shifted_keys(pipeline: Pipeline, records: DataFrame, window: str) -> tuple[DataFrame, bool]:
@@ -51,90 +72,147 @@ def with_shifted_keys(pipeline: Pipeline, records: DataFrame, window: str) -> tu
         records: raw records of an event source.
         window: filter of the same records.
     """
-    changes = _key_changes(pipeline, window)
-    if not changes.transactions:
-        return records, changes.has_addresses
-    # Events that the log already has keep their ordering keys.
-    events = {event.event_id: event for event in _events(pipeline, window, changes)}
-    events |= {event.event_id: event for event in _earlier(pipeline, changes)}
-    moved = shifted_orders(events.values())
+    begin_micros = _first_micros(pipeline, window)
+    if begin_micros is None:
+        return records, False
+    moved = shifted_orders(_events_of_shared_keys(pipeline, window, begin_micros))
     if not moved:
-        return records, changes.has_addresses
+        return records, True
     columns = [list(moved), list(moved.values())]
     shifts = F.broadcast(records.sparkSession.createDataFrame(pa.table(columns, schema=_MOVED)))
     joined = records.join(shifts, F.col("record_sequence") == F.col("moved_event"), "left")
     order = F.coalesce("moved_order", "record_order")
-    return joined.withColumn("record_order", order).select(*records.columns), changes.has_addresses
+    return joined.withColumn("record_order", order).select(*records.columns), True
 
 
-def _key_changes(pipeline: Pipeline, window: str) -> _Changes:
-    changes = _Changes()
-    for batch in _batches(pipeline, window):
-        first_micros = from_datetime(pc.min(batch.column("record_timestamp")).as_py())
-        changes.begin_micros = min(first_micros, changes.begin_micros or first_micros)
-        changes.has_addresses |= bool(pc.any(_states(batch, f'"{ADDRESS}"')).as_py())
-        halves = batch.filter(_states(batch, _HALVES))
-        changes.transactions.update(halves.column("server_transaction_id").to_pylist())
-        changes.keys.update(_keys(halves).to_pylist())
-    return changes
+def _first_micros(pipeline: Pipeline, window: str) -> int | None:
+    """Return the earliest time of a record in a window, None if no event has the address of its row."""
+    moments: list[int] = []
+    has_addresses = False
+    for batch in _batches(pipeline, window, _EXAMINED):
+        moments.append(from_datetime(pc.min(batch["record_timestamp"]).as_py()))
+        has_addresses = has_addresses or bool(pc.any(_has_address(batch)).as_py())
+    return min(moments) if has_addresses else None
 
 
-def _earlier(pipeline: Pipeline, changes: _Changes) -> Iterator[KeyEvent]:
-    """Yield the events of the transactions that the log has, within the time in which events may repeat."""
-    before_micros = (changes.begin_micros or 0) - 1
-    bounds = (pipeline.capabilities.repeats_since_micros(before_micros), before_micros)
-    moments = [to_datetime(micros).isoformat() for micros in bounds]
-    condition = all_of(
-        equals("kind", RecordKind.DATA_CHANGE.value),
-        between("record_timestamp", *moments),
-        is_any("server_transaction_id", changes.transactions),
-    )
-    events = list(_events(pipeline, condition, changes))
-    if not events:
-        return
-    of_them = all_of(between("commit_timestamp", *moments), is_any("transaction_id", changes.transactions))
-    log = pipeline.lake.system_table(LOG).scan(row_filter=of_them, selected_fields=_LOGGED).to_arrow()
-    orders = dict(zip(*(log[name].to_pylist() for name in ("record_id", "ordering_key")), strict=True))
-    for event in events:
-        order = orders.get(f"{event.transaction_id}/{event.event_id}")
-        if order is not None:
-            yield replace(event, logged_order=order)
+def _events_of_shared_keys(pipeline: Pipeline, window: str, begin_micros: int) -> list[KeyEvent]:
+    """Return the events of keys that several events of one transaction write or remove, each once."""
+    halves = _as_table(batch.filter(_is_half(batch)) for batch in _addressed(pipeline, window))
+    if not halves.num_rows:
+        return []
+    earlier = _Earlier(pipeline, begin_micros)
+    changed = _Keys.of(halves)
+    both = (window, earlier.records(changed))
+    events = chain.from_iterable(_key_events(pipeline, condition, changed) for condition in both)
+    counts = _as_table(events).group_by(_KEY).aggregate([("event_id", "count_distinct")])
+    shared = counts.filter(pc.greater(counts["event_id_count_distinct"], 1))
+    if not shared.num_rows:
+        return []
+    keys = _Keys.of(shared)
+    # Events that the log already has keep their ordering keys.
+    of_keys = chain(_load(pipeline, window, keys), earlier.logged(keys))
+    return list({event.event_id: event for event in of_keys}.values())
 
 
-def _events(pipeline: Pipeline, condition: str | BooleanExpression, changes: _Changes) -> Iterator[KeyEvent]:
-    """Yield the events that write or remove rows of the changed keys in the same transactions."""
-    # Made once: there may be a million of them, and dozens of batches.
-    transactions, keys, others = (
-        pa.array(values, pa.string())
-        for values in (changes.transactions, changes.keys, (ModType.INSERT.value, ModType.DELETE.value))
-    )
-    for batch in _batches(pipeline, condition):
-        is_theirs = pc.is_in(batch.column("server_transaction_id"), value_set=transactions)
-        is_theirs = pc.and_(is_theirs, pc.is_in(_keys(batch), value_set=keys))
-        is_other = pc.is_in(batch.column("mod_type"), value_set=others)
-        chosen = batch.filter(pc.and_(is_theirs, pc.or_(_states(batch, _HALVES), is_other)))
-        for row in chosen.to_pylist():
+@dataclass(frozen=True)
+class _Earlier:
+    """Events of before a window, within the time in which events may repeat."""
+
+    pipeline: Pipeline
+    begin_micros: int
+
+    @property
+    def _moments(self) -> tuple[str, str]:
+        before_micros = self.begin_micros - 1
+        since_micros = self.pipeline.capabilities.repeats_since_micros(before_micros)
+        return to_datetime(since_micros).isoformat(), to_datetime(before_micros).isoformat()
+
+    def records(self, keys: _Keys) -> BooleanExpression:
+        """Return a filter of the raw records that may belong to the transactions of keys."""
+        return all_of(
+            equals("kind", RecordKind.DATA_CHANGE.value),
+            between("record_timestamp", *self._moments),
+            keys.in_transactions("server_transaction_id"),
+        )
+
+    def logged(self, keys: _Keys) -> Iterator[KeyEvent]:
+        """Yield the events of keys that the log has, with their ordering keys in it."""
+        events = {
+            f"{event.transaction_id}/{event.event_id}": event
+            for event in _load(self.pipeline, self.records(keys), keys)
+        }
+        if not events:
+            return
+        of_them = all_of(between("commit_timestamp", *self._moments), keys.in_transactions("transaction_id"))
+        log = (
+            self.pipeline.lake.system_table(LOG).scan(row_filter=of_them, selected_fields=_LOGGED).to_arrow()
+        )
+        for row in log.filter(pc.is_in(log["record_id"], pa.array(events, pa.string()))).to_pylist():
+            yield replace(events[row["record_id"]], logged_order=row["ordering_key"])
+
+
+def _load(pipeline: Pipeline, condition: str | BooleanExpression, keys: _Keys) -> Iterator[KeyEvent]:
+    for batch in _key_events(pipeline, condition, keys):
+        for row in batch.to_pylist():
             event = _as_event(row)
             if event is not None:
                 yield event
 
 
-def _batches(pipeline: Pipeline, condition: str | BooleanExpression) -> Iterator[pa.RecordBatch]:
+def _key_events(
+    pipeline: Pipeline, condition: str | BooleanExpression, keys: _Keys
+) -> Iterator[pa.RecordBatch]:
+    """Yield the raw records that write or remove rows of changed keys in the same transactions."""
+    for batch in _addressed(pipeline, condition):
+        is_other = pc.is_in(batch["mod_type"], value_set=_OTHERS)
+        yield batch.filter(pc.and_(keys.among(batch), pc.or_(_is_half(batch), is_other)))
+
+
+def _addressed(pipeline: Pipeline, condition: str | BooleanExpression) -> Iterator[pa.RecordBatch]:
+    """Yield the usable raw records that have the addresses of their rows."""
+    for batch in _batches(pipeline, condition, _SELECTED):
+        yield batch.filter(_has_address(batch))
+
+
+def _batches(
+    pipeline: Pipeline, condition: str | BooleanExpression, columns: tuple[str, ...]
+) -> Iterator[pa.RecordBatch]:
     """Yield the usable raw records."""
-    scan = pipeline.lake.system_table(RAW).scan(row_filter=condition, selected_fields=_SELECTED)
+    scan = pipeline.lake.system_table(RAW).scan(row_filter=condition, selected_fields=columns)
     for batch in scan.to_arrow_batch_reader():
-        sound = batch.filter(pc.is_null(pc.struct_field(batch.column("event"), "fault")))
+        sound = batch.filter(pc.is_null(pc.struct_field(batch["event"], "fault")))
         if sound.num_rows:
             yield sound
 
 
-def _states(batch: pa.RecordBatch, pattern: str) -> pa.Array:
-    metadata = pc.struct_field(batch.column("event"), "metadata")
-    return pc.fill_null(pc.match_substring_regex(metadata, pattern), False)
+def _as_table(batches: Iterable[pa.RecordBatch]) -> pa.Table:
+    """Return what identifies the events of raw records."""
+    return pa.Table.from_batches(
+        [
+            pa.RecordBatch.from_arrays(
+                [batch["server_transaction_id"], batch["table_name"], _keys(batch), batch["record_sequence"]],
+                schema=_KEY_EVENTS,
+            )
+            for batch in batches
+        ],
+        _KEY_EVENTS,
+    )
+
+
+def _has_address(batch: pa.RecordBatch) -> pa.Array:
+    return pc.fill_null(pc.match_substring(_metadata(batch), f'"{ADDRESS}"'), False)
+
+
+def _is_half(batch: pa.RecordBatch) -> pa.Array:
+    return pc.fill_null(pc.match_substring_regex(_metadata(batch), _HALVES), False)
+
+
+def _metadata(batch: pa.RecordBatch) -> pa.Array:
+    return pc.struct_field(batch["event"], "metadata")
 
 
 def _keys(batch: pa.RecordBatch) -> pa.Array:
-    return pc.struct_field(pc.list_element(batch.column("mods"), 0), "keys")
+    return pc.struct_field(pc.list_element(batch["mods"], 0), "keys")
 
 
 def _as_event(row: dict[str, Any]) -> KeyEvent | None:
