@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.integration
 
 FOLDER: Final = "HR_JOBS/2027/01/15/08/00"
+UPDATED: Final = 300
+"""Updates that state that they may change the key, each in its own transaction."""
 
 
 def line(uuid: str, change: str, scn: int, row_id: str, row: dict[str, Any], tx_id: str = "") -> bytes:
@@ -139,6 +141,10 @@ def shifted(
         # Events that were read already come again with the rest, and keep their place.
         for cycle, events in zip(cycles, (inserted, [*at_once, *come], [*rest, *come]), strict=True):
             cycle[table] = [events]
+    # With so many transactions, the earlier halves are looked for without a list of them.
+    cycles[2]["UPDATED"] = [
+        [line(f"u{key}", "UPDATE-INSERT", 300, f"U{key}", {"id": key}) for key in range(UPDATED)]
+    ]
     for number, cycle in enumerate(cycles):
         for table, files in cycle.items():
             for place, events in enumerate(files):
@@ -153,6 +159,11 @@ def test_keys_that_shift_belong_to_the_rows_that_have_them(shifted: Pipeline, sp
     expected = {2: "R1", 3: "R2", 12: "R11", 13: "R12"}
     assert [{"id": key, "name": name} for key, name in expected.items()] == found_rows(shifted, "JOBS")
     assert failed_checks(shifted, spark) == {}
+
+
+def test_an_update_that_may_change_its_key_is_an_update(shifted: Pipeline) -> None:
+    """Where no second event of its transaction has the key, the row is written as the event states."""
+    assert [{"id": key} for key in range(UPDATED)] == found_rows(shifted, "UPDATED")
 
 
 def shift(begin: int, place: int) -> bytes:
