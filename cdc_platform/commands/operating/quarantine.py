@@ -47,7 +47,7 @@ def _narrowed(command: Callable[..., None]) -> Callable[..., None]:
 
     options = (
         click.option("--cycle", "cycle", type=int, metavar="N", help="Only records that cycle N put there."),
-        click.option("--reason", metavar="TEXT", help="Only what has TEXT in its reason."),
+        click.option("--reason", metavar="TEXT", help="Only records whose reason contains TEXT."),
         click.option("--table", metavar="TABLE", help="Only records of the source table TABLE."),
     )
     return reduce(lambda narrowed, option: option(narrowed), options, with_filter)
@@ -71,14 +71,14 @@ def quarantine() -> None:
 @DEFS
 @EVERY_NAME
 @_narrowed
-@click.option("--all", "shows_all", is_flag=True, help="Replayed records, too.")
+@click.option("--all", "shows_all", is_flag=True, help="Also list replayed records.")
 @_AS_JSON
 def list_records(
     defs: Path, name: str | None, record_filter: QuarantineFilter, *, shows_all: bool, as_json: bool
 ) -> None:
     """List the records in quarantine, oldest first.
 
-    JSON has everything except their content.
+    JSON has all their fields except the content.
     """
     from cdc_platform.components.loading import load_each
     from cdc_platform.lake.state.quarantine import load_quarantine
@@ -107,7 +107,8 @@ def list_records(
 def show(defs: Path, record: str, name: str | None, as_json: bool) -> None:
     """Print a record in quarantine as it arrived.
 
-    RECORD is the record's identity, as printed by `list`. Each time that it was quarantined has its reason.
+    RECORD is the record's identity, as printed by `list`. A reason is printed for each
+    time that it was quarantined.
     """
     from cdc_platform.errors import QuarantinedRecordNotFound
     from cdc_platform.lake.state.quarantine import load_quarantine
@@ -139,7 +140,7 @@ def replay(
 
     Files are read again as a whole, so all quarantined records of a file are replayed together; events that
     the log already has are recognised. If a file no longer exists, and for topics, the stored text of each
-    event is enough. Affected tables are rebuilt from the log where it is in order.
+    event is enough. If the log is in order (Spanner, Debezium), the affected tables are rebuilt from it.
 
     A record that is now valid enters the log at its own place in the source's order, so it overrides
     nothing newer. A record that is still invalid returns to quarantine with its new reason.

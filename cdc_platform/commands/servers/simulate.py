@@ -49,7 +49,7 @@ class _Words(click.Choice[str]):
 def _setting(option: str, name: str, kind: "click.ParamType[Any]", text: str) -> _Decorator:
     """Return an option for a setting of the simulator, with the setting's default."""
     default = getattr(SimulatorSettings, name)
-    default = default.value if isinstance(default, StrEnum) else default
+    default = default.value.lower() if isinstance(default, StrEnum) else default
     return click.option(option, name, type=kind, default=default, show_default=True, help=text)
 
 
@@ -159,9 +159,9 @@ def to_settings(options: dict[str, Any]) -> SimulatorSettings:
     Raises:
         SettingError: an option is invalid.
     """
-    own = {field.name for field in fields(SimulatorSettings)} & {*options} - {"faults"}
+    names = {field.name for field in fields(SimulatorSettings)} & {*options} - {"faults"}
     return SimulatorSettings(
-        **{name: options[name] for name in own},
+        **{name: options[name] for name in names},
         origin_micros=_origin(options["origin"]),
         faults=parse_faults(options["faults"]),
     )
