@@ -103,5 +103,5 @@ def _raw_events(
 ) -> Iterator[dg.AssetMaterialization]:
     keys = {partition.token: partition.key for partition in lineage.partitions.values()}
     for report in states.choose_windows(outcome.read.windows, lineage):
-        own = metadata.describe_window(report, outcome.read.clock_micros)
-        yield versions.materialise(versions.assets.raw, own, partition=keys.get(report.token))
+        facts = metadata.describe_window(report, outcome.read.clock_micros)
+        yield versions.materialise(versions.assets.raw, facts, partition=keys.get(report.token))

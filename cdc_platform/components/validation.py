@@ -121,7 +121,7 @@ def _judge_once(file: Path, document: Document, by_name: dict[str, Document]) ->
 
 
 def _repair(
-    document: Document, wrong: Iterable[str], partners: Iterable[str], *, has_no_lake: bool
+    document: Document, settings: Iterable[str], partners: Iterable[str], *, has_no_lake: bool
 ) -> Document:
     """Return a document without the wrong settings, and with a stand-in for each missing one.
 
@@ -129,7 +129,7 @@ def _repair(
     contradict each other.
     """
     attributes = deepcopy(dict(document.attributes))
-    for setting in wrong:
+    for setting in settings:
         _repair_setting(attributes, setting.split("."), STAND_IN)
     for setting in partners:
         _repair_setting(attributes, setting.split("."), None)

@@ -73,8 +73,8 @@ def replace_rows(table: Table, rows: pa.Table) -> None:
         if expired:
             ExpireSnapshots(transaction).by_ids([*expired]).commit()
     if expired:
-        gone = files_of(table.io, (old for old in snapshots if old.snapshot_id in expired))
-        delete_files(table.io, sorted(gone - files_of(table.io, table.metadata.snapshots)))
+        expired_files = files_of(table.io, (old for old in snapshots if old.snapshot_id in expired))
+        delete_files(table.io, sorted(expired_files - files_of(table.io, table.metadata.snapshots)))
 
 
 def forget_snapshots(table: Table) -> None:

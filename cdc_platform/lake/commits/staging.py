@@ -131,14 +131,14 @@ def _removals(table: Table, branches: list[str], published: str = "") -> tuple[T
 
     Expiry deletes the other commits with their files, but reads the files of each snapshot before.
     """
-    gone = [
+    ids = [
         snapshot.snapshot_id
         for branch in branches
         if branch != published
         for snapshot in _commits_on(table, branch)
         if not table.io.new_input(snapshot.manifest_list).exists()
     ]
-    removed = [RemoveSnapshotsUpdate.model_validate({"snapshot-ids": gone})] if gone else []
+    removed = [RemoveSnapshotsUpdate.model_validate({"snapshot-ids": ids})] if ids else []
     return (
         *(RemoveSnapshotRefUpdate.model_validate({"ref-name": branch}) for branch in branches),
         *removed,

@@ -147,12 +147,12 @@ class ChangeStream:
             pass
         live = self._history.tree.live_at(start)
         if self._has_mutable_ranges:
-            own = [partition for partition in live if partition.placement == placement]
-            if not own:
+            roots = [partition for partition in live if partition.placement == placement]
+            if not roots:
                 # Spanner's answer for a placement that is newer than the start is unknown.
-                own = self._history.tree.first_of(placement)
-                start = max([start, *(partition.start_micros for partition in own)])
-            yield [Row((row,), None) for row in start_rows(start, [partition.token for partition in own])]
+                roots = self._history.tree.first_of(placement)
+                start = max([start, *(partition.start_micros for partition in roots)])
+            yield [Row((row,), None) for row in start_rows(start, [each.token for each in roots])]
             return
         is_null = self._history.settings.root_parents is RootParents.NULL
         parents: tuple[str | None, ...] = (None,) if is_null else ()

@@ -34,16 +34,16 @@ def find_session_failure(error: BaseException | None) -> SetupError | None:
         # Py4j passes on what the system says of a closed connection.
         if type(error).__module__.partition(".")[0] in _LIBRARIES or isinstance(error, ConnectionError):
             text = str(error)
-            own = _TASK.sub("", text)
-            failure = _short_memory(own, text) or _lost_process(own) or _lost_server(own)
+            spark_text = _TASK.sub("", text)
+            failure = _short_memory(spark_text, text) or _lost_process(spark_text) or _lost_server(spark_text)
             if failure is not None:
                 return failure
         error = error.__cause__ or error.__context__
     return None
 
 
-def _short_memory(own: str, text: str) -> OutOfMemory | None:
-    match = _MEMORY.search(own) or _TASK_MEMORY.search(text)
+def _short_memory(spark_text: str, text: str) -> OutOfMemory | None:
+    match = _MEMORY.search(spark_text) or _TASK_MEMORY.search(text)
     if match is None:
         return None
     return OutOfMemory(

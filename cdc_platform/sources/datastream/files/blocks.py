@@ -90,8 +90,8 @@ class Blocks:
         place = self._stream.tell()
         self._stream.seek(0)
         try:
-            again = read_blocks(self._stream, self._bounds.max_block_bytes)
-            for lines in islice(again, skipped, None):
+            blocks = read_blocks(self._stream, self._bounds.max_block_bytes)
+            for lines in islice(blocks, skipped, None):
                 yield LineBlock(lines, self._bounds.max_values)
         except FileDamaged:
             pass  # the reader of the events reports it
