@@ -151,12 +151,12 @@ def build_raw_change_records(assets: PipelineAssets) -> dg.AssetsDefinition:
 
 def _add_window_metadata(
     context: dg.AssetExecutionContext,
-    read: ReadOutcome,
+    outcome: ReadOutcome,
     keys: Mapping[str, str],
     chosen_keys: Collection[str],
 ) -> None:
-    for report in read.windows:
+    for report in outcome.windows:
         key = keys.get(report.token)
         if key in chosen_keys:
-            facts = metadata.describe_window(report, read.clock_micros)
+            facts = metadata.describe_window(report, outcome.clock_micros)
             context.add_asset_metadata(facts, partition_key=key)

@@ -137,9 +137,9 @@ class Watch:
             [PipelineView(name, *view) for name, view in views.items()], time.time_ns() // 1000, options
         )
 
-    def _view(self, watched: WatchedPipeline, hours: float) -> _View:
-        facts = watched.read_facts()
-        return facts, watched.read_history(facts, hours) if isinstance(facts, PipelineFacts) else None
+    def _view(self, pipeline: WatchedPipeline, hours: float) -> _View:
+        facts = pipeline.read_facts()
+        return facts, pipeline.read_history(facts, hours) if isinstance(facts, PipelineFacts) else None
 
     def _write_metrics(self) -> str:
         registry = CollectorRegistry()

@@ -221,9 +221,9 @@ class _Commit:
         added = [file for file in self.manifests if file.added_snapshot_id == self.snapshot_id]
         self._delete([*files, *(manifest.manifest_path for manifest in added), *self.lists])
 
-    def drop_lists_but(self, committed: str) -> None:
+    def drop_lists_but(self, list_path: str) -> None:
         """Delete the manifest lists of all attempts except the committed one."""
-        self._delete([path for path in self.lists if path != committed])
+        self._delete([path for path in self.lists if path != list_path])
 
     def _delete(self, paths: Sequence[str]) -> None:
         for path in paths:

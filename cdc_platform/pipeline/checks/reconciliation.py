@@ -138,9 +138,11 @@ def reconcile_table(
     )
 
 
-def _comparable_columns(lake_schema: TableSchema, watched: TableSchema, late: tuple[str, ...]) -> TableSchema:
+def _comparable_columns(
+    lake_schema: TableSchema, source_schema: TableSchema, late: tuple[str, ...]
+) -> TableSchema:
     """Return the columns that both sides have, with one type and all values."""
-    types = {column.name: column.type for column in watched.columns}
+    types = {column.name: column.type for column in source_schema.columns}
     common = (
         column
         for column in lake_schema.columns

@@ -81,7 +81,7 @@ def _plan(
     if is_rebuilt:
         span = whole_span(pipeline, table, find_copy(pipeline, stored_table, table))
     else:
-        span = _pending(pipeline, stored_table, table, cut, handover)
+        span = _missing_span(pipeline, stored_table, table, cut, handover)
     # Late changes cannot be merged on top of newer changes of the table.
     is_late = span.is_late and handover is None and not is_rebuilt
     if is_late:
@@ -105,7 +105,7 @@ def _plan(
     return plan_build(pipeline, spark, schema, require_base(base, table), span)
 
 
-def _pending(
+def _missing_span(
     pipeline: Pipeline, stored_table: Table, table: str, cut: Cut | None, handover: Handover | None
 ) -> LogSpan:
     if handover is None or handover.position_micros is None:

@@ -168,9 +168,9 @@ def age_of_system_table(pipeline: Pipeline, name: str, table: Table, now_micros:
     return old / _enough(pipeline, len(table.metadata.snapshots) - old)
 
 
-def _enough(pipeline: Pipeline, kept: int) -> int:
+def _enough(pipeline: Pipeline, kept_snapshots: int) -> int:
     """Return the number of old snapshots worth an expiry, which reads the manifests of all kept snapshots."""
-    return max(pipeline.settings.maintenance.expire_every_cycles, kept // 2)
+    return max(pipeline.settings.maintenance.expire_every_cycles, kept_snapshots // 2)
 
 
 def _expire(spark: SparkSession, table: Table, old: Sequence[int]) -> int:

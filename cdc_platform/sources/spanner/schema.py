@@ -132,11 +132,11 @@ def _sorted_names(names: Mapping[str, Iterable[str]]) -> _NamesByTable:
     return {table: tuple(sorted(columns)) for table, columns in names.items()}
 
 
-def _is_watched(row: Texts, listed: set[str] | None) -> bool:
+def _is_watched(row: Texts, column_names: set[str] | None) -> bool:
     _, _, column, _, _, _, key_ordinal = row
     if key_ordinal is not None:
         return True
-    return not _is_generated(row) and (listed is None or column in listed)
+    return not _is_generated(row) and (column_names is None or column in column_names)
 
 
 def _is_generated(row: Texts) -> bool:
