@@ -97,13 +97,13 @@ def require_own(catalog: "Catalog", namespace: str, names: Collection[str]) -> f
     Raises:
         LakeDamaged: one of them is gone, and another one has a commit.
     """
-    existing = list_own(catalog, namespace).intersection(names)
-    is_incomplete = len(existing) < len(names)
-    if is_incomplete and any(catalog.load_table((namespace, name)).metadata.snapshots for name in existing):
+    present = list_own(catalog, namespace).intersection(names)
+    is_incomplete = len(present) < len(names)
+    if is_incomplete and any(catalog.load_table((namespace, name)).metadata.snapshots for name in present):
         # Looked at again: another process may have created the lake meanwhile.
         for name in sorted({*names} - list_own(catalog, namespace)):
             raise LakeDamaged.dropped(f"{namespace}.{name}")
-    return existing
+    return present
 
 
 def drop_results(catalog: "Catalog", identifier: str, damage: LakeDamaged) -> None:
