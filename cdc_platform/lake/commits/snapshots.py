@@ -17,8 +17,8 @@ from cdc_platform.lake.commits.branches import assert_head
 from cdc_platform.lake.commits.commits import BRANCH, MAIN, head
 from cdc_platform.lake.commits.metadata_files import delete_files
 
-GLANCE_S: Final = 60
-"""Time for which every snapshot of a small table that is read at a glance stays."""
+SHORT_LIFE_S: Final = 60
+"""Time for which every snapshot of a small table, which is read in one piece, stays."""
 KEPT_NEWEST: Final = 10
 """Number of newest snapshots that `replace_rows` keeps, and of old ones that it expires together."""
 
@@ -65,7 +65,7 @@ def replace_rows(table: Table, rows: pa.Table) -> None:
     Raises:
         CommitFailedException: another process committed first; nothing was changed.
     """
-    before_micros = time.time_ns() // 1000 - GLANCE_S * 1_000_000
+    before_micros = time.time_ns() // 1000 - SHORT_LIFE_S * 1_000_000
     old, snapshots = find_expendable(table, before_micros, KEPT_NEWEST), table.metadata.snapshots
     expired = old if len(old) >= KEPT_NEWEST else ()
     with table.transaction() as transaction:

@@ -174,7 +174,7 @@ class Pipeline:
         refused = self._find_refusals(history, history.tables)
         return describe_findings(history, self.settings.table_options, refused)
 
-    def know(self, history: SchemaHistory) -> None:
+    def use_history(self, history: SchemaHistory) -> None:
         """Replace the history of the source's schema with a newer one."""
         if history.tables is not self.schema_history.tables:
             self.forget_tables()
