@@ -32,7 +32,7 @@ class Dialect(StrEnum):
 
 
 class PartitionMode(StrEnum):
-    """How the keys of a change stream are divided over its partitions, fixed when it is created."""
+    """Division of a change stream's keys among its partitions, fixed when the stream is created."""
 
     IMMUTABLE_KEY_RANGE = "IMMUTABLE_KEY_RANGE"
     """A partition keeps its keys until it ends, and its children continue it."""
@@ -51,7 +51,7 @@ class Priority(StrEnum):
 HEARTBEAT_MS_MIN: Final = 100
 HEARTBEAT_MS_MAX: Final = 300_000
 SILENT_HEARTBEATS: Final = 10
-"""So many heartbeats that fail to come make a partition stuck, unless a setting says otherwise."""
+"""Number of missing heartbeats after which a partition is stuck, unless a setting says otherwise."""
 MIN_SILENCE_S: Final = 20.0
 """A busy instance may take a while for its first answer, however short the heartbeats are."""
 

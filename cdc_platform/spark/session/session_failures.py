@@ -11,11 +11,11 @@ _LIBRARIES: Final = frozenset({"py4j", "pyspark"})
 _ENDS: Final = re.compile(
     "RejectedExecutionException|Shutdown in progress|stopped SparkContext|SparkContext was shut down"
 )
-"""What Java reports while its process ends."""
+"""Messages of Java while its process ends."""
 _SERVER_ENDED: Final = re.compile(
     r"StatusCode\.(?:UNAVAILABLE|UNAUTHENTICATED)|failed to connect to all addresses|INVALID_HANDLE\.SESSION_"
 )
-"""What a client reports of a server that has ended, or of another one, which does not know its session."""
+"""Messages of a client whose server has ended, or is another one, which does not know its session."""
 _MEMORY: Final = re.compile(
     r"[^\n]*(?:java\.lang\.OutOfMemoryError|SparkOutOfMemoryError|UNABLE_TO_ACQUIRE_MEMORY"
     r"|Not enough memory to build and broadcast|is bigger than spark\.driver\.maxResultSize"
