@@ -31,7 +31,7 @@ from cdc_platform_tests.support.cycles import failed_checks
 from cdc_platform_tests.support.workloads.workload import Workload
 
 Act = Callable[[Pipeline, SparkSession], object]
-"""What a run does besides opening the pipeline."""
+"""Work of a run, after it has opened the pipeline."""
 LONG_AGO_S: Final = 7 * 24 * 3600.0
 CYCLES_MAX: Final = 20
 """So many cycles bring any recovery to its end."""
