@@ -15,7 +15,6 @@ from cdc_platform.sources.datastream.settings.bounds import DEFAULT_BOUNDS, Boun
 from cdc_platform.sources.datastream.settings.declarations import (
     ALL_TABLES,
     check_column_lists,
-    check_table_name,
     declarations,
     epoch_micros_of,
 )
@@ -24,6 +23,7 @@ from cdc_platform.sources.datastream.settings.policies import BackfillPolicy, Ke
 from cdc_platform.sources.datastream.settings.stream_settings import StreamSettings
 from cdc_platform.sources.datastream.settings.table_names import name_by_template
 from cdc_platform.sources.locations import DEADLINE_S, check_location
+from cdc_platform.sources.table_templates import check_table_name
 
 Value = TypeVar("Value")
 
@@ -189,7 +189,7 @@ class DatastreamSettings(SourceSettings):
             raise SettingError(
                 "stream", "is missing; `datastream_host` says where the stream's state is asked"
             )
-        check_table_name(self.table_name)
+        check_table_name(self.table_name or "{table}")
         check_column_lists("keys", self.keys)
         check_column_lists("null_means_unchanged", self.null_means_unchanged)
         declarations(self.columns, "columns")
