@@ -104,7 +104,9 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "lineage_sound",
         "partition_lineage",
-        "A finished partition has children; a child starts once, after all its parents finished.",
+        "A finished partition has children, unless a record ended it without any; a partition starts once, "
+        "after all its parents have finished or, if they continue, have been read to its start; no parent is "
+        "read beyond the start of the children that continue it.",
         every_cycle=True,
         run=check_lineage,
         severity=Severity.STOP,
