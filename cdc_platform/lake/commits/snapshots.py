@@ -18,7 +18,7 @@ from cdc_platform.lake.commits.commits import BRANCH, MAIN, head
 from cdc_platform.lake.commits.metadata_files import delete_files
 
 SHORT_LIFE_S: Final = 60
-"""Time for which every snapshot of a small table, which is read in one piece, stays."""
+"""Time for which every snapshot of a small table, which is always read whole, stays."""
 KEPT_NEWEST: Final = 10
 """Number of newest snapshots that `replace_rows` keeps, and of old ones that it expires together."""
 

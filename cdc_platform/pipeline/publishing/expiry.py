@@ -69,7 +69,7 @@ READING_S: Final = 600
 REWRITABLE_TABLES: Final = (QUARANTINE, DELETION_MARKERS)
 """Tables in which an interrupted cycle replaces its rows: they must be in no file with those of others."""
 SHORT_LIVED_TABLES: Final = (CUT, LINEAGE)
-"""Small system tables, read in one piece, whose snapshots stay for `SHORT_LIFE_S` only."""
+"""Small system tables, always read whole, whose snapshots stay for `SHORT_LIFE_S` only."""
 SHORT_LIVED_SNAPSHOTS: Final = 60
 """Number of old snapshots of such a table that are expired together: pyiceberg, which writes these tables,
 processes all snapshots of a table some twenty times in each commit."""
