@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from cdc_platform.errors import SettingError
-from cdc_platform.model.base.timestamps import from_rfc3339
 from cdc_platform.sources.datastream.values.types import FieldType, Kind
 
 Declarations = Mapping[str, Mapping[str, FieldType]]
@@ -114,11 +113,3 @@ def check_column_lists(setting: str, lists: Mapping[str, tuple[str, ...]]) -> No
             raise SettingError(
                 f"{setting}.{table}", f"must be a list of different column names, but is: {columns!r}"
             )
-
-
-def epoch_micros_of(text: str) -> int:
-    """Return the microseconds of a declared time."""
-    try:
-        return from_rfc3339(text)
-    except ValueError as error:
-        raise SettingError("epochs", f"must look like 2026-01-31T08:00:00Z, but one is: {text!r}") from error
