@@ -83,19 +83,19 @@ def list_records(
     from cdc_platform.components.loading import load_each
     from cdc_platform.lake.state.quarantine import load_quarantine
 
-    chosen, listed = load_each(defs, name), []
-    pipelines = open_existing_of(chosen)
+    all_settings, rows = load_each(defs, name), []
+    pipelines = open_existing_of(all_settings)
     for pipeline in pipelines:
         with shown_step("look at quarantine"):
             records = load_quarantine(pipeline.lake, with_replayed=shows_all)
         matching = [record for record in records if record_filter.matches(record)]
-        listed += [{"pipeline": pipeline.name, **as_dict(record)} for record in matching]
+        rows += [{"pipeline": pipeline.name, **as_dict(record)} for record in matching]
         if not as_json:
-            print_name(pipeline.name, chosen)
+            print_name(pipeline.name, all_settings)
             print_rendered(describe_quarantined_records(matching))
     if as_json:
-        print_text(json.dumps(listed, indent=2))
-    if len(pipelines) < len(chosen):
+        print_text(json.dumps(rows, indent=2))
+    if len(pipelines) < len(all_settings):
         sys.exit(1)
 
 
@@ -115,12 +115,12 @@ def show(defs: Path, record: str, name: str | None, as_json: bool) -> None:
 
     record_filter = QuarantineFilter(record=record)
     records = load_quarantine(_open(defs, name).lake, with_replayed=True)
-    chosen = [quarantined for quarantined in records if record_filter.matches(quarantined)]
-    if not chosen:
+    matches = [entry for entry in records if record_filter.matches(entry)]
+    if not matches:
         raise QuarantinedRecordNotFound(
             f"No record {record!r} is in quarantine; `cdc-platform quarantine list {defs}` lists them."
         )
-    objects = [{**as_dict(quarantined), "record": _parsed(quarantined.record)} for quarantined in chosen]
+    objects = [{**as_dict(entry), "record": _parsed(entry.record)} for entry in matches]
     if as_json:
         print_text(json.dumps(objects, indent=2, ensure_ascii=False))
     else:

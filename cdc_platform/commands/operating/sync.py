@@ -163,8 +163,8 @@ def _goal_step(pipeline: "Pipeline", until: CycleLimit, target_micros: int) -> I
             yield _Goal(until, target_micros, from_micros, step)
     else:
         seconds = (target_micros - from_micros) // 1_000_000 if from_micros is not None else 0
-        counted = (CAUGHT_UP, seconds) if seconds > 0 else ("", None)
-        with pipeline.progress.step("catch up", *counted) as step:
+        unit = (CAUGHT_UP, seconds) if seconds > 0 else ("", None)
+        with pipeline.progress.step("catch up", *unit) as step:
             yield _Goal(until, target_micros, from_micros, step)
 
 
@@ -231,8 +231,8 @@ def _is_caught_up(outcome: "CycleOutcome", target_micros: int, *, delivers_event
 
 def has_done_something(outcome: "CycleOutcome") -> bool:
     """Return whether a cycle is worth a line: with files and topics, most cycles find nothing to read."""
-    logged = outcome.order.changes + outcome.order.quarantined
-    return outcome.read.committed or bool(outcome.copy.copies) or logged > 0
+    entries = outcome.order.changes + outcome.order.quarantined
+    return outcome.read.committed or bool(outcome.copy.copies) or entries > 0
 
 
 def describe_copies(outcome: "CycleOutcome") -> list[str]:

@@ -225,10 +225,10 @@ class PartitionRead:
         self._position = Cursor(micros, rows + 1)
         return self._position
 
-    def _children(self, ended: int) -> list[Row]:
-        skipped = self._resumed.rows if self._resumed.micros == ended else 0
+    def _children(self, end_micros: int) -> list[Row]:
+        count = self._resumed.rows if self._resumed.micros == end_micros else 0
         rows = enumerate(self._stream.child_rows(self._partition), start=1)
-        return [Row((row,), Cursor(ended, number)) for number, row in rows if number > skipped]
+        return [Row((row,), Cursor(end_micros, number)) for number, row in rows if number > count]
 
     def _closing(self, last: int) -> Iterator[list[Row]]:
         """Yield a heartbeat at the end of a bounded query without records; one with records just ends."""

@@ -60,12 +60,12 @@ class DatastreamSource(ArrivalTimeSource, SparkSource):
     def list_tables(self) -> tuple[TableSchema, ...]:
         """Return the tables that have files, each with the columns of its newest file."""
         newest: dict[str, SourceFile] = {}
-        listed = list(self.store.list_files())
-        for file in listed:
+        files = list(self.store.list_files())
+        for file in files:
             if not is_schema(file):
                 newest_file = newest.setdefault(file.folder, file)
                 newest[file.folder] = max(newest_file, file, key=lambda candidate: candidate.modified_micros)
-        offers = offered_schemas(listed, newest.values())
+        offers = offered_schemas(files, newest.values())
         tables = {table.name: table for file in newest.values() for table in self._tables_of(file, offers)}
         return tuple(tables[name] for name in sorted(tables))
 

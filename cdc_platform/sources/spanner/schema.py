@@ -112,13 +112,13 @@ def _watched_tables(
     """
     query = catalog.all_tables() if watches_all else catalog.tables(stream)
     watched = {(str(row[0]), str(row[1])): catalog.is_true(row[2]) for row in fetch(query)}
-    listed = defaultdict(set)
+    watched_columns = defaultdict(set)
     for schema, table, column in fetch(catalog.listed_columns(stream)):
-        listed[str(schema), str(table)].add(str(column))
+        watched_columns[str(schema), str(table)].add(str(column))
     columns, unwatched, generated = defaultdict(list), defaultdict(list), defaultdict(list)
     for row in fetch(catalog.columns()):
         name = (str(row[0]), str(row[1]))
-        if name in watched and _is_watched(row, None if watched[name] else listed[name]):
+        if name in watched and _is_watched(row, None if watched[name] else watched_columns[name]):
             columns[name].append(_column(row, catalog))
         elif not _is_generated(row):
             unwatched[catalog.table_name(*name)].append(str(row[2]))
@@ -186,10 +186,10 @@ def check_nanosecond_columns(description: StreamDescription, names: tuple[str, .
 
 
 def _not_found(settings: SpannerSettings, stream_names: list[str]) -> SourceNotFound:
-    there = f"There are: {', '.join(stream_names)}" if stream_names else "The database has none; create one"
+    hint = f"There are: {', '.join(stream_names)}" if stream_names else "The database has none; create one"
     return SourceNotFound(
         f"There is no {settings.title}. Correct `change_stream`; if the stream was dropped, its records are "
-        f"lost: create it again, and begin a new lake folder. {there}"
+        f"lost: create it again, and begin a new lake folder. {hint}"
     )
 
 
