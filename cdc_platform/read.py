@@ -36,9 +36,10 @@ from cdc_platform.lake.commits.commits import number_of
 from cdc_platform.lake.state.cut_states import CutState, cut_state, cut_states, require_readable
 from cdc_platform.lake.state.cuts import Cut, find_cut, newest_cut
 from cdc_platform.lake.state.quarantine import describe_next_step
+from cdc_platform.model.base.declared_settings import micros_of_setting
 from cdc_platform.model.base.libraries import optional_library
 from cdc_platform.model.base.names import quote_spark
-from cdc_platform.model.base.timestamps import from_datetime, from_rfc3339, to_datetime, to_rfc3339
+from cdc_platform.model.base.timestamps import to_datetime, to_rfc3339
 from cdc_platform.visible import visible_text
 
 if TYPE_CHECKING:
@@ -294,7 +295,4 @@ def _names(schema: Schema) -> str:
 def _as_micros(moment: str | datetime | None) -> int | None:
     if moment is None:
         return None
-    try:
-        return from_datetime(moment) if isinstance(moment, datetime) else from_rfc3339(moment)
-    except ValueError as error:
-        raise SettingError("moment", f"must be a time such as 2026-01-31T08:00:00Z, not {moment}") from error
+    return micros_of_setting("moment", moment if isinstance(moment, str) else moment.isoformat())

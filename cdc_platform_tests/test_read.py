@@ -151,7 +151,7 @@ def test_a_cut_is_found_by_number_or_moment(bank: Pipeline) -> None:
         tables.at(moment="2026-01-01T00:00:00Z")
     with pytest.raises(TableNotFound, match="It has: accounts, transfers"):
         tables.at().arrow("acounts")
-    with pytest.raises(SettingError, match="must be a time such as"):
+    with pytest.raises(SettingError, match="must look like 2026"):
         tables.at(moment="yesterday")
 
 

@@ -52,11 +52,11 @@ class LoggedStates:
 
     def choose_windows(self, windows: Sequence[WindowReport], lineage: Lineage) -> Sequence[WindowReport]:
         """Return the windows to log: all that are due, or those whose outcome has changed."""
-        changed = [window for window in windows if self._windows.get(window.token) is not window.outcome]
-        self._windows.update((window.token, window.outcome) for window in changed)
+        changes = [window for window in windows if self._windows.get(window.token) is not window.outcome]
+        self._windows.update((window.token, window.outcome) for window in changes)
         for token in self._windows.keys() - lineage.partitions.keys():
             del self._windows[token]
-        return choose_by_turns(windows if self.is_due else changed, MAX_PARTITIONS, self._turn)
+        return choose_by_turns(windows if self.is_due else changes, MAX_PARTITIONS, self._turn)
 
     def is_lineage_wanted(self, lineage: Lineage) -> bool:
         """Return whether the cycle logs the lineage: it is due, or a partition has another state."""
@@ -103,5 +103,5 @@ def _raw_events(
 ) -> Iterator[dg.AssetMaterialization]:
     keys = {partition.token: partition.key for partition in lineage.partitions.values()}
     for report in states.choose_windows(outcome.read.windows, lineage):
-        own = metadata.describe_window(report, outcome.read.clock_micros)
-        yield versions.materialise(versions.assets.raw, own, partition=keys.get(report.token))
+        facts = metadata.describe_window(report, outcome.read.clock_micros)
+        yield versions.materialise(versions.assets.raw, facts, partition=keys.get(report.token))

@@ -67,9 +67,9 @@ def build_copies(assets: PipelineAssets) -> dg.AssetsDefinition:
 
     @dg.asset(
         **assets.arguments(assets.copies, {"pyspark", "iceberg"}),
-        description="Initial copies of the existing rows of tables: the moment and the chunks of each.\n\n"
+        description="Initial copies of the existing rows of tables: the timestamp and the chunks of each.\n\n"
         "Materialising it copies for at most `copy_s` seconds. A table is in no cut until its copy is "
-        "complete; then the change log takes over right after the copy's moment. An interrupted copy "
+        "complete; then the change log takes over right after that timestamp. An interrupted copy "
         "continues with the missing chunks. If a copy cannot continue, the run's log and the metadata here "
         "report it, and the other tables continue.",
     )
@@ -121,10 +121,10 @@ def build_raw_change_records(assets: PipelineAssets) -> dg.AssetsDefinition:
         partitions_def=change_stream_partitions(assets.pipeline),
         backfill_policy=dg.BackfillPolicy.single_run(),
         description="Change records as the source sent them, with the control records and one row for each "
-        "window and each file.\n\nA partition is a live partition of the source: one of a change stream, "
-        "an object of Datastream, or the whole stream of Debezium's events. Materialising some of them reads "
-        "only these up to the source's present; materialising all of them also reads their children. Only "
-        "the single commit of a cycle advances the reader.",
+        "window and each file.\n\nEach partition is a live partition of a change stream, an object of "
+        "Datastream, or the whole stream of Debezium's events. Materialising some of them reads only these, "
+        "up to the source's present; materialising all of them also reads their children. Only the single "
+        "commit of a cycle advances the reader.",
     )
     def raw_change_records(
         context: dg.AssetExecutionContext,
@@ -151,12 +151,12 @@ def build_raw_change_records(assets: PipelineAssets) -> dg.AssetsDefinition:
 
 def _add_window_metadata(
     context: dg.AssetExecutionContext,
-    read: ReadOutcome,
+    outcome: ReadOutcome,
     keys: Mapping[str, str],
     chosen_keys: Collection[str],
 ) -> None:
-    for report in read.windows:
+    for report in outcome.windows:
         key = keys.get(report.token)
         if key in chosen_keys:
-            facts = metadata.describe_window(report, read.clock_micros)
+            facts = metadata.describe_window(report, outcome.clock_micros)
             context.add_asset_metadata(facts, partition_key=key)

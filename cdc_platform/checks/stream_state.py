@@ -33,7 +33,7 @@ def build_stream_check(
         asset=stream.key,
         name=STREAM_IS_RUNNING,
         description="The stream is running and reports no errors, neither of its own nor of its objects. "
-        "Otherwise the tables may stand still, or miss rows, however quiet all looks.",
+        "Otherwise the tables may stop changing or miss rows, without any other sign.",
         blocking=False,
         required_resource_keys={stream.resource_key},
     )

@@ -97,7 +97,7 @@ def _as_document(place: str, content: object, type_names: Collection[str]) -> Do
     _check_parts(place, content)
     attributes = content.get("attributes")
     if not isinstance(attributes, dict):
-        raise SettingError(f"{place}: attributes", "must hold the pipeline's settings")
+        raise SettingError(f"{place}: attributes", "must be a group with the pipeline's settings")
     return Document(place, type_name, attributes, bool(content.get("post_processing")))
 
 

@@ -89,12 +89,7 @@ def as_setting_errors(
     document: Document, error: ValidationError, component: type[BaseModel]
 ) -> list[SettingError]:
     """Return a setting error for each setting that pydantic rejects."""
-    outer = _find_group(component, error.title) or ()
-    by_setting: dict[Names, Mistake] = {}
-    for mistake in _mistakes(error, outer):
-        # A value that matches none of several types is one mistake.
-        by_setting.setdefault(mistake.names, mistake)
-    return [_as_error(document, mistake, component) for mistake in by_setting.values()]
+    return [_as_error(document, mistake, component) for mistake in _mistakes(error, component)]
 
 
 def _as_error(document: Document, mistake: Mistake, component: type[BaseModel]) -> SettingError:
@@ -104,8 +99,7 @@ def _as_error(document: Document, mistake: Mistake, component: type[BaseModel]) 
 
 def as_setting_error(document: Document, error: ValidationError, component: type[BaseModel]) -> SettingError:
     """Return pydantic's error as a setting error; a misspelled key comes first, because it causes others."""
-    outer = _find_group(component, error.title) or ()
-    mistakes = sorted(_mistakes(error, outer), key=lambda mistake: mistake.kind != UNKNOWN)
+    mistakes = sorted(_mistakes(error, component), key=lambda mistake: mistake.kind != UNKNOWN)
     further = [
         f"`{'.'.join(mistake.names)}` {_problem(document, mistake, component)}"
         for mistake in mistakes[1:]
@@ -127,10 +121,16 @@ def _find_group(component: type[BaseModel], model_name: str) -> Names | None:
     return None
 
 
-def _mistakes(error: ValidationError, outer: Names) -> list[Mistake]:
+def _mistakes(error: ValidationError, component: type[BaseModel]) -> list[Mistake]:
+    """Return the mistakes, one for each setting: a value that matches none of several types is one."""
+    outer = _find_group(component, error.title) or ()
     mistakes = [Mistake.of(each, outer) for each in error.errors()]
-    # Any setting may also be a template, so pydantic also reports that a wrong value is not text.
-    return [each for each in mistakes if each.kind != "string_type" or not _is_explained(each, mistakes)]
+    by_setting: dict[Names, Mistake] = {}
+    for mistake in mistakes:
+        # Any setting may also be a template, so pydantic also reports that a wrong value is not text.
+        if mistake.kind != "string_type" or not _is_explained(mistake, mistakes):
+            by_setting.setdefault(mistake.names, mistake)
+    return [*by_setting.values()]
 
 
 def _is_explained(mistake: Mistake, mistakes: Sequence[Mistake]) -> bool:

@@ -79,8 +79,8 @@ class PipelineComponent(dg.Component, dg.Resolvable, ABC):
         check_templates(model.model_dump())
         attributes = cls.group().resolve_from_model(context, model).model_dump(exclude_unset=True)
         check_integers(attributes)
-        own = {name: attributes.pop(name) for name in settings_of(DagsterSettings) if name in attributes}
-        return cls(attributes, read_settings(DagsterSettings, own).runs)
+        entries = {name: attributes.pop(name) for name in settings_of(DagsterSettings) if name in attributes}
+        return cls(attributes, read_settings(DagsterSettings, entries).runs)
 
     @property
     def name(self) -> str:

@@ -88,16 +88,16 @@ def _judge_document(file: Path, document: Document, by_name: dict[str, Document]
     Some mistakes hide others. So each mistake is repaired, and the document is validated again until
     no new mistake appears.
     """
-    errors, repaired = _judge_once(file, document, by_name), document
+    errors, candidate = _judge_once(file, document, by_name), document
     by_setting = {_setting_of(error): error for error in errors}
-    tried: Counter[str] = Counter()
-    while repairable := [error for error in errors if tried[_setting_of(error)] < MAX_TRIES]:
-        wrong = [_setting_of(error) for error in repairable]
-        tried.update(wrong)
-        unfit = [setting for setting in wrong if tried[setting] == MAX_TRIES and setting in by_setting]
+    tries: Counter[str] = Counter()
+    while repairable := [error for error in errors if tries[_setting_of(error)] < MAX_TRIES]:
+        names = [_setting_of(error) for error in repairable]
+        tries.update(names)
+        unfit = [setting for setting in names if tries[setting] == MAX_TRIES and setting in by_setting]
         partners = {partner for setting in unfit for partner in _NAMED.findall(by_setting[setting].problem)}
-        repaired = _repair(repaired, wrong, partners, has_no_lake=any(map(_LAKE.match, unfit)))
-        errors = _judge_once(file, repaired, by_name)
+        candidate = _repair(candidate, names, partners, has_no_lake=any(map(_LAKE.match, unfit)))
+        errors = _judge_once(file, candidate, by_name)
         by_setting |= {_setting_of(error): error for error in errors if not _follows(error, by_setting)}
     return list(by_setting.values())
 
@@ -121,7 +121,7 @@ def _judge_once(file: Path, document: Document, by_name: dict[str, Document]) ->
 
 
 def _repair(
-    document: Document, wrong: Iterable[str], partners: Iterable[str], *, has_no_lake: bool
+    document: Document, settings: Iterable[str], partners: Iterable[str], *, has_no_lake: bool
 ) -> Document:
     """Return a document without the wrong settings, and with a stand-in for each missing one.
 
@@ -129,7 +129,7 @@ def _repair(
     contradict each other.
     """
     attributes = deepcopy(dict(document.attributes))
-    for setting in wrong:
+    for setting in settings:
         _repair_setting(attributes, setting.split("."), STAND_IN)
     for setting in partners:
         _repair_setting(attributes, setting.split("."), None)

@@ -37,11 +37,11 @@ class PipelineCollector(Collector):
         yield from (up, healthy)
         kind: type[GaugeMetricFamily | CounterMetricFamily]
         for kind, numbers in ((GaugeMetricFamily, _GAUGES), (CounterMetricFamily, _COUNTERS)):
-            for name, described, read in numbers:
-                family = kind(PREFIX + name, described, labels=["pipeline"])
+            for name, text, read in numbers:
+                family = kind(PREFIX + name, text, labels=["pipeline"])
                 yield _fill(family, _knowing(readable, name), _once(read))
-        for name, described, labels, samples in _LABELLED:
-            family = GaugeMetricFamily(PREFIX + name, described, labels=["pipeline", *labels])
+        for name, text, labels, samples in _LABELLED:
+            family = GaugeMetricFamily(PREFIX + name, text, labels=["pipeline", *labels])
             yield _fill(family, _knowing(readable, name), samples)
 
 

@@ -56,9 +56,9 @@ def draw_partitions(lineage: Lineage, max_partitions: int = SHOWN) -> PartitionL
     """Return the newest partitions in lanes: a child continues its parent's lane if that is free."""
     partitions = [*lineage.partitions.values()]
     # Until the root has children, it is all that is read.
-    everything = [part for part in partitions if part.token != ROOT_TOKEN] or partitions
-    blocking = holding_watermark(everything)
-    shown_bars = _newest(everything, blocking, max_partitions)
+    parts = [part for part in partitions if part.token != ROOT_TOKEN] or partitions
+    blocking = holding_watermark(parts)
+    shown_bars = _newest(parts, blocking, max_partitions)
     # Time without reads would push all bars to the left.
     last_micros = max((part.position_micros for part in shown_bars), default=0)
     first_micros = min((part.start_micros for part in shown_bars), default=0)
@@ -75,9 +75,9 @@ def draw_partitions(lineage: Lineage, max_partitions: int = SHOWN) -> PartitionL
         for part in shown_bars
     }
     lane_count = max(lanes.values(), default=-1) + 1
-    is_level = 0 < len(blocking) == sum(not part.is_finished for part in everything)
+    is_level = 0 < len(blocking) == sum(not part.is_finished for part in parts)
     return PartitionLanes(
-        tuple(bars.values()), tuple(_branches(bars)), lane_count, span, len(everything), is_level
+        tuple(bars.values()), tuple(_branches(bars)), lane_count, span, len(parts), is_level
     )
 
 

@@ -50,13 +50,13 @@ def build_app(watch: Watch, host: str, options: PageOptions) -> Starlette:
 
     def page(request: Request) -> Response:
         is_kept = request.query_params.get("refresh") == "0"
-        chosen = replace(
+        shown_options = replace(
             options,
             hours=_hours(request, options.hours),
             refresh_s=None if is_kept else options.refresh_s,
             is_served=True,
         )
-        return HTMLResponse(watch.page(chosen), headers=HEADERS)
+        return HTMLResponse(watch.page(shown_options), headers=HEADERS)
 
     def metrics(_request: Request) -> Response:
         return PlainTextResponse(watch.metrics(), headers=HEADERS, media_type=METRICS_TYPE)
@@ -70,8 +70,8 @@ def build_app(watch: Watch, host: str, options: PageOptions) -> Starlette:
 
 def _hours(request: Request, default: float) -> float:
     """Return the hours of a request, which must be one of the page's spans."""
-    offered = {f"{hours:.0f}": hours for hours in SPANS.values()}
-    return offered.get(request.query_params.get("hours", ""), default)
+    spans = {f"{hours:.0f}": hours for hours in SPANS.values()}
+    return spans.get(request.query_params.get("hours", ""), default)
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -131,19 +131,19 @@ class Watch:
 
     def _write_page(self, options: PageOptions) -> str:
         views = self._views.ask(
-            {watched.name: partial(self._view, watched, options.hours) for watched in self.pipelines}
+            {pipeline.name: partial(self._view, pipeline, options.hours) for pipeline in self.pipelines}
         )
         return write_page(
             [PipelineView(name, *view) for name, view in views.items()], time.time_ns() // 1000, options
         )
 
-    def _view(self, watched: WatchedPipeline, hours: float) -> _View:
-        facts = watched.read_facts()
-        return facts, watched.read_history(facts, hours) if isinstance(facts, PipelineFacts) else None
+    def _view(self, pipeline: WatchedPipeline, hours: float) -> _View:
+        facts = pipeline.read_facts()
+        return facts, pipeline.read_history(facts, hours) if isinstance(facts, PipelineFacts) else None
 
     def _write_metrics(self) -> str:
         registry = CollectorRegistry()
-        reads = {watched.name: watched.read_facts for watched in self.pipelines}
+        reads = {pipeline.name: pipeline.read_facts for pipeline in self.pipelines}
         registry.register(PipelineCollector(self._states.ask(reads)))
         return generate_latest(registry).decode()
 

@@ -43,7 +43,7 @@ def open_bank(home: DemoHome, children: Children, rate: float, partition_life_s:
     while not home.names.exists():
         children.check()
         if time.monotonic() > deadline:
-            raise SetupError(f"The simulator did not answer in time; its log: {children.log_of(SIMULATOR)}")
+            raise SetupError(f"The simulator did not answer in time; see {children.log_of(SIMULATOR)}")
         time.sleep(0.05)
     names: dict[str, str] = json.loads(home.names.read_text(encoding="utf-8"))
     return names

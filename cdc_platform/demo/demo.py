@@ -209,22 +209,22 @@ def _catch_up(pipeline: Pipeline, spark: "SparkSession", is_wanted: Callable[[],
             if outcome.cut is not None and outcome.cut.position_micros >= target_micros:
                 return
     if is_wanted():
-        raise SetupError(f"The pipeline did not catch up within {CATCH_UP_WITHIN_S:.0f} s.")
+        raise SetupError(f"The pipeline did not catch up within {CATCH_UP_WITHIN_S:.0f} s; lower --rate.")
 
 
 def _check_balances(pipeline: Pipeline, expected: int) -> bool:
     """Check the sum of all balances at every published cut; before the bank opens there are no accounts."""
-    cuts = wrong = 0
+    cuts = mismatches = 0
     is_open = False
     for balances in balances_at_all_cuts(pipeline):
         cuts += 1
         is_open = is_open or balances.accounts > 0
         if is_open and balances.total != expected:
-            wrong += 1
+            mismatches += 1
             text = f"Cut {balances.cut.cut}: sum of balances {balances.total:,}, not {expected:,}"
             print_line((text, "red"))
-    holds = wrong == 0 and cuts > 0 and is_open
-    text = f"Sum of balances: {expected:,} in Spanner, and at {cuts - wrong} of {cuts} published cuts."
+    holds = mismatches == 0 and cuts > 0 and is_open
+    text = f"Sum of balances: {expected:,} in Spanner, and at {cuts - mismatches} of {cuts} published cuts."
     print_line((text, "green" if holds else "red"))
     return holds
 

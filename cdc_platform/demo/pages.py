@@ -114,4 +114,6 @@ def _wait_for(stage: Stage, name: str, address: str) -> None:
         else:
             return
     if stage.wants_more():
-        raise SetupError(f"{name} did not answer within {UI_WITHIN_S:.0f} s: {stage.children.log_of(name)}")
+        raise SetupError(
+            f"{name} did not answer within {UI_WITHIN_S:.0f} s; see {stage.children.log_of(name)}"
+        )

@@ -14,11 +14,12 @@ from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.pipeline.checks.running_checks import CheckListener, CheckRunner
 from cdc_platform.pipeline.cycle import CycleOutcome, finish_cycle, run_cycle
 from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform.sources.statuses import backoff_s
 
 PAUSE_S: Final = 0.1
 """Interval at which a pause checks whether it should continue."""
-LONGEST_BACKOFF_S: Final = 30.0
-
+BACKOFF_INITIAL_S: Final = 2.0
+BACKOFF_MAX_S: Final = 30.0
 
 ErrorListener = Callable[[CdcError], None]
 """Receives each error after which a retry may succeed."""
@@ -32,12 +33,6 @@ class _Failures:
     limit: int | None
     count: int = 0
     position_micros: int | None = None
-
-    @property
-    def backoff_s(self) -> float:
-        """Time to wait before the next attempt."""
-        # Failures go on for days: a power of their number would overflow.
-        return min(2.0 ** min(self.count, 10), LONGEST_BACKOFF_S)
 
     def add(self, error: CdcError) -> None:
         """Count a failed try, or raise its error where no other try is wanted or would help."""
@@ -108,7 +103,7 @@ def follow_source(
         except CdcError as error:
             has_failed = True
             failures.add(error)
-            pause(failures.backoff_s, wants_more)
+            pause(backoff_s(failures.count, BACKOFF_INITIAL_S, BACKOFF_MAX_S), wants_more)
             continue
         is_first = has_failed = False
         yield outcome

@@ -21,7 +21,7 @@ REDRAWN_EVERY_S: Final = 0.2
 BAR_WIDTH: Final = 20
 
 _SHOWN: Final[list[Progress]] = []
-"""What the process shows at the same time, outer ones first: the first one is that of the whole command."""
+"""Progress that the process shows, outer ones first: the first one is that of the whole command."""
 
 
 def _reports() -> Sequence[StepReport]:

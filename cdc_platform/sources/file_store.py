@@ -232,9 +232,9 @@ def store_error_of(error: Exception, place: str) -> AccessDenied | SourceNotFoun
     """Return the platform's error for a file system's error."""
     text = str(error)
     if isinstance(error, FileNotFoundError) or "does not exist" in text:
-        return SourceNotFound(f"There is no such file or folder; look at the setting `source.path`: {place}")
+        return SourceNotFound(f"There is no such file or folder; check the setting `source.path`: {place}")
     if isinstance(error, PermissionError) or any(word in text for word in _DENIALS):
-        return AccessDenied(f"It may not be read; give the platform's user the right to: {place} ({text})")
+        return AccessDenied(f"The store denies access; grant this user read access to: {place} ({text})")
     return SourceUnreachable(
         f"It cannot be read now; check the network and the credentials of this machine: {place} ({text})"
     )

@@ -150,10 +150,12 @@ class Retries:
         self.silences += isinstance(error, PartitionStuck)
         if not error.retryable or self.failures >= self.max_attempts or self.silences > MAX_RESTARTS:
             raise error
-        self.sleep(self._pause_s())
-
-    def _pause_s(self) -> float:
-        doublings = min(self.failures - 1, 100)  # a power of more failures would overflow
-        longest_s = min(self.backoff_max_s, self.backoff_initial_s * 2.0**doublings)
+        longest_s = backoff_s(self.failures, self.backoff_initial_s, self.backoff_max_s)
         # Jitter keeps many windows from retrying at the same time.
-        return longest_s * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, guards nothing
+        self.sleep(longest_s * random.uniform(0.5, 1.0))  # noqa: S311 - spreads load, guards nothing
+
+
+def backoff_s(failures: int, initial_s: float, max_s: float) -> float:
+    """Return the seconds to wait after a number of failures: `initial_s` doubled by each further failure."""
+    # Failures go on for days: a power of their number would overflow.
+    return min(max_s, initial_s * 2.0 ** min(failures - 1, 100))

@@ -27,7 +27,7 @@ from cdc_platform.commands.operating import sync
 from cdc_platform.pipeline import cycle_loop
 
 # Nobody makes room between two tries of a cycle, and a third one would end as the second.
-cycle_loop.LONGEST_BACKOFF_S = 0.0
+cycle_loop.BACKOFF_MAX_S = 0.0
 sync.MAX_FAILURES = 2
 main(["sync", sys.argv[1]])
 """

@@ -34,7 +34,7 @@ def test_some_minutes_of_a_day_are_right(
     """Tables and log equal the truth while the process dies and the lake's disk fails."""
     require_javac()
     # The disk is mended at once.
-    monkeypatch.setattr(cycle_loop, "LONGEST_BACKOFF_S", 0.0)
+    monkeypatch.setattr(cycle_loop, "BACKOFF_MAX_S", 0.0)
     with open_day(name, spark, tmp_path / "day", changes=40, seed=1, rhythm=RHYTHM) as day:
         for _ in day.run(CYCLES):
             pass

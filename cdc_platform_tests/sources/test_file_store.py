@@ -77,7 +77,7 @@ def test_a_locked_folder_is_one_that_cannot_be_read(root: Path, monkeypatch: pyt
     others = {name: folder for name, folder in WHOLE.items() if folder not in "ab"}
     expected = {**others, "a/moved/1.jsonl": "a/moved", "a/2026/01/31": "a", "b": "b", "d/2026/01/31": "d"}
     assert expected == listed(root)
-    with pytest.raises(AccessDenied, match=r"give the platform's user the right to: .*/b"):
+    with pytest.raises(AccessDenied, match=r"grant this user read access to: .*/b"):
         FileStore(str(root), ()).read(str(root / "b"))
 
 

@@ -31,7 +31,7 @@ def test_a_server_that_stops_while_starting_is_reported(tmp_path: Path) -> None:
         0o600,
         0o700,
     )
-    with pytest.raises(SparkUnreachable, match=r"stopped while starting; its log: .*server\.log"):
+    with pytest.raises(SparkUnreachable, match=r"stopped while starting; see .*server\.log"):
         wait_until_ready(server)
     assert not server.secrets_folder.exists()
     assert mine.read_text() == "my own"

@@ -23,8 +23,8 @@ def sync(pipeline: Pipeline, spark: "SparkSession") -> Pipeline:
 
 def found_rows(pipeline: Pipeline, table: str) -> list[dict[str, Any]]:
     """Return the rows of a table by key, without what the lake adds."""
-    added = {ORDERING_KEY}
-    rows = [{name: row[name] for name in row.keys() - added} for row in rows_of(pipeline, table)]
+    added_columns = {ORDERING_KEY}
+    rows = [{name: row[name] for name in row.keys() - added_columns} for row in rows_of(pipeline, table)]
     return sorted(rows, key=lambda row: int(row["id"]))
 
 
@@ -33,9 +33,9 @@ def failed_checks(pipeline: Pipeline, spark: "SparkSession", *names: str) -> dic
 
     Each looks at the whole lake; with names, only those of that name are made.
     """
-    chosen = [check for check in checks_of(pipeline.capabilities) if not names or check.name in names]
-    assert {*names} <= {check.name for check in chosen}
-    results = {check.name: check.run(pipeline, spark, EVERYTHING) for check in chosen}
+    checks = [check for check in checks_of(pipeline.capabilities) if not names or check.name in names]
+    assert {*names} <= {check.name for check in checks}
+    results = {check.name: check.run(pipeline, spark, EVERYTHING) for check in checks}
     return {
         name: result.summary
         for name, result in results.items()

@@ -53,7 +53,7 @@ CHECKS: Final = checks_of(CHANGE_STREAM)
 """The checks of a pipeline that reads a change stream."""
 
 START: Final = 1_800_000_000_000_000
-"""Where fake streams begin."""
+"""Start of fake streams."""
 
 _serial: Final = itertools.count(1)
 

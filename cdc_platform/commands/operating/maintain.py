@@ -38,8 +38,8 @@ def maintain(defs: Path, name: str | None) -> None:
     runs, which no metadata references. It changes no content, and every cut stays readable for as long as
     the settings specify.
 
-    `sync` also runs due maintenance after its cycles, but does not search for the files of killed runs. It
-    may run at the same time: if both commit to one table, the second fails with CommitConflict; repeat it.
+    `sync` also runs due maintenance after its cycles, but does not search for the files of killed runs. Both
+    may run at the same time. If both commit to one table, the second ends with CommitConflict; run it again.
     """
     from cdc_platform.components.loading import load_each
     from cdc_platform.pipeline.publishing.maintain import maintain_lake

@@ -47,7 +47,7 @@ def _narrowed(command: Callable[..., None]) -> Callable[..., None]:
 
     options = (
         click.option("--cycle", "cycle", type=int, metavar="N", help="Only records that cycle N put there."),
-        click.option("--reason", metavar="TEXT", help="Only what has TEXT in its reason."),
+        click.option("--reason", metavar="TEXT", help="Only records whose reason contains TEXT."),
         click.option("--table", metavar="TABLE", help="Only records of the source table TABLE."),
     )
     return reduce(lambda narrowed, option: option(narrowed), options, with_filter)
@@ -71,31 +71,31 @@ def quarantine() -> None:
 @DEFS
 @EVERY_NAME
 @_narrowed
-@click.option("--all", "shows_all", is_flag=True, help="Replayed records, too.")
+@click.option("--all", "shows_all", is_flag=True, help="Also list replayed records.")
 @_AS_JSON
 def list_records(
     defs: Path, name: str | None, record_filter: QuarantineFilter, *, shows_all: bool, as_json: bool
 ) -> None:
     """List the records in quarantine, oldest first.
 
-    JSON has everything except their content.
+    JSON has all their fields except the content.
     """
     from cdc_platform.components.loading import load_each
     from cdc_platform.lake.state.quarantine import load_quarantine
 
-    chosen, listed = load_each(defs, name), []
-    pipelines = open_existing_of(chosen)
+    all_settings, rows = load_each(defs, name), []
+    pipelines = open_existing_of(all_settings)
     for pipeline in pipelines:
         with shown_step("look at quarantine"):
             records = load_quarantine(pipeline.lake, with_replayed=shows_all)
         matching = [record for record in records if record_filter.matches(record)]
-        listed += [{"pipeline": pipeline.name, **as_dict(record)} for record in matching]
+        rows += [{"pipeline": pipeline.name, **as_dict(record)} for record in matching]
         if not as_json:
-            print_name(pipeline.name, chosen)
+            print_name(pipeline.name, all_settings)
             print_rendered(describe_quarantined_records(matching))
     if as_json:
-        print_text(json.dumps(listed, indent=2))
-    if len(pipelines) < len(chosen):
+        print_text(json.dumps(rows, indent=2))
+    if len(pipelines) < len(all_settings):
         sys.exit(1)
 
 
@@ -107,19 +107,20 @@ def list_records(
 def show(defs: Path, record: str, name: str | None, as_json: bool) -> None:
     """Print a record in quarantine as it arrived.
 
-    RECORD is the record's identity, as printed by `list`. Each time that it was quarantined has its reason.
+    RECORD is the record's identity, as printed by `list`. A reason is printed for each
+    time that it was quarantined.
     """
     from cdc_platform.errors import QuarantinedRecordNotFound
     from cdc_platform.lake.state.quarantine import load_quarantine
 
     record_filter = QuarantineFilter(record=record)
     records = load_quarantine(_open(defs, name).lake, with_replayed=True)
-    chosen = [quarantined for quarantined in records if record_filter.matches(quarantined)]
-    if not chosen:
+    matches = [entry for entry in records if record_filter.matches(entry)]
+    if not matches:
         raise QuarantinedRecordNotFound(
             f"No record {record!r} is in quarantine; `cdc-platform quarantine list {defs}` lists them."
         )
-    objects = [{**as_dict(quarantined), "record": _parsed(quarantined.record)} for quarantined in chosen]
+    objects = [{**as_dict(entry), "record": _parsed(entry.record)} for entry in matches]
     if as_json:
         print_text(json.dumps(objects, indent=2, ensure_ascii=False))
     else:
@@ -139,7 +140,7 @@ def replay(
 
     Files are read again as a whole, so all quarantined records of a file are replayed together; events that
     the log already has are recognised. If a file no longer exists, and for topics, the stored text of each
-    event is enough. Affected tables are rebuilt from the log where it is in order.
+    event is enough. If the log is in order (Spanner, Debezium), the affected tables are rebuilt from it.
 
     A record that is now valid enters the log at its own place in the source's order, so it overrides
     nothing newer. A record that is still invalid returns to quarantine with its new reason.

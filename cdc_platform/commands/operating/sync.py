@@ -109,8 +109,8 @@ def run_cycles(settings: "PipelineSettings", wants_more: Callable[[], bool], unt
         _ = pipeline.tables
     session = start_spark(pipeline.settings)
     pipeline.progress.count_tasks = watch_tasks(session)
-    with show_progress(pipeline.progress), _way(pipeline, until, target_micros) as way:
-        has_ended = _follow(pipeline, session, wants_more, way)
+    with show_progress(pipeline.progress), _goal_step(pipeline, until, target_micros) as goal:
+        has_ended = _follow(pipeline, session, wants_more, goal)
     _warn_of_quarantine(pipeline)
     return has_ended
 
@@ -147,7 +147,7 @@ class _Goal:
 
 
 @contextmanager
-def _way(pipeline: "Pipeline", until: CycleLimit, target_micros: int) -> Iterator[_Goal]:
+def _goal_step(pipeline: "Pipeline", until: CycleLimit, target_micros: int) -> Iterator[_Goal]:
     """Yield the progress, shown as the outermost step unless the cycles have no end."""
     from cdc_platform.model.stream.lineage import watermark_micros
     from cdc_platform.pipeline.reading.trace import trace_lineage
@@ -163,26 +163,26 @@ def _way(pipeline: "Pipeline", until: CycleLimit, target_micros: int) -> Iterato
             yield _Goal(until, target_micros, from_micros, step)
     else:
         seconds = (target_micros - from_micros) // 1_000_000 if from_micros is not None else 0
-        counted = (CAUGHT_UP, seconds) if seconds > 0 else ("", None)
-        with pipeline.progress.step("catch up", *counted) as step:
+        unit = (CAUGHT_UP, seconds) if seconds > 0 else ("", None)
+        with pipeline.progress.step("catch up", *unit) as step:
             yield _Goal(until, target_micros, from_micros, step)
 
 
-def _follow(pipeline: "Pipeline", spark: "SparkSession", wants_more: Callable[[], bool], way: _Goal) -> bool:
+def _follow(pipeline: "Pipeline", spark: "SparkSession", wants_more: Callable[[], bool], goal: _Goal) -> bool:
     from cdc_platform.pipeline.cycle_loop import follow_source
 
-    until = way.until
+    until = goal.until
     max_failures = None if until.is_endless else MAX_FAILURES
     outcomes = follow_source(pipeline, spark, wants_more, _as_fault, max_failures)
     delivers_events = pipeline.capabilities.delivers_events
-    is_level = partial(_is_caught_up, target_micros=way.target_micros, delivers_events=delivers_events)
+    is_level = partial(_is_caught_up, target_micros=goal.target_micros, delivers_events=delivers_events)
     for count, outcome in enumerate(outcomes, start=1):
-        way.advance(count, outcome)
+        goal.advance(count, outcome)
         if count == 1 or until.cycles is not None or has_done_something(outcome):
             turn = (count, until.cycles) if until.cycles is not None else None
             line = describe_cycle(outcome, _count_open(pipeline), turn)
             print_text(join_lines((*describe_copies(outcome), line)))
-        if count == until.cycles or (way.is_to_target and is_level(outcome)):
+        if count == until.cycles or (goal.is_to_target and is_level(outcome)):
             return True
     return False
 
@@ -231,8 +231,8 @@ def _is_caught_up(outcome: "CycleOutcome", target_micros: int, *, delivers_event
 
 def has_done_something(outcome: "CycleOutcome") -> bool:
     """Return whether a cycle is worth a line: with files and topics, most cycles find nothing to read."""
-    logged = outcome.order.changes + outcome.order.quarantined
-    return outcome.read.committed or bool(outcome.copy.copies) or logged > 0
+    entries = outcome.order.changes + outcome.order.quarantined
+    return outcome.read.committed or bool(outcome.copy.copies) or entries > 0
 
 
 def describe_copies(outcome: "CycleOutcome") -> list[str]:

@@ -100,12 +100,12 @@ def describe_explanation(explanation: "Explanation") -> Group:
 def _describe_step(explanation: "Explanation", step: "RowStep") -> list[RenderableType]:
     change, cut = step.change, explanation.cuts[step.number]
     partition = explanation.partitions.get(change.partition_token, change.partition_token)
-    shown = f"first shown by cut {cut.cut} at {to_rfc3339(cut.position_micros)}" if cut else "in no cut yet"
+    place = f"first shown by cut {cut.cut} at {to_rfc3339(cut.position_micros)}" if cut else "in no cut yet"
     facts = [
         ("transaction", change.transaction_id),
         ("partition", partition),
         ("record", f"{change.record_id}, mod {change.mod_ordinal}"),
-        ("cycle", f"{change.cycle}, {shown}"),
+        ("cycle", f"{change.cycle}, {place}"),
         *([("key before", str(change.previous_keys))] if change.previous_keys else []),
     ]
     columns = [(column.column, _describe_column(step, column)) for column in step.columns]

@@ -93,11 +93,11 @@ def _run(connection: "duckdb.DuckDBPyConnection", sql: str, form: str) -> None:
                 print_text(table)
                 return
             # Progress would be drawn between the bytes.
-            with file.open("rb") as copied, FOOTER.hidden():
+            with file.open("rb") as content, FOOTER.hidden():
                 if form == JSON:
-                    sys.stdout.buffer.writelines(map(_valid_json, copied))
+                    sys.stdout.buffer.writelines(map(_valid_json, content))
                 else:
-                    copyfileobj(copied, sys.stdout.buffer)
+                    copyfileobj(content, sys.stdout.buffer)
     except duckdb.Error as error:
         problem = str(error)
         if problem.startswith("Catalog Error: Table"):

@@ -231,10 +231,10 @@ def _rows(
 
 def _describe_checks(status: "Status") -> Cell:
     """Return how many checks passed when they last ran, and the names of the failed ones."""
-    failed = [f"{check.name} on {check.asset}" for check in status.checks if check.has_failed]
-    if failed:
-        more = f" and {len(failed) - SHOWN_FAILURES} more" if len(failed) > SHOWN_FAILURES else ""
-        return f"{len(failed)} failed: {', '.join(failed[:SHOWN_FAILURES])}{more}", "red"
+    failures = [f"{check.name} on {check.asset}" for check in status.checks if check.has_failed]
+    if failures:
+        more = f" and {len(failures) - SHOWN_FAILURES} more" if len(failures) > SHOWN_FAILURES else ""
+        return f"{len(failures)} failed: {', '.join(failures[:SHOWN_FAILURES])}{more}", "red"
     if not status.checks:
         return _missing(status, "checks", "none run yet")
     passed = sum(check.passed for check in status.checks)

@@ -11,7 +11,8 @@ import click
 
 from cdc_platform.commands.common import FiniteRange, examples, interruption
 from cdc_platform.errors import SettingError
-from cdc_platform.model.base.timestamps import from_rfc3339, to_rfc3339
+from cdc_platform.model.base.declared_settings import micros_of_setting
+from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.model.stream.records import ValueCaptureType
 from cdc_platform.printing.lines import print_line
 from cdc_platform.printing.progress_display import at_rest
@@ -49,7 +50,7 @@ class _Words(click.Choice[str]):
 def _setting(option: str, name: str, kind: "click.ParamType[Any]", text: str) -> _Decorator:
     """Return an option for a setting of the simulator, with the setting's default."""
     default = getattr(SimulatorSettings, name)
-    default = default.value if isinstance(default, StrEnum) else default
+    default = default.value.lower() if isinstance(default, StrEnum) else default
     return click.option(option, name, type=kind, default=default, show_default=True, help=text)
 
 
@@ -159,21 +160,13 @@ def to_settings(options: dict[str, Any]) -> SimulatorSettings:
     Raises:
         SettingError: an option is invalid.
     """
-    own = {field.name for field in fields(SimulatorSettings)} & {*options} - {"faults"}
+    names = {field.name for field in fields(SimulatorSettings)} & {*options} - {"faults"}
+    origin = options["origin"]
     return SimulatorSettings(
-        **{name: options[name] for name in own},
-        origin_micros=_origin(options["origin"]),
+        **{name: options[name] for name in names},
+        origin_micros=micros_of_setting("--origin", origin) if origin is not None else None,
         faults=parse_faults(options["faults"]),
     )
-
-
-def _origin(text: str | None) -> int | None:
-    if text is None:
-        return None
-    try:
-        return from_rfc3339(text)
-    except ValueError as error:
-        raise SettingError("--origin", f"must look like 2026-01-31T08:00:00Z, but is: {text!r}") from error
 
 
 def parse_faults(text: str) -> tuple[Fault, ...]:

@@ -61,7 +61,7 @@ def spark_server(defs: Path, name: str | None, log: Path) -> None:
         file.unlink(missing_ok=True)
     # A signal to the whole process group ends the server, too.
     if has_stopped and not is_over.is_set():
-        raise SparkUnreachable(f"The Spark Connect server has stopped; its log: {log}")
+        raise SparkUnreachable(f"The Spark Connect server has stopped; see {log}")
 
 
 def find_port(remote: str | None) -> int:

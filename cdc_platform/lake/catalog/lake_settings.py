@@ -258,7 +258,7 @@ def _local(path: str) -> Path:
     if strange:
         raise SettingError(
             "lake.path",
-            f"has characters that mean something else in an address ({' '.join(strange)}); "
+            f"has characters with a special meaning in an address ({' '.join(strange)}); "
             f"choose another folder: {folder}",
         )
     return folder

@@ -1,4 +1,4 @@
-"""What the bounds of data files say of a column, without a look at the files."""
+"""Bounds of a column, from the manifests of a table, without reading its data files."""
 
 from typing import Final
 from uuid import UUID
@@ -11,7 +11,7 @@ from cdc_platform.lake.commits.commits import head
 
 _TRUE: Final = b"\x01"
 _TRUE_BY_MANIFEST: Final[dict[tuple[UUID, int], dict[str, bool]]] = {}
-"""What the manifests of each table's newest snapshot say of a column: they never change."""
+"""By table and column, whether the column is true in each manifest, which never changes."""
 
 
 def is_true_throughout(table: Table, column: str) -> bool:

@@ -65,41 +65,33 @@ class Version:
         return cls(table.location(), snapshot.snapshot_id, table) if snapshot and is_filled else None
 
 
+def is_refused(error: Exception) -> bool:
+    """Return whether the catalog has rejected a commit because of a newer one."""
+    return isinstance(error, CommitFailedException)
+
+
 @contextmanager
-def conflicts_as(message: str) -> Iterator[None]:
-    """Raise a `CommitConflict` with a message if the catalog rejects a commit because of a newer one.
+def conflicts_as(message: str, is_conflict: Callable[[Exception], bool] = is_refused) -> Iterator[None]:
+    """Raise a `CommitConflict` with a message in place of errors that are conflicts.
 
     Raises:
         CommitConflict: with the message.
     """
     try:
         yield
-    except CommitFailedException as error:
-        raise CommitConflict(message) from error
-
-
-@contextmanager
-def overtaken_as(message: str, is_overtaken: Callable[[Exception], bool]) -> Iterator[None]:
-    """Raise a `CommitConflict` with a message for other programs' errors in an attempt that was overtaken.
-
-    Another run may have moved or removed whatever the attempt reads and writes, so any error may be its
-    effect, except that of a full disk.
-
-    Args:
-        message: the message.
-        is_overtaken: returns whether another run has overtaken the attempt that ended with an error.
-
-    Raises:
-        CommitConflict: with the message.
-    """
-    try:
-        yield
-    except CdcError:
-        raise
     except Exception as error:
-        if find_full(error) is not None or not is_overtaken(error):
+        if not is_conflict(error):
             raise
         raise CommitConflict(message) from error
+
+
+def may_be_overtaken(error: Exception) -> bool:
+    """Return whether an attempt that another run has overtaken may end with an error.
+
+    The other run may have moved or removed whatever the attempt reads and writes, so any error of a library
+    may be its effect, except that of a full disk.
+    """
+    return not isinstance(error, CdcError) and find_full(error) is None
 
 
 def head(table: Table, ref: str = MAIN) -> Snapshot | None:

@@ -123,8 +123,8 @@ def expire_snapshots(spark: SparkSession, table: str, snapshot_ids: Sequence[int
         if NAMED_SIGN in str(error):
             return 0
         # Iceberg's error for snapshots that are gone is about the size of an array.
-        present = spark.sql(f"SELECT snapshot_id FROM {CATALOG}.{table}.snapshots").collect()
-        if set(snapshot_ids) - {row[0] for row in present}:
+        rows = spark.sql(f"SELECT snapshot_id FROM {CATALOG}.{table}.snapshots").collect()
+        if set(snapshot_ids) - {row[0] for row in rows}:
             raise CommitConflict(
                 f"Another process has expired snapshots of {table}; the next maintenance expires the others."
             ) from error

@@ -17,8 +17,8 @@ from cdc_platform.lake.commits.branches import assert_head
 from cdc_platform.lake.commits.commits import BRANCH, MAIN, head
 from cdc_platform.lake.commits.metadata_files import delete_files
 
-GLANCE_S: Final = 60
-"""Time for which every snapshot of a small table that is read at a glance stays."""
+SHORT_LIFE_S: Final = 60
+"""Time for which every snapshot of a small table, which is always read whole, stays."""
 KEPT_NEWEST: Final = 10
 """Number of newest snapshots that `replace_rows` keeps, and of old ones that it expires together."""
 
@@ -65,7 +65,7 @@ def replace_rows(table: Table, rows: pa.Table) -> None:
     Raises:
         CommitFailedException: another process committed first; nothing was changed.
     """
-    before_micros = time.time_ns() // 1000 - GLANCE_S * 1_000_000
+    before_micros = time.time_ns() // 1000 - SHORT_LIFE_S * 1_000_000
     old, snapshots = find_expendable(table, before_micros, KEPT_NEWEST), table.metadata.snapshots
     expired = old if len(old) >= KEPT_NEWEST else ()
     with table.transaction() as transaction:
@@ -73,8 +73,8 @@ def replace_rows(table: Table, rows: pa.Table) -> None:
         if expired:
             ExpireSnapshots(transaction).by_ids([*expired]).commit()
     if expired:
-        gone = files_of(table.io, (old for old in snapshots if old.snapshot_id in expired))
-        delete_files(table.io, sorted(gone - files_of(table.io, table.metadata.snapshots)))
+        expired_files = files_of(table.io, (old for old in snapshots if old.snapshot_id in expired))
+        delete_files(table.io, sorted(expired_files - files_of(table.io, table.metadata.snapshots)))
 
 
 def forget_snapshots(table: Table) -> None:

@@ -25,7 +25,14 @@ from pyiceberg.table.update import (
 
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.commits.branches import TRIES, assert_head, set_branch
-from cdc_platform.lake.commits.commits import MAIN, ancestors_of, conflicts_as, head, head_id, overtaken_as
+from cdc_platform.lake.commits.commits import (
+    MAIN,
+    ancestors_of,
+    conflicts_as,
+    head,
+    head_id,
+    may_be_overtaken,
+)
 
 _NAME: Final = re.compile(r"staging-(?P<base>\d+)-[0-9a-f]{32}")
 """A staging branch, and the snapshot that its commits build on."""
@@ -50,7 +57,7 @@ def staged(table: Table, conflict: str) -> Iterator[str]:
         raise CommitConflict(conflict)
     try:
         # Iceberg commits to `main` as it is now if the branch no longer exists, and may refuse that.
-        with overtaken_as(conflict, lambda _error: not _is_current(table, branch, start)):
+        with conflicts_as(conflict, lambda e: may_be_overtaken(e) and not _is_current(table, branch, start)):
             yield branch
         _publish(table, branch, start, conflict)
     except Exception:
@@ -131,14 +138,14 @@ def _removals(table: Table, branches: list[str], published: str = "") -> tuple[T
 
     Expiry deletes the other commits with their files, but reads the files of each snapshot before.
     """
-    gone = [
+    ids = [
         snapshot.snapshot_id
         for branch in branches
         if branch != published
         for snapshot in _commits_on(table, branch)
         if not table.io.new_input(snapshot.manifest_list).exists()
     ]
-    removed = [RemoveSnapshotsUpdate.model_validate({"snapshot-ids": gone})] if gone else []
+    removed = [RemoveSnapshotsUpdate.model_validate({"snapshot-ids": ids})] if ids else []
     return (
         *(RemoveSnapshotRefUpdate.model_validate({"ref-name": branch}) for branch in branches),
         *removed,

@@ -1,7 +1,6 @@
 """Idempotent writes of cycles, through Spark and without it."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -10,7 +9,6 @@ from pyiceberg.table import Table
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
-from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.catalog.access import CONFLICT
 from cdc_platform.lake.commits.commits import AFTER, BYTES, CYCLE, conflicts_as, read_mark
 from cdc_platform.lake.commits.data_files import DataFileWriter
@@ -52,7 +50,7 @@ def commit_cycle(
         CommitConflict: another run was first; nothing was changed.
     """
     conflict = _conflict(target, cycles)
-    with spark_conflicts_as(conflict), staged(planned_on, conflict) as branch:
+    with conflicts_as(conflict, is_refused_by_spark), staged(planned_on, conflict) as branch:
         writer = frame.writeTo(f"{target}.{quote_spark(f'branch_{branch}')}")
         for key, value in (cycles.facts | {**properties}).items():
             writer = writer.option(f"snapshot-property.{key}", value)
@@ -121,16 +119,6 @@ def _conflict(target: str, cycles: CycleStep) -> str:
     )
 
 
-@contextmanager
-def spark_conflicts_as(message: str) -> Iterator[None]:
-    """Raise a `CommitConflict` with a message if Spark reports a conflict of commits, however wrapped.
-
-    Raises:
-        CommitConflict: with the message.
-    """
-    try:
-        yield
-    except Exception as error:
-        if CONFLICT.search(str(error)):
-            raise CommitConflict(message) from error
-        raise
+def is_refused_by_spark(error: Exception) -> bool:
+    """Return whether Spark reports a conflict of commits, however wrapped."""
+    return CONFLICT.search(str(error)) is not None

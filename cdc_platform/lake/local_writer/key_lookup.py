@@ -62,9 +62,9 @@ class MatchedRows:
         """Return the number of rows."""
         return len(self.positions)
 
-    def where(self, chosen: npt.NDArray[np.bool_]) -> "MatchedRows":
+    def where(self, mask: npt.NDArray[np.bool_]) -> "MatchedRows":
         """Return the chosen rows."""
-        return replace(self, positions=self.positions[chosen], keys=self.keys[chosen])
+        return replace(self, positions=self.positions[mask], keys=self.keys[mask])
 
 
 class KeyIndex:

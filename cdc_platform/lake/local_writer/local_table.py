@@ -48,12 +48,12 @@ class KeyRows:
         """Return the number of rows."""
         return len(self.keys)
 
-    def where(self, chosen: npt.NDArray[np.bool_]) -> "KeyRows":
+    def where(self, mask: npt.NDArray[np.bool_]) -> "KeyRows":
         """Return the chosen rows."""
         if not self.parts:
             return self
         ends = np.cumsum([len(part) for part in self.parts])[:-1]
-        parts = [part.where(flags) for part, flags in zip(self.parts, np.split(chosen, ends), strict=True)]
+        parts = [part.where(flags) for part, flags in zip(self.parts, np.split(mask, ends), strict=True)]
         return KeyRows([part for part in parts if len(part)])
 
 

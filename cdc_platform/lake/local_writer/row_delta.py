@@ -148,7 +148,9 @@ class _Commit:
         }
         rewritten = [manifest for manifest in delta.files.manifests if self._is_rewritten(manifest)]
         unchanged = [manifest for manifest in delta.files.manifests if manifest not in rewritten]
-        self.manifests = [*self._new_data(), *self._new_deletes(rewritten), *unchanged]
+        new_data = self._new_manifest(ManifestContent.DATA, self.added)
+        new_deletes = self._new_manifest(ManifestContent.DELETES, self.vectors, rewritten)
+        self.manifests = [*new_data, *new_deletes, *unchanged]
 
     def metadata_path(self, name: str) -> str:
         return self.table.location_provider().new_metadata_location(name)
@@ -168,30 +170,24 @@ class _Commit:
         output = self.table.io.new_output(self.metadata_path(f"{self.uuid}-m{next(self._numbers)}.avro"))
         return ManifestWriterV3(metadata.spec(), metadata.schema(), output, self.snapshot_id, content)
 
-    def _new_data(self) -> list[ManifestFile]:
-        if not self.added:
-            return []
-        with self._writer(ManifestContent.DATA) as writer:
-            for file in self.added:
-                writer.add(_added_entry(file, self.snapshot_id))
-        return [writer.to_manifest_file()]
-
     def _is_rewritten(self, manifest: ManifestFile) -> bool:
         if manifest.content != ManifestContent.DELETES or not self.outdated:
             return False
         entries = read_entries(self.table.io, manifest)
         return any(vector_place(entry.data_file) in self.outdated for entry in entries)
 
-    def _new_deletes(self, rewritten: Sequence[ManifestFile]) -> list[ManifestFile]:
-        """Write one manifest of the new vectors, and of the others listed with vectors that they replace."""
-        if not self.vectors:
+    def _new_manifest(
+        self, content: ManifestContent, files: Sequence[DataFile], rewritten: Sequence[ManifestFile] = ()
+    ) -> list[ManifestFile]:
+        """Write one manifest of new files, and of the others listed with vectors that they replace."""
+        if not files:
             return []
-        with self._writer(ManifestContent.DELETES) as writer:
+        with self._writer(content) as writer:
             for manifest in rewritten:
                 for entry in read_entries(self.table.io, manifest):
                     is_outdated = vector_place(entry.data_file) in self.outdated
                     (writer.delete if is_outdated else writer.existing)(entry)
-            for file in self.vectors:
+            for file in files:
                 writer.add(_added_entry(file, self.snapshot_id))
         return [writer.to_manifest_file()]
 
@@ -221,9 +217,9 @@ class _Commit:
         added = [file for file in self.manifests if file.added_snapshot_id == self.snapshot_id]
         self._delete([*files, *(manifest.manifest_path for manifest in added), *self.lists])
 
-    def drop_lists_but(self, committed: str) -> None:
+    def drop_lists_but(self, list_path: str) -> None:
         """Delete the manifest lists of all attempts except the committed one."""
-        self._delete([path for path in self.lists if path != committed])
+        self._delete([path for path in self.lists if path != list_path])
 
     def _delete(self, paths: Sequence[str]) -> None:
         for path in paths:

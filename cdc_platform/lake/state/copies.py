@@ -60,6 +60,12 @@ class CopyPlan:
         place = f"plan {self.number} of `{self.table}`"
         return read_stored(columns_from_text, self.columns, COPIES, place)
 
+    def overtaken(self) -> CommitConflict:
+        """Return the conflict that another run has planned the copy again."""
+        return CommitConflict(
+            f"Another run has planned the copy of `{self.table}` again; the next cycle follows that plan."
+        )
+
 
 def columns_to_text(table: TableSchema) -> str:
     """Return a table's columns as the text of a plan."""
@@ -273,9 +279,7 @@ def load_copy_progress(table: Table | None, plan: CopyPlan) -> CopyProgress:
         if chunk_batch is None or chunk_batch.number < plan.number:
             break
         if chunk_batch.number > plan.number:
-            raise CommitConflict(
-                f"Another run has planned the copy of `{plan.table}` again; the next cycle follows that plan."
-            )
+            raise plan.overtaken()
         if chunk_batch.counts_as(snapshot):
             is_mixed = newest is not None and newest.snapshot_id != snapshot.snapshot_id
             rows, batches = count_rows(snapshot) or 0, _last_batches(table, snapshot, plan)

@@ -104,8 +104,8 @@ def _cut_snapshots(lake: Lake) -> Collection[int]:
 def _tables(lake: Lake) -> Mapping[str, Table]:
     """Return the tables of a pipeline by name; no other table can have the name of a system table."""
     names = own_tables(delivers_events=lake.delivers_events)
-    own = {f"{lake.system_namespace}.{name}": lake.system_table(name) for name in names}
-    return own | dict(_merged_tables(lake))
+    system_tables = {f"{lake.system_namespace}.{name}": lake.system_table(name) for name in names}
+    return system_tables | dict(_merged_tables(lake))
 
 
 def _merged_tables(lake: Lake) -> Iterator[tuple[str, Table]]:
@@ -134,17 +134,17 @@ def _is_unused(lake: Lake, name: str, table: Table, snapshot: Snapshot) -> bool:
     """Return whether no later step has used the content of a snapshot."""
     cycle = number_of(snapshot, CYCLE) or 0
     # A table of the source may have the name `files` or `cuts`.
-    namespace, _, own = name.rpartition(".")
-    own = own if namespace == lake.system_namespace else ""
-    if own in _DERIVED or (own and _is_compaction(snapshot)):
+    namespace, _, system_name = name.rpartition(".")
+    system_name = system_name if namespace == lake.system_namespace else ""
+    if system_name in _DERIVED or (system_name and _is_compaction(snapshot)):
         return True
-    if own == COPIES:
+    if system_name == COPIES:
         return False
-    if own in _BEFORE_LOG:
+    if system_name in _BEFORE_LOG:
         return cycle > read_mark(lake.system_table(LOG)).cycle
-    if own == CUT:
+    if system_name == CUT:
         return _places_before(lake, table, snapshot) is not None
-    if own == LOG:
+    if system_name == LOG:
         cut = newest_cut(lake)
         return cycle > (cut.cycle if cut is not None else 0)
     names = {

@@ -3,7 +3,8 @@
 from pyspark.sql import SparkSession
 
 from cdc_platform.lake.catalog.lake import Lake
-from cdc_platform.lake.commits.writes import spark_conflicts_as
+from cdc_platform.lake.commits.commits import conflicts_as
+from cdc_platform.lake.commits.writes import is_refused_by_spark
 from cdc_platform.lake.state.cut_states import CutState, cut_state, is_tagged, require_readable, tag_name
 from cdc_platform.lake.state.cuts import find_cut
 from cdc_platform.model.base.names import quote_spark
@@ -45,5 +46,6 @@ def unpin_cut(lake: Lake, spark: SparkSession, number: int) -> CutState:
 
 
 def _alter(lake: Lake, spark: SparkSession, name: str, change: str) -> None:
-    with spark_conflicts_as("Another process has committed at the same time; run the command again."):
+    conflict = "Another process has committed at the same time; run the command again."
+    with conflicts_as(conflict, is_refused_by_spark):
         spark.sql(f"ALTER TABLE {lake.spark_table(name)} {change}")

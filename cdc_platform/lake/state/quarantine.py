@@ -136,7 +136,7 @@ def mark_replayed(lake: Lake, marks: Mapping[tuple[int, str], ReplayMark]) -> No
 
     def mark() -> None:
         table = lake.system_table(QUARANTINE)
-        rows = [_marked(row, marks) for row in table.scan(is_touched).to_arrow().to_pylist()]
+        rows = [_with_mark(row, marks) for row in table.scan(is_touched).to_arrow().to_pylist()]
         table.overwrite(pa.Table.from_pylist(rows, QUARANTINE_ROWS), overwrite_filter=is_touched)
 
     problem = (
@@ -145,7 +145,7 @@ def mark_replayed(lake: Lake, marks: Mapping[tuple[int, str], ReplayMark]) -> No
     commit_again(mark, CommitConflict(problem))
 
 
-def _marked(row: dict[str, Any], marks: Mapping[tuple[int, str], ReplayMark]) -> dict[str, Any]:
+def _with_mark(row: dict[str, Any], marks: Mapping[tuple[int, str], ReplayMark]) -> dict[str, Any]:
     mark = marks.get((row["cycle"], row["record_id"]))
     if mark is None:
         return row

@@ -49,13 +49,13 @@ def load_read_progress(lake: Lake) -> Mapping[str, str]:
     """
     files = _store_read_progress(lake)
     replays = load_replays(lake).files
-    again = {path for path, cycle in replays.items() if files.cycles.get(path, cycle + 1) <= cycle}
-    if not again:
+    paths = {path for path, cycle in replays.items() if files.cycles.get(path, cycle + 1) <= cycle}
+    if not paths:
         return files.versions
     # A request for a replay ends the pauses that began before it.
-    ended = {unread_path(path) for path in again if files.failed_cycles.get(path, 0) <= replays[path]}
+    ended = {unread_path(path) for path in paths if files.failed_cycles.get(path, 0) <= replays[path]}
     progress = {path: version for path, version in files.versions.items() if path not in ended}
-    return {**progress, **dict.fromkeys(again, READ_AGAIN)}
+    return {**progress, **dict.fromkeys(paths, READ_AGAIN)}
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,8 @@ def waiting_texts(lake: Lake) -> tuple[int, Sequence[QuarantinedRecord]] | None:
     if not replays:
         return None
     versions = _store_read_progress(lake).versions
-    waiting = [micros for micros in sorted(replays) if replay_path(micros) not in versions]
-    return (waiting[0], replays[waiting[0]]) if waiting else None
+    pending_moments = [micros for micros in sorted(replays) if replay_path(micros) not in versions]
+    return (pending_moments[0], replays[pending_moments[0]]) if pending_moments else None
 
 
 @dataclass(frozen=True)
@@ -118,23 +118,23 @@ def load_replay_progress(lake: Lake) -> ReplayProgress | None:
         return ReplayProgress(0, untaken, 0, 0.0) if untaken else None
     replays = load_replays(lake)
     version = Version.newest(lake.system_table(READ_PROGRESS))
-    waiting, files = _unfinished(replays, _read(version) if version is not None else _ReadProgress({}, {}))
+    moments, files = _unfinished(replays, _read(version) if version is not None else _ReadProgress({}, {}))
     # What the stored progress has taken is never taken back, and the rest has to be read each time.
-    if waiting or files:
-        waiting, files = _unfinished(replays, _derive_read_progress(lake))
-    if not (waiting or files):
+    if moments or files:
+        moments, files = _unfinished(replays, _derive_read_progress(lake))
+    if not (moments or files):
         return None
-    start = min(waiting, default=0) - PARTS_WITHIN_MICROS
-    sizes = {micros: len(records) for micros, records in replays.texts.items() if waiting and micros > start}
-    done = sum(size for micros, size in sizes.items() if micros not in waiting)
+    start = min(moments, default=0) - PARTS_WITHIN_MICROS
+    sizes = {micros: len(records) for micros, records in replays.texts.items() if moments and micros > start}
+    done = sum(size for micros, size in sizes.items() if micros not in moments)
     elapsed_s = time.time() - min(sizes) / 1e6 if sizes else 0.0
     return ReplayProgress(done, sum(sizes.values()), files, elapsed_s)
 
 
-def _unfinished(replays: Replays, read: "_ReadProgress") -> tuple[Sequence[int], int]:
+def _unfinished(replays: Replays, state: "_ReadProgress") -> tuple[Sequence[int], int]:
     """Return the moments of the replays of texts, and the number of files, that no cycle has taken."""
-    waiting = [micros for micros in replays.texts if replay_path(micros) not in read.versions]
-    return waiting, sum(read.cycles.get(path, cycle + 1) <= cycle for path, cycle in replays.files.items())
+    moments = [micros for micros in replays.texts if replay_path(micros) not in state.versions]
+    return moments, sum(state.cycles.get(path, cycle + 1) <= cycle for path, cycle in replays.files.items())
 
 
 def replay_path(micros: int) -> str:

@@ -16,6 +16,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Final, TypeVar, get_args, get_origin, get_type_hints
 
 from cdc_platform.errors import SettingError
+from cdc_platform.model.base.timestamps import from_rfc3339
 
 Declared = TypeVar("Declared")
 _HOST: Final = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[^\s/:,\[\]]+):[0-9]{1,5}")
@@ -191,6 +192,18 @@ def check_host(setting: str, value: str | None, example: str) -> None:
     """
     if value is not None and _HOST.fullmatch(value) is None:
         raise SettingError(setting, f"must look like {example}, without a scheme, but is: {value!r}")
+
+
+def micros_of_setting(setting: str, value: str) -> int:
+    """Return the microseconds of a time in RFC 3339.
+
+    Raises:
+        SettingError: the value is not such a time.
+    """
+    try:
+        return from_rfc3339(value)
+    except ValueError as error:
+        raise SettingError(setting, f"must look like 2026-01-31T08:00:00Z, but is: {value!r}") from error
 
 
 def is_enumeration(kind: object) -> bool:

@@ -101,8 +101,8 @@ def stored_schema(table: TableSchema, options: TableOptions) -> TableSchema:
         **(_SOFT_DELETE_TYPES if options.soft_delete else {}),
         **(_ORDER_TYPES if options.keeps_order else {}),
     }
-    there = {column.name for column in table.columns}
-    missing = {name: code for name, code in types.items() if name not in there}
+    names = {column.name for column in table.columns}
+    missing = {name: code for name, code in types.items() if name not in names}
     return replace(table, columns=table.columns + _extra_columns(missing, len(table.columns)))
 
 

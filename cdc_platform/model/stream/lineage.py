@@ -166,7 +166,7 @@ def advance(
                 f"is a bug of the platform; report this partition token: {unread[0].token!r}",
             )
         for report in generation:
-            _put(partitions, unfinished, _read(partitions[report.token], report, cycle))
+            _store(partitions, unfinished, _with_report(partitions[report.token], report, cycle))
         _schedule(partitions, unfinished)
         unread = later
     _schedule(partitions, unfinished)
@@ -242,7 +242,7 @@ def _is_readable(partitions: Mapping[str, Partition], token: str) -> bool:
     return partition is not None and partition.state is not PartitionState.CREATED
 
 
-def _put(partitions: dict[str, Partition], unfinished: dict[str, Partition], partition: Partition) -> None:
+def _store(partitions: dict[str, Partition], unfinished: dict[str, Partition], partition: Partition) -> None:
     partitions[partition.token] = partition
     if partition.is_finished:
         unfinished.pop(partition.token, None)
@@ -250,7 +250,7 @@ def _put(partitions: dict[str, Partition], unfinished: dict[str, Partition], par
         unfinished[partition.token] = partition
 
 
-def _read(partition: Partition, report: WindowReport, cycle: int) -> Partition:
+def _with_report(partition: Partition, report: WindowReport, cycle: int) -> Partition:
     """Return the partition advanced by a report; raise if the report skips unread records."""
     if report.start_exclusive_micros > partition.position_micros:
         raise PartitionBoundsInvalid(
@@ -273,7 +273,7 @@ def _schedule(partitions: dict[str, Partition], unfinished: dict[str, Partition]
     waiting = [partition for partition in unfinished.values() if partition.state is PartitionState.CREATED]
     for partition in waiting:
         if _may_start(partition, partitions, lowest):
-            _put(partitions, unfinished, replace(partition, state=PartitionState.SCHEDULED))
+            _store(partitions, unfinished, replace(partition, state=PartitionState.SCHEDULED))
 
 
 def _may_start(partition: Partition, partitions: Mapping[str, Partition], lowest: int | None) -> bool:

@@ -133,7 +133,7 @@ class QuarantineFilter:
         )
 
 
-def with_company(
+def with_related(
     chosen: Iterable[QuarantinedRecord],
     open_records: Sequence[QuarantinedRecord],
     readable: Collection[str] = (),
@@ -154,12 +154,12 @@ def with_company(
         pairs_halves: whether the log takes both halves of a key change or neither.
     """
 
-    def company_of(record: QuarantinedRecord) -> tuple[str, int] | None:
+    def group_of(record: QuarantinedRecord) -> tuple[str, int] | None:
         if keeps_transactions:
             return f"transaction {record.transaction_id}", record.moment_micros
         return (f"place {record.place}", record.moment_micros) if pairs_halves and record.place else None
 
-    of_each = [(record, _ties(record, readable, company_of(record))) for record in open_records]
+    of_each = [(record, _ties(record, readable, group_of(record))) for record in open_records]
     identities = {record.identity for record in chosen}
     ties = {tie for record, its in of_each if record.identity in identities for tie in its}
     while True:

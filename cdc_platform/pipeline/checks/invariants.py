@@ -45,8 +45,9 @@ CHECKS: tuple[Check, ...] = (
     Check(
         QUARANTINE_EMPTY,
         "change_log",
-        "No record is in quarantine. Otherwise it warns, and counts the records by table and reason: their "
-        "changes are in no table. The setting `fail_on_quarantine` makes it a failure, which stops nothing.",
+        "No record is in quarantine. A warning counts the records by table and reason: their changes are in "
+        "no table until `cdc-platform quarantine replay`. The setting `fail_on_quarantine` turns it into a "
+        "failure; neither stops the pipeline.",
         every_cycle=True,
         run=check_quarantine,
         severity=Severity.WARNING,
@@ -54,7 +55,7 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "exactly_once",
         "change_log",
-        "Every change is in the log once, whatever was retried, sent again or killed.",
+        "Every change is in the log exactly once, after any retry, redelivery or crash.",
         every_cycle=True,
         is_incremental=True,
         run=check_exactly_once,
@@ -73,8 +74,8 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "transactions_arrive",
         "change_log",
-        "Every transaction has come whole. A warning names the one that holds back what comes after it, with "
-        "how much of it has come.",
+        "Every transaction has arrived whole. A warning names the one that holds back later ones, and how "
+        "much of it has arrived.",
         every_cycle=True,
         run=check_arrival,
         applies=lambda capabilities: capabilities.keeps_transactions and capabilities.delivers_events,
@@ -83,8 +84,8 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "values_resolved",
         "change_log",
-        "Every value that the source did not send is known from before. A warning says which are not, and "
-        "what else events leave in doubt.",
+        "Every value that the source left out is known from an earlier change. A warning names those that "
+        "are not, and what else events leave in doubt.",
         every_cycle=False,
         run=check_values,
         applies=lambda capabilities: capabilities.leaves_values_out,
@@ -103,7 +104,9 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "lineage_sound",
         "partition_lineage",
-        "A finished partition has children; a child starts once, after all its parents finished.",
+        "A finished partition has children, unless a record ended it without any; a partition starts once, "
+        "after all its parents have finished or, if they continue, have been read to its start; no parent is "
+        "read beyond the start of the children that continue it.",
         every_cycle=True,
         run=check_lineage,
         severity=Severity.STOP,
@@ -111,8 +114,8 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "files_readable",
         "partition_lineage",
-        "Every existing file was read. A warning names those that could not, why, and when they "
-        "are tried again; the others are still read.",
+        "Every existing file has been read. A warning names those that could not be read, why, and when the "
+        "next try is; the others are still read.",
         every_cycle=True,
         run=check_files,
         applies=lambda capabilities: capabilities.delivers_events,
@@ -121,9 +124,9 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "partitions_alive",
         "partition_lineage",
-        "No partition is stuck: each sends records or heartbeats when it is asked. A warning names the one "
-        "that does not, or whose read fails, with its age; it holds the watermark and is asked again with "
-        "every cycle.",
+        "No partition is stuck: each answers queries with records or heartbeats. A warning names the one "
+        "that does not, or whose read fails, with its age; it holds the watermark, and every cycle queries "
+        "it again.",
         every_cycle=True,
         run=check_alive,
         applies=lambda capabilities: not capabilities.delivers_events,
@@ -132,7 +135,7 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "watermark_monotone",
         "change_log",
-        "The watermark never goes back, and a partition that is known but not read holds it.",
+        "The watermark never goes back, and never passes a known partition that has not been read.",
         every_cycle=True,
         run=check_watermark,
         severity=Severity.STOP,
@@ -158,7 +161,7 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "histories_sound",
         "cut",
-        "The versions of a row follow each other, the current ones are the table, and all are in the log.",
+        "The versions of a row follow each other, the current ones equal the table, and all are in the log.",
         every_cycle=False,
         run=check_histories,
         severity=Severity.STOP,
@@ -168,7 +171,7 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "tables_equal_source",
         "cut",
-        "Every table at the newest cut equals a strong read of the source at its position.",
+        "Every table at the newest cut equals a strong read of the source at the cut's position.",
         every_cycle=False,
         run=check_source,
         severity=Severity.STOP,
@@ -178,8 +181,8 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "schema_changes",
         "cut",
-        "The source's schema has not changed, and nothing of it is left out: a warning names "
-        "what changed, and what keeps tables from equalling the source.",
+        "The source's schema has not changed, and the stream leaves nothing out. A warning names what "
+        "changed, and why tables differ from the source.",
         every_cycle=True,
         is_incremental=True,
         run=check_schema,

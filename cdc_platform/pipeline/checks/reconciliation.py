@@ -138,15 +138,17 @@ def reconcile_table(
     )
 
 
-def _comparable_columns(lake_schema: TableSchema, watched: TableSchema, late: tuple[str, ...]) -> TableSchema:
+def _comparable_columns(
+    lake_schema: TableSchema, source_schema: TableSchema, late: tuple[str, ...]
+) -> TableSchema:
     """Return the columns that both sides have, with one type and all values."""
-    types = {column.name: column.type for column in watched.columns}
-    both = (
+    types = {column.name: column.type for column in source_schema.columns}
+    common = (
         column
         for column in lake_schema.columns
         if column.name in types and same_type(column.type, types[column.name]) and column.name not in late
     )
-    return TableSchema(lake_schema.name, tuple(both))
+    return TableSchema(lake_schema.name, tuple(common))
 
 
 def checksum(batches: Iterable[pa.RecordBatch], table: TableSchema) -> Checksum:
@@ -195,10 +197,10 @@ def _lake_rows(pipeline: Pipeline, table: TableSchema, cut: Cut) -> Iterator[pa.
 def _differences(pipeline: Pipeline, table: TableSchema, cut: Cut) -> Differences:
     source = _hash_by_key(_source_rows(pipeline, table, cut), table)
     lake = _hash_by_key(_lake_rows(pipeline, table, cut), table)
-    more = {key: len(lake.get(key, ())) - len(source.get(key, ())) for key in source.keys() | lake.keys()}
-    changed = [key for key, count in more.items() if count == 0 and sorted(source[key]) != sorted(lake[key])]
-    missing, surplus = (sum(max(sign * count, 0) for count in more.values()) for sign in (-1, 1))
-    keys = sorted([*changed, *(key for key, count in more.items() if count)])[:NAMED_KEYS]
+    gaps = {key: len(lake.get(key, ())) - len(source.get(key, ())) for key in source.keys() | lake.keys()}
+    changed = [key for key, count in gaps.items() if count == 0 and sorted(source[key]) != sorted(lake[key])]
+    missing, surplus = (sum(max(sign * count, 0) for count in gaps.values()) for sign in (-1, 1))
+    keys = sorted([*changed, *(key for key, count in gaps.items() if count)])[:NAMED_KEYS]
     return Differences(missing, surplus, len(changed), tuple(keys))
 
 

@@ -94,14 +94,14 @@ def _snapshots(pipeline: Pipeline, spark: SparkSession) -> list[_Snapshots]:
         (row["server"], row["table_name"]): row["oldest"]
         for row in sorted(places, key=lambda row: row["oldest"], reverse=True)
     }
-    begun = {row["server"] for row in ends if _is_before(row, newest, runs)}
+    newer_runs = {row["server"] for row in ends if _is_before(row, newest, runs)}
     return [
         _Snapshots(
             table,
             first.get((server, table), ""),
             last.get((server, table), ""),
             newest[server],
-            runs.get(server) is not None and server not in begun,
+            runs.get(server) is not None and server not in newer_runs,
         )
         for server, table in sorted({(row["server"], row["table_name"]) for row in ends}, key=str)
         if server in newest
@@ -116,20 +116,20 @@ def _is_before(row: Row, newest: Mapping[str | None, str], runs: Mapping[str | N
     return bool(row["run"] == runs.get(row["server"]) and first < newest_of_server)
 
 
-def _unseen(log: DataFrame, begun: Mapping[str, str]) -> Mapping[str, Row]:
+def _unseen(log: DataFrame, starts_by_table: Mapping[str, str]) -> Mapping[str, Row]:
     """Return, by table, the number of rows that have not changed since its position, and their first keys."""
-    if not begun:
+    if not starts_by_table:
         return {}
-    own = log.where(F.col("table_name").isin([*begun]))
+    changes = log.where(F.col("table_name").isin([*starts_by_table]))
     is_truncate = F.col("change_kind") == ChangeKind.TRUNCATE.value
-    emptied = own.where(is_truncate).groupBy("table_name").agg(F.max("ordinal").alias("emptied_at"))
-    rows = own.where(~is_truncate).groupBy("table_name", "keys")
+    emptied = changes.where(is_truncate).groupBy("table_name").agg(F.max("ordinal").alias("emptied_at"))
+    rows = changes.where(~is_truncate).groupBy("table_name", "keys")
     newest = rows.agg(
         F.max_by("change_kind", "ordinal").alias("kind"),
         F.max("ordinal").alias("changed_at"),
         F.max("ordering_key").alias("newest"),
     )
-    starts = F.create_map(*(F.lit(part) for pair in begun.items() for part in pair))
+    starts = F.create_map(*(F.lit(part) for pair in starts_by_table.items() for part in pair))
     is_living = f"kind <> '{ChangeKind.DELETE.value}' and changed_at > coalesce(emptied_at, -1)"
     living = newest.join(F.broadcast(emptied), "table_name", "left").where(is_living)
     stale = living.where(F.col("newest") < starts[F.col("table_name")])

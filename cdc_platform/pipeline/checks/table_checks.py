@@ -124,11 +124,11 @@ def check_keys(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> CheckRe
     return CheckResult(not summary, summary or alright, facts, tables)
 
 
-def _judge_keys(name: str, repeated: int, first: str | None, cut: Cut) -> CheckResult:
+def _judge_keys(name: str, repeated_keys: int, first: str | None, cut: Cut) -> CheckResult:
     summary = f"cut {cut.cut}: no key occurs twice"
-    if repeated:
-        summary = f"duplicate keys in `{name}`: {repeated}, such as {first}"
-    return CheckResult(not repeated, summary, {"repeated_keys": repeated})
+    if repeated_keys:
+        summary = f"duplicate keys in `{name}`: {repeated_keys}, such as {first}"
+    return CheckResult(not repeated_keys, summary, {"repeated_keys": repeated_keys})
 
 
 def _repeated_keys(rows: DataFrame, table: TableSchema) -> tuple[int, str | None]:

@@ -23,16 +23,16 @@ WAITS_S: Final = 60.0
 def check_arrival(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> CheckResult:
     """Look for incomplete transactions, which hold back all later ones."""
     now = pipeline.source.clock_micros()
-    waiting = [transaction for transaction in _waiting(pipeline) if _is_late(transaction, now)]
+    late = [transaction for transaction in _waiting_transactions(pipeline) if _is_late(transaction, now)]
     return CheckResult(
-        not waiting,
-        "; ".join(_describe_waiting(transaction) for transaction in waiting[:SHOWN])
-        or "no transaction waits for the rest of it",
-        {"waiting": len(waiting)},
+        not late,
+        "; ".join(_describe_waiting(transaction) for transaction in late[:SHOWN])
+        or "no transaction waits for missing events",
+        {"waiting": len(late)},
     )
 
 
-def _waiting(pipeline: Pipeline) -> list[WaitingTransaction]:
+def _waiting_transactions(pipeline: Pipeline) -> list[WaitingTransaction]:
     """Return the transactions that the newest cycle could not process."""
     raw = pipeline.lake.system_table(RAW)
     condition = f"kind = '{RecordKind.FILE.value}' and cycle = {read_mark(raw).cycle}"
@@ -40,18 +40,18 @@ def _waiting(pipeline: Pipeline) -> list[WaitingTransaction]:
     return [transaction for row in rows for transaction in read_report(row["event"]).waiting]
 
 
-def _is_late(waiting: WaitingTransaction, now_micros: int) -> bool:
-    since = waiting.since_micros
+def _is_late(transaction: WaitingTransaction, now_micros: int) -> bool:
+    since = transaction.since_micros
     return since is None or now_micros - since > WAITS_S * 1_000_000
 
 
-def _describe_waiting(waiting: WaitingTransaction) -> str:
-    since, expected = waiting.since_micros, waiting.expected
+def _describe_waiting(transaction: WaitingTransaction) -> str:
+    since, expected = transaction.since_micros, transaction.expected
     when = f", committed at {to_rfc3339(since)}," if since is not None else ""
-    of = f" of {expected}" if expected is not None else ", and its END has not come"
+    of = f" of {expected}" if expected is not None else ", and its END is missing"
     return (
-        f"Transaction {waiting.transaction_id}{when} waits: {waiting.seen} events have come{of}. "
-        "What comes after it waits with it"
+        f"Transaction {transaction.transaction_id}{when} waits: {transaction.seen} events have arrived{of}. "
+        "Later transactions wait for it"
     )
 
 
@@ -62,7 +62,7 @@ def check_files(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> Chec
     more = f"; and {len(unread) - SHOWN} more" if len(unread) > SHOWN else ""
     return CheckResult(
         not unread,
-        f"{examples}{more}" if unread else "every file that is there was read",
+        f"{examples}{more}" if unread else "every existing file has been read",
         {"unread_files": len(unread)},
     )
 

@@ -227,11 +227,11 @@ def late_rows(log: DataFrame, changes: DataFrame) -> frozenset[RowId]:
         log: the log without these changes.
         changes: changes that are to enter it.
     """
-    own, former = (
+    present_rows, former_rows = (
         changes.selectExpr("table_name", f"{key} as keys", "ordering_key as placed")
         for key in ("keys", "previous_keys")
     )
-    changed_rows = own.union(former).dropna()
+    changed_rows = present_rows.union(former_rows).dropna()
     logged = log.select(*ROW_ID, "ordering_key")
     emptied = log.where(IS_TRUNCATE).groupBy("table_name").agg(F.max("ordering_key").alias("ordering_key"))
     later = changed_rows.join(logged, list(ROW_ID)).unionByName(

@@ -87,10 +87,10 @@ class ChainChange:
         )
         return cls(change, nulls)
 
-    def values_of(self, completed: RowChange) -> str:
+    def values_of(self, change: RowChange) -> str:
         """Return the values of the completed change in the log's form."""
-        nulls = {name: NULL for name in self.nulls if name in completed.unavailable}
-        return write({**(completed.new_values or {}), **nulls})
+        nulls = {name: NULL for name in self.nulls if name in change.unavailable}
+        return write({**(change.new_values or {}), **nulls})
 
 
 @dataclass(frozen=True)

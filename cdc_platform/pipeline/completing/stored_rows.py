@@ -131,8 +131,8 @@ class Lookup:
     @cached_value
     def versions(self) -> Mapping[str, Snapshot]:
         """The tables as they were after the cycle; one that is behind is merged with the present settings."""
-        present = sorted({schema.name for schema in self.pipeline.tables} & self.columns.keys())
-        versions = {name: version_at(self.pipeline, self.spark, name, self.cycle) for name in present}
+        names = sorted({schema.name for schema in self.pipeline.tables} & self.columns.keys())
+        versions = {name: version_at(self.pipeline, self.spark, name, self.cycle) for name in names}
         return {name: version for name, version in versions.items() if version is not None}
 
     def stored_lines(self, ids: DataFrame) -> DataFrame | None:
@@ -181,12 +181,12 @@ class Lookup:
         rows = read_table(self.pipeline, self.spark, table, self.versions[table].snapshot_id)
         if keeps_deleted(schema):
             rows = rows.where(f"NOT {DELETED}")
-        there = {case_key(name) for name in rows.columns}
+        row_columns = {case_key(name) for name in rows.columns}
         names = {*self.columns[table]} - self._replaced.get(table, NOTHING)
         values = [
             column
             for column in schema.value_columns
-            if column.source_name in names and case_key(column.name) in there
+            if column.source_name in names and case_key(column.name) in row_columns
         ]
         return _join_keys(rows, _typed_keys(ids.select("keys"), schema), schema, values)
 

@@ -40,10 +40,10 @@ def copy_chunks(pipeline: Pipeline, spark: SparkSession, progress: CopyProgress)
     """
     plan, begun_micros = progress.plan, time.time_ns() // 1000
     base, schema_id = level_branch(pipeline, progress)
-    own = progress.missing[: batch_chunks(progress, pipeline.opened_micros)]
-    done = progress.done | frozenset(own)
-    chunk_batch = ChunkBatch(plan.number, base, done, len(own), begun_micros, schema_id)
-    chunks = [plan.chunks[chunk] for chunk in own]
+    numbers = progress.missing[: batch_chunks(progress, pipeline.opened_micros)]
+    done = progress.done | frozenset(numbers)
+    chunk_batch = ChunkBatch(plan.number, base, done, len(numbers), begun_micros, schema_id)
+    chunks = [plan.chunks[chunk] for chunk in numbers]
     rows = pipeline.stream_source.read_copy(spark, plan.schema, plan.position_micros, chunks)
     target = pipeline.lake.spark_table(plan.table, COPY_BRANCH)
     columns = read_current(spark, target).schema
@@ -59,8 +59,8 @@ def copy_chunks(pipeline: Pipeline, spark: SparkSession, progress: CopyProgress)
 
 def has_columns(columns: StructType, schema: TableSchema) -> bool:
     """Return whether a table in the lake has exactly the columns of a schema."""
-    there = {field.name: field.dataType.simpleString() for field in columns.fields}
-    return there == {column.name: spark_type(column.type) for column in schema.columns}
+    types = {field.name: field.dataType.simpleString() for field in columns.fields}
+    return types == {column.name: spark_type(column.type) for column in schema.columns}
 
 
 def level_branch(pipeline: Pipeline, progress: CopyProgress) -> tuple[int, int]:
@@ -96,10 +96,10 @@ def batch_chunks(progress: CopyProgress, opened_micros: int) -> int:
         progress: progress of the copy.
         opened_micros: time at which this process opened the pipeline, by the clock of this machine.
     """
-    own = [batch for batch in progress.batches if batch.begun_micros >= opened_micros]
-    if not own:
+    batches = [batch for batch in progress.batches if batch.begun_micros >= opened_micros]
+    if not batches:
         return 1
-    last, before = own[0], own[1] if len(own) > 1 else None
+    last, before = batches[0], batches[1] if len(batches) > 1 else None
     if last.seconds > LONG_BATCH_S:
         return max(1, last.chunks // 2)
     is_parallel = before is None or (

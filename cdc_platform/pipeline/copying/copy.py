@@ -218,9 +218,7 @@ def _require_current(pipeline: Pipeline, plan: CopyPlan) -> None:
     # After the table was loaded: the run of a newer plan replaces the columns of that version or a later one.
     stored = load_plans(pipeline.lake).get(plan.table)
     if stored is None or stored.number != plan.number:
-        raise CommitConflict(
-            f"Another run has planned the copy of `{plan.table}` again; the next cycle follows that plan."
-        )
+        raise plan.overtaken()
 
 
 def _require_unpublished(pipeline: Pipeline, target: Table, plan: CopyPlan) -> None:

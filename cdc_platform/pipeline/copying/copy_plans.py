@@ -41,9 +41,9 @@ def find_new_tables(pipeline: Pipeline) -> list[str]:
 
 def plan_missing_copies(pipeline: Pipeline, tables: Sequence[str]) -> PlannedCopies:
     """Return the plans of tables, and make the missing ones; tables that only the log makes have none."""
-    present = current_plans(pipeline)
-    plans = tuple(present[table] for table in tables if table in present)
-    missing = [table for table in tables if table not in present and not is_made_by_log(pipeline, table)]
+    stored_plans = current_plans(pipeline)
+    plans = tuple(stored_plans[table] for table in tables if table in stored_plans)
+    missing = [table for table in tables if table not in stored_plans and not is_made_by_log(pipeline, table)]
     if not missing or not pipeline.settings.copies_first:
         return PlannedCopies(plans)
     copies = make_plans(pipeline, missing, load_plans(pipeline.lake))

@@ -4,22 +4,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from uuid import uuid4
 
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import DataFrame, SparkSession
 
-from cdc_platform.lake.catalog.lake import LOG
-from cdc_platform.lake.commits.commits import BRANCH, number_of, read_mark
-from cdc_platform.lake.state.cuts import Cut, cut_number, newest_cut
+from cdc_platform.lake.commits.commits import BRANCH, number_of
+from cdc_platform.lake.state.cuts import Cut
 from cdc_platform.model.schema.table_options import history_name
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.pipeline.histories.history_plan import HistoryBuild, plan_history
 from cdc_platform.pipeline.histories.history_remake import forget_touched, remake_versions
 from cdc_platform.pipeline.merging.build import MergeOutcome
+from cdc_platform.pipeline.merging.next_versions import build_versions, catch_up
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.schema.table_ddl import convert_stored
-from cdc_platform.pipeline.versions.attempts import run_attempts
 from cdc_platform.pipeline.versions.branch import (
     Attempt,
     count_matched,
@@ -28,9 +26,8 @@ from cdc_platform.pipeline.versions.branch import (
     reset_branch,
     verify_attempt,
 )
-from cdc_platform.pipeline.versions.change_source import SINGLE_TASK_CHANGES, read_changes, read_span
+from cdc_platform.pipeline.versions.change_source import read_changes, read_span
 from cdc_platform.pipeline.versions.lake_frames import read_table
-from cdc_platform.pipeline.versions.level import find_level
 from cdc_platform.spark.frames.table_frames import cache_frame, cache_view, read_current
 from cdc_platform.spark.tables.net_changes import NetChangeStats, measure_net_changes
 from cdc_platform.spark.tables.row_versions import (
@@ -63,50 +60,26 @@ def extend_histories(
     Raises:
         CommitConflict: another run worked on the same branches; nothing was published.
     """
-    # Before anything is planned, as for tables.
-    cut = newest_cut(pipeline.lake)
-    level, cycle = find_level(pipeline), read_mark(pipeline.lake.system_table(LOG)).cycle
-    planned = [
-        MergeOutcome(history_name(schema.name), cycle)
-        if history_name(schema.name) in level
-        else plan_history(pipeline, spark, schema, cut)
-        for schema in schemas
-    ]
-    builds = [plan for plan in planned if isinstance(plan, HistoryBuild)]
-    built = {outcome.table: outcome for outcome in run_history_builds(pipeline, spark, builds, cut)}
-    return tuple(built[plan.history] if isinstance(plan, HistoryBuild) else plan for plan in planned)
+    return catch_up(
+        pipeline,
+        {history_name(schema.name): schema for schema in schemas},
+        partial(plan_history, pipeline, spark),
+        partial(run_history_builds, pipeline, spark),
+    )
 
 
 def run_history_builds(
     pipeline: Pipeline, spark: SparkSession, builds: Sequence[HistoryBuild], cut: Cut | None
 ) -> tuple[MergeOutcome, ...]:
     """Build the next versions of histories on their branches; see `run_builds`."""
-    token, number = uuid4().hex, cut_number(cut)
-    jobs = [
-        (Attempt(build.history, build.base, build.source.span.until_inclusive, number, token=token), build)
-        for build in builds
-    ]
     with pipeline.progress.step("extend histories", "tables", len(builds)) as step:
-        return run_attempts(
-            spark,
-            jobs,
-            with_trust=step.counting(partial(_extend, pipeline, spark)),
-            fall_back=step.counting(partial(_extend_anyway, pipeline, spark)),
-            newest_cut=partial(newest_cut, pipeline.lake),
-            has_few_changes=all(map(_has_few_changes, builds)),
-        )
-
-
-def _has_few_changes(build: HistoryBuild) -> bool:
-    source = build.source
-    copied = source.copy.rows if source.copy is not None else 0
-    return source.span.changes + copied <= SINGLE_TASK_CHANGES
+        return build_versions(pipeline, spark, step, builds, cut, (_extend, _extend_anyway))
 
 
 def _read_changes(pipeline: Pipeline, spark: SparkSession, build: HistoryBuild) -> DataFrame:
     log = read_span(pipeline, spark, build.source.schema.name, build.source.span)
     changes = read_changes(pipeline, spark, build.source, log, has_origin=True)
-    return changes.coalesce(1) if _has_few_changes(build) else changes
+    return changes.coalesce(1) if build.has_few_changes else changes
 
 
 @contextmanager
@@ -171,8 +144,7 @@ def _reaches_back(
     pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: HistoryBuild, extension: _Extension
 ) -> bool:
     history = read_table(pipeline, spark, attempt.table, attempt.base.snapshot_id)
-    is_small = _has_few_changes(build)
-    return reaches_back(history, extension.touched, build.source.schema, is_small=is_small)
+    return reaches_back(history, extension.touched, build.source.schema, is_small=build.has_few_changes)
 
 
 def _build(
@@ -195,7 +167,7 @@ def _build(
     if build.source.span.has_partial_updates:
         # Read as a branch, it has its present columns, with converted values.
         before = current_before(
-            read_current(spark, target), extension.touched, schema, is_small=_has_few_changes(build)
+            read_current(spark, target), extension.touched, schema, is_small=build.has_few_changes
         )
         changes = changes.unionByName(before)
     # Appended first: the number of versions that the newest snapshot closed shows whether it is complete.
@@ -216,7 +188,7 @@ def _make_versions(changes: DataFrame, build: HistoryBuild) -> DataFrame:
         has_partial_updates=source.span.has_partial_updates,
         recreated_micros=source.recreated_micros,
     )
-    return versions.coalesce(1) if _has_few_changes(build) else versions
+    return versions.coalesce(1) if build.has_few_changes else versions
 
 
 def _append(

@@ -18,6 +18,7 @@ from cdc_platform.pipeline.schema.schema_evolution import history_through
 from cdc_platform.pipeline.schema.table_ddl import ensure_history, ensure_table
 from cdc_platform.pipeline.versions.branch import (
     FELL_BACK,
+    Attempt,
     empty_version,
     finished_head,
     load_table,
@@ -25,6 +26,7 @@ from cdc_platform.pipeline.versions.branch import (
     require_base,
 )
 from cdc_platform.pipeline.versions.change_source import (
+    SINGLE_TASK_CHANGES,
     ChangeSource,
     find_beginning,
     starts_over,
@@ -49,14 +51,20 @@ class HistoryBuild:
     trusts_inserts: bool = True
 
     @property
-    def history(self) -> str:
-        """Name of the history."""
-        return history_name(self.source.schema.name)
-
-    @property
     def begins(self) -> bool:
         """Whether there is no version yet that could end."""
         return count_rows(self.base) == 0
+
+    @property
+    def has_few_changes(self) -> bool:
+        """Whether one task can read the changes and the copied rows."""
+        copied = self.source.copy.rows if self.source.copy is not None else 0
+        return self.source.span.changes + copied <= SINGLE_TASK_CHANGES
+
+    def attempt(self, cut: int, token: str) -> Attempt:
+        """Return the attempt to build the version; `cut` is the newest one before the plan."""
+        history = history_name(self.source.schema.name)
+        return Attempt(history, self.base, self.source.span.until_inclusive, cut, token=token)
 
 
 def plan_history(

@@ -41,21 +41,21 @@ def remake_versions(pipeline: Pipeline, spark: SparkSession, build: HistoryBuild
     """Return all versions of the keys that a span touches, from the whole log."""
     span, table = build.source.span, pipeline.table(build.source.schema.name)
     columns = history_through(pipeline, span.until_inclusive).tables.get(table.name)
-    whole = find_beginning(pipeline, table, columns, is_history=True)
-    whole = replace(
-        whole, span=replace(whole.span, until_inclusive=span.until_inclusive), keeps_truncated=True
+    source = find_beginning(pipeline, table, columns, is_history=True)
+    source = replace(
+        source, span=replace(source.span, until_inclusive=span.until_inclusive), keeps_truncated=True
     )
-    touched = with_row(read_span(pipeline, spark, table.name, span), whole.schema).select(ROW).distinct()
-    every = with_row(read_span(pipeline, spark, table.name, whole.span), whole.schema)
+    touched = with_row(read_span(pipeline, spark, table.name, span), source.schema).select(ROW).distinct()
+    every = with_row(read_span(pipeline, spark, table.name, source.span), source.schema)
     is_truncate = F.col("change_kind") == ChangeKind.TRUNCATE.value
     of_rows = every.where(~is_truncate).join(touched, ROW, "left_semi")
     log = of_rows.unionByName(every.where(is_truncate))
-    changes = read_changes(pipeline, spark, whole, log, has_origin=True)
-    return make_versions(changes, whole.schema, has_partial_updates=whole.span.has_partial_updates)
+    changes = read_changes(pipeline, spark, source, log, has_origin=True)
+    return make_versions(changes, source.schema, has_partial_updates=source.span.has_partial_updates)
 
 
 def _forget_sql(view: str, target: str, table: TableSchema) -> str:
-    same = [
+    conditions = [
         f"{quote_spark('t', column.name)} <=> {quote_spark('s', column.name)}" for column in table.key_columns
     ]
-    return f"MERGE INTO {target} t USING {view} s ON {' AND '.join(same)} WHEN MATCHED THEN DELETE"
+    return f"MERGE INTO {target} t USING {view} s ON {' AND '.join(conditions)} WHEN MATCHED THEN DELETE"

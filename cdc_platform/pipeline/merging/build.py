@@ -94,6 +94,15 @@ class Build:
         """Whether a change may name only some columns, like a soft delete."""
         return self.span.has_partial_updates or keeps_deleted(self.schema)
 
+    @property
+    def has_few_changes(self) -> bool:
+        """Whether one task can read the changes."""
+        return self.span.changes <= SINGLE_TASK_CHANGES
+
+    def attempt(self, cut: int, token: str) -> Attempt:
+        """Return the attempt to build the version; `cut` is the newest one before the plan."""
+        return Attempt(self.schema.name, self.base, self.span.until_inclusive, cut, token=token)
+
 
 def split_build(
     pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: Build
@@ -213,7 +222,7 @@ def _begin(
 
 def _compute_net_changes(pipeline: Pipeline, spark: SparkSession, build: Build) -> DataFrame:
     log = read_span(pipeline, spark, build.schema.name, build.span)
-    if build.span.changes <= SINGLE_TASK_CHANGES:
+    if build.has_few_changes:
         log = log.coalesce(1)
     is_soft = keeps_deleted(build.schema)
     span = replace(build.span, has_partial_updates=build.has_partial_updates)
@@ -231,8 +240,9 @@ def _compute_net_changes(pipeline: Pipeline, spark: SparkSession, build: Build) 
     if not is_soft:
         return compute_net_changes(changes, build.schema)
     base = None if build.marks_living else build.base
-    is_small = build.span.changes <= SINGLE_TASK_CHANGES
-    return net_changes_with_deleted(pipeline, spark, changes, build.schema, base, is_small=is_small)
+    return net_changes_with_deleted(
+        pipeline, spark, changes, build.schema, base, is_small=build.has_few_changes
+    )
 
 
 def _as_outcome(attempt: Attempt, built: Snapshot, stats: NetChangeStats) -> MergeOutcome:

@@ -126,6 +126,6 @@ def _to_flags(flags: pa.ChunkedArray) -> Chosen:
 
 def _either(takes_new: Chosen, new: pa.ChunkedArray, old: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return new values where chosen, else old ones; Arrow's `if_else` does not support all types."""
-    both = pa.chunked_array([*new.chunks, *old.cast(new.type).chunks], new.type)
+    all_values = pa.chunked_array([*new.chunks, *old.cast(new.type).chunks], new.type)
     places = np.arange(len(new))
-    return both.take(pa.array(np.where(takes_new, places, places + len(new))))
+    return all_values.take(pa.array(np.where(takes_new, places, places + len(new))))

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from uuid import uuid4
 
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
@@ -11,24 +10,19 @@ from pyspark.sql import SparkSession
 
 from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import fact, head, read_mark
-from cdc_platform.lake.state.cuts import Cut, cut_number, newest_cut
+from cdc_platform.lake.state.cuts import Cut
 from cdc_platform.lake.state.lost_tables import require_published
 from cdc_platform.model.schema.table_options import keeps_deleted, stored_schema
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.pipeline.merging.build import Build, MergeOutcome, full_build, split_build
-from cdc_platform.pipeline.merging.soft_delete import (
-    lacks_deleted,
-    misses_deleted,
-    report_rebuild,
-)
+from cdc_platform.pipeline.merging.next_versions import build_versions, catch_up
+from cdc_platform.pipeline.merging.soft_delete import lacks_deleted, misses_deleted, report_rebuild
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_step import pipeline_step
 from cdc_platform.pipeline.schema.schema_evolution import history_through
 from cdc_platform.pipeline.schema.table_ddl import ensure_table
-from cdc_platform.pipeline.versions.attempts import run_attempts
 from cdc_platform.pipeline.versions.branch import (
     FELL_BACK,
-    Attempt,
     empty_version,
     finished_head,
     load_table,
@@ -36,7 +30,6 @@ from cdc_platform.pipeline.versions.branch import (
     require_base,
 )
 from cdc_platform.pipeline.versions.change_source import (
-    SINGLE_TASK_CHANGES,
     read_span,
     starts_over,
     takes_former,
@@ -44,7 +37,7 @@ from cdc_platform.pipeline.versions.change_source import (
     whole_span,
 )
 from cdc_platform.pipeline.versions.handover import Handover, find_copy, find_handover
-from cdc_platform.pipeline.versions.level import find_level, note_level
+from cdc_platform.pipeline.versions.level import note_level
 from cdc_platform.pipeline.versions.log_span import LogSpan, applied_cycle, pending_span, span_after
 from cdc_platform.spark.tables.truncates import has_truncate
 
@@ -59,25 +52,19 @@ def merge_tables(
         CommitConflict: another run worked on the same branches; nothing was published.
         ValueUnfit: a value of the log does not fit the present type of its column.
     """
-    # Before anything is planned: if another run publishes from here on, it voids these attempts.
-    cut = newest_cut(pipeline.lake)
-    level, cycle = find_level(pipeline), read_mark(pipeline.lake.system_table(LOG)).cycle
-    planned = [
-        MergeOutcome(schema.name, cycle)
-        if schema.name in level
-        else _plan(pipeline, spark, pipeline.stored_schema(schema.name), cut)
-        for schema in schemas
-    ]
-    builds = [build for build in planned if isinstance(build, Build)]
-    built = {outcome.table: outcome for outcome in run_builds(pipeline, spark, builds, cut)}
-    return tuple(built[plan.schema.name] if isinstance(plan, Build) else plan for plan in planned)
+    return catch_up(
+        pipeline,
+        {schema.name: schema for schema in schemas},
+        partial(_plan, pipeline, spark),
+        partial(run_builds, pipeline, spark),
+    )
 
 
 def _plan(
-    pipeline: Pipeline, spark: SparkSession, schema: TableSchema, cut: Cut | None
+    pipeline: Pipeline, spark: SparkSession, source_table: TableSchema, cut: Cut | None
 ) -> Build | MergeOutcome:
     """Return the build of a table, or the outcome if there is nothing to do or it is already done."""
-    table = schema.name
+    table, schema = source_table.name, pipeline.stored_schema(source_table.name)
     found_table = pipeline.lake.table(table)
     require_published(pipeline.lake, found_table, table, cut)
     handover = find_handover(pipeline, found_table, table, cut)
@@ -94,7 +81,7 @@ def _plan(
     if is_rebuilt:
         span = whole_span(pipeline, table, find_copy(pipeline, stored_table, table))
     else:
-        span = _pending(pipeline, stored_table, table, cut, handover)
+        span = _missing_span(pipeline, stored_table, table, cut, handover)
     # Late changes cannot be merged on top of newer changes of the table.
     is_late = span.is_late and handover is None and not is_rebuilt
     if is_late:
@@ -118,7 +105,7 @@ def _plan(
     return plan_build(pipeline, spark, schema, require_base(base, table), span)
 
 
-def _pending(
+def _missing_span(
     pipeline: Pipeline, stored_table: Table, table: str, cut: Cut | None, handover: Handover | None
 ) -> LogSpan:
     if handover is None or handover.position_micros is None:
@@ -176,18 +163,6 @@ def run_builds(
     pipeline: Pipeline, spark: SparkSession, builds: Sequence[Build], cut: Cut | None
 ) -> tuple[MergeOutcome, ...]:
     """Build the next versions of tables on their branches; `cut` is the newest one before their plans."""
-    token, number = uuid4().hex, cut_number(cut)
-    jobs = [
-        (Attempt(build.schema.name, build.base, build.span.until_inclusive, number, token=token), build)
-        for build in builds
-    ]
     with pipeline.progress.step("merge", "tables", len(builds)) as step:
         step.note = f"{sum(build.span.changes for build in builds):,} changes"
-        return run_attempts(
-            spark,
-            jobs,
-            with_trust=step.counting(partial(split_build, pipeline, spark)),
-            fall_back=step.counting(partial(full_build, pipeline, spark)),
-            newest_cut=partial(newest_cut, pipeline.lake),
-            has_few_changes=all(build.span.changes <= SINGLE_TASK_CHANGES for build in builds),
-        )
+        return build_versions(pipeline, spark, step, builds, cut, (split_build, full_build))

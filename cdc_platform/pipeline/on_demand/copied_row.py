@@ -67,9 +67,9 @@ def find_copied_row(pipeline: Pipeline, table: str, keys: Sequence[RowKey]) -> C
     return CopiedRow(plan.position_micros, values)
 
 
-def _is_typed(key: RowKey, copied: Schema) -> bool:
+def _is_typed(key: RowKey, schema: Schema) -> bool:
     """Return whether a copy has the columns of a key with the same types."""
-    types = {field.name: str(field.field_type) for field in copied.fields}
+    types = {field.name: str(field.field_type) for field in schema.fields}
     kinds = {column.name: column.kind for column in key.columns}
     return all(types.get(name) == kind.replace(NANOSECOND_TEXT, "string") for name, kind in kinds.items())
 

@@ -19,7 +19,7 @@ from cdc_platform.model.stream.quarantined_records import (
     QuarantinedRecord,
     QuarantineFilter,
     ReplaySource,
-    with_company,
+    with_related,
 )
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_step import pipeline_step
@@ -67,14 +67,14 @@ def replay_records(pipeline: Pipeline, chosen_by: QuarantineFilter) -> ReplayOut
     keeps_transactions = capabilities.keeps_transactions
     matching = [record for record in records if chosen_by.matches(record)]
     if not capabilities.delivers_events:
-        chosen = with_company(matching, records, keeps_transactions=keeps_transactions)
+        chosen = with_related(matching, records, keeps_transactions=keeps_transactions)
         mark = ReplayMark(_now_micros(), cycle, ReplaySource.RECORDS)
         mark_replayed(pipeline.lake, {record.identity: mark for record in chosen})
         return ReplayOutcome(from_records=tuple(chosen))
     readable = pipeline.event_source.readable(
         {record.origin for record in records if record.origin is not None}
     )
-    chosen = with_company(
+    chosen = with_related(
         matching,
         records,
         readable,

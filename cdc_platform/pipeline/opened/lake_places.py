@@ -35,12 +35,12 @@ def refused_tables(
 
 def _holders(lake: Lake, possible: Sequence[LakeTable]) -> Mapping[str, LakeTable]:
     """Return, by place, the table among several candidates that the lake has there."""
-    there = [table for table in possible if _is_there(lake.table(table.name), table)]
-    cut = newest_cut(lake) if there else None
+    stored_tables = [table for table in possible if _is_there(lake.table(table.name), table)]
+    cut = newest_cut(lake) if stored_tables else None
     cut_tables = cut.tables if cut is not None else {}
     holders: dict[str, LakeTable] = {}
     # A catalog that ignores case returns one table for both names.
-    for table in sorted(there, key=lambda table: table.name not in cut_tables):
+    for table in sorted(stored_tables, key=lambda table: table.name not in cut_tables):
         holders.setdefault(table.place, table)
     return holders
 

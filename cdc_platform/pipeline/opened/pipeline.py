@@ -174,7 +174,7 @@ class Pipeline:
         refused = self._find_refusals(history, history.tables)
         return describe_findings(history, self.settings.table_options, refused)
 
-    def know(self, history: SchemaHistory) -> None:
+    def use_history(self, history: SchemaHistory) -> None:
         """Replace the history of the source's schema with a newer one."""
         if history.tables is not self.schema_history.tables:
             self.forget_tables()
@@ -204,8 +204,8 @@ class Pipeline:
         # The names alone do not distinguish a history from a source table that is called like one.
         tables = self.schema_history.tables or without_histories(names)
         refused = refused_tables(self.lake, self.schema_history, tables, histories=())
-        there = (table for table in tables if LakeTable(table) not in refused)
-        return tuple(sorted(table for table in there if lake_table_name(table) in names))
+        table_names = (table for table in tables if LakeTable(table) not in refused)
+        return tuple(sorted(table for table in table_names if lake_table_name(table) in names))
 
     def stored_schema(self, name: str) -> TableSchema:
         """Return the columns of a table or a history in the lake.

@@ -38,8 +38,8 @@ from cdc_platform.spark.tables.deletion_markers import deletion_markers
 def commit_nothing(window: Window) -> LogStats:
     """Advance the watermark without Spark, in a cycle without changes."""
     stats = LogStats({}, 0, 0, window.mark.next_ordinal, None)
-    nothing = window.log.schema().as_arrow().empty_table()
-    append_cycle(nothing, window.log, window.step, _properties(window, stats, ()))
+    no_rows = window.log.schema().as_arrow().empty_table()
+    append_cycle(no_rows, window.log, window.step, _properties(window, stats, ()))
     return stats
 
 

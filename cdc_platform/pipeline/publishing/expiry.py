@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from cdc_platform.lake.catalog.lake import CUT, DELETION_MARKERS, LINEAGE, LOG, QUARANTINE
 from cdc_platform.lake.commits.commits import CYCLE, ancestors_of, head, number_of, read_mark
 from cdc_platform.lake.commits.maintenance import delete_rows, expire_snapshots
-from cdc_platform.lake.commits.snapshots import GLANCE_S, find_expendable
+from cdc_platform.lake.commits.snapshots import SHORT_LIFE_S, find_expendable
 from cdc_platform.lake.state.cuts import Cut, cycle_published_by, find_cuts, publications_since
 from cdc_platform.lake.state.quarantine import find_taken_snapshot
 from cdc_platform.pipeline.opened.pipeline import Pipeline
@@ -68,11 +68,11 @@ READING_S: Final = 600
 """Time for which every snapshot of the platform's own tables stays: a reader may still need it."""
 REWRITABLE_TABLES: Final = (QUARANTINE, DELETION_MARKERS)
 """Tables in which an interrupted cycle replaces its rows: they must be in no file with those of others."""
-GLANCED_TABLES: Final = (CUT, LINEAGE)
-"""Small system tables that are read at a glance, whose snapshots stay for `GLANCE_S` only."""
-GLANCED_SNAPSHOTS: Final = 60
-"""So many old snapshots of such a table are expired at once: pyiceberg, which writes these tables, handles
-all snapshots of a table some twenty times in each commit."""
+SHORT_LIVED_TABLES: Final = (CUT, LINEAGE)
+"""Small system tables, always read whole, whose snapshots stay for `SHORT_LIFE_S` only."""
+SHORT_LIVED_SNAPSHOTS: Final = 60
+"""Number of old snapshots of such a table that are expired together: pyiceberg, which writes these tables,
+processes all snapshots of a table some twenty times in each commit."""
 
 MAX_EXPIRIES: Final = 2000
 """Maximum number of snapshots of one table that expire at once; the others expire the next time."""
@@ -136,8 +136,8 @@ def expire_system_table(
 
 def _old_system_snapshots(pipeline: Pipeline, name: str, table: Table, now_micros: int) -> tuple[int, ...]:
     whole_s, newest = READING_S, pipeline.settings.maintenance.keep_snapshots
-    if name in GLANCED_TABLES:
-        whole_s, newest = GLANCE_S, KEPT_SNAPSHOTS_MIN
+    if name in SHORT_LIVED_TABLES:
+        whole_s, newest = SHORT_LIFE_S, KEPT_SNAPSHOTS_MIN
     unlogged = _unlogged_snapshots(pipeline, table) if name in REWRITABLE_TABLES else ()
     return find_expendable(table, now_micros - whole_s * 1_000_000, newest, unlogged)
 
@@ -163,14 +163,14 @@ def _unlogged_snapshots(pipeline: Pipeline, table: Table) -> Collection[int]:
 def age_of_system_table(pipeline: Pipeline, name: str, table: Table, now_micros: int) -> float:
     """Return the number of a system table's expirable snapshots, relative to the number worth an expiry."""
     old = len(_old_system_snapshots(pipeline, name, table, now_micros))
-    if name in GLANCED_TABLES:
-        return old / min(GLANCED_SNAPSHOTS, pipeline.settings.maintenance.expire_every_cycles)
+    if name in SHORT_LIVED_TABLES:
+        return old / min(SHORT_LIVED_SNAPSHOTS, pipeline.settings.maintenance.expire_every_cycles)
     return old / _enough(pipeline, len(table.metadata.snapshots) - old)
 
 
-def _enough(pipeline: Pipeline, kept: int) -> int:
+def _enough(pipeline: Pipeline, kept_snapshots: int) -> int:
     """Return the number of old snapshots worth an expiry, which reads the manifests of all kept snapshots."""
-    return max(pipeline.settings.maintenance.expire_every_cycles, kept // 2)
+    return max(pipeline.settings.maintenance.expire_every_cycles, kept_snapshots // 2)
 
 
 def _expire(spark: SparkSession, table: Table, old: Sequence[int]) -> int:

@@ -68,19 +68,19 @@ def evolve_tables(pipeline: Pipeline) -> tuple[SchemaEvent, ...]:
     stored = read_mark(pipeline.lake.system_table(SCHEMA))
     if stored.cycle > history.cycle:
         # Of another process, whose cycles may have left the log's snapshots already.
-        pipeline.know(load_history(pipeline.lake))
+        pipeline.use_history(load_history(pipeline.lake))
         return evolve_tables(pipeline)
     copies = _copies(pipeline, history, mark.position_micros)
     has_news = copies or _has_records(pipeline, log, history.cycle, mark.cycle)
     if history.cycle and not has_news and not _source_has_changed(pipeline, history, mark):
-        pipeline.know(at_mark(history, mark))
+        pipeline.use_history(at_mark(history, mark))
         return ()
     events = _find(pipeline, history, mark, copies)
     if events or history.cycle == 0 or mark.cycle - stored.cycle >= SAVE_EVERY_CYCLES:
         append_events(pipeline.lake, at_mark(history, stored), mark, events)
     for event in events:
         history = history.after(event)
-    pipeline.know(at_mark(history, mark))
+    pipeline.use_history(at_mark(history, mark))
     return events
 
 

@@ -44,9 +44,9 @@ def ensure_table(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -
         CommitConflict: another run has changed the table's columns at the same time.
     """
     columns = _known_columns(pipeline, schema)
-    whole = stored_schema(columns.whole_schema, pipeline.options(schema.name))
-    stored = _ensure(pipeline, spark, columns, whole, create_table_sql)
-    keys = [column.name for column in whole.key_columns]
+    lake_schema = stored_schema(columns.whole_schema, pipeline.options(schema.name))
+    stored = _ensure(pipeline, spark, columns, lake_schema, create_table_sql)
+    keys = [column.name for column in lake_schema.key_columns]
     return describe_columns(stored, keys, source_comments(pipeline, schema.name))
 
 
@@ -66,45 +66,45 @@ def ensure_history(pipeline: Pipeline, spark: SparkSession, schema: TableSchema)
 
 
 def _ensure(
-    pipeline: Pipeline, spark: SparkSession, columns: ColumnHistory, whole: TableSchema, create: CreateSql
+    pipeline: Pipeline, spark: SparkSession, columns: ColumnHistory, schema: TableSchema, create: CreateSql
 ) -> Table:
-    stored = _find_or_create(pipeline, spark, whole, create)
-    statements = _missing_steps(pipeline, spark, stored, columns, whole)
+    stored = _find_or_create(pipeline, spark, schema, create)
+    statements = _missing_steps(pipeline, spark, stored, columns, schema)
     try:
         for statement in statements:
             spark.sql(statement)
     except Exception as error:
-        after = load_table(pipeline, whole.name)
+        after = load_table(pipeline, schema.name)
         if after.metadata.current_schema_id != stored.metadata.current_schema_id:
             raise CommitConflict(
-                f"Another run changed the columns of `{whole.name}` at the same time; run the cycle again."
+                f"Another run changed the columns of `{schema.name}` at the same time; run the cycle again."
             ) from error
         raise
     if statements:
-        stored = load_table(pipeline, whole.name)
-    declared = declare_key(keep_by_time(stored), [column.name for column in whole.key_columns])
-    return _with_snapshot(pipeline, spark, declared, whole.name)
+        stored = load_table(pipeline, schema.name)
+    declared = declare_key(keep_by_time(stored), [column.name for column in schema.key_columns])
+    return _with_snapshot(pipeline, spark, declared, schema.name)
 
 
-def make_table(pipeline: Pipeline, spark: SparkSession, whole: TableSchema) -> Table:
+def make_table(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> Table:
     """Return the table for an initial copy, created if it is missing, with a first snapshot.
 
     Its key is declared once the copy is complete: until then, the key may contain NULLs.
     """
-    stored = _find_or_create(pipeline, spark, whole, create_table_sql)
-    return _with_snapshot(pipeline, spark, stored, whole.name)
+    stored = _find_or_create(pipeline, spark, schema, create_table_sql)
+    return _with_snapshot(pipeline, spark, stored, schema.name)
 
 
-def _find_or_create(pipeline: Pipeline, spark: SparkSession, whole: TableSchema, create: CreateSql) -> Table:
-    stored = pipeline.lake.table(whole.name)
+def _find_or_create(pipeline: Pipeline, spark: SparkSession, schema: TableSchema, create: CreateSql) -> Table:
+    stored = pipeline.lake.table(schema.name)
     if stored is not None:
         return stored
-    target = pipeline.lake.spark_table(whole.name)
-    spark.sql(create(target, whole, pipeline.settings.lake.table_format_version))
-    created = pipeline.lake.table(whole.name)
+    target = pipeline.lake.spark_table(schema.name)
+    spark.sql(create(target, schema, pipeline.settings.lake.table_format_version))
+    created = pipeline.lake.table(schema.name)
     if created is None:
         # The source has dropped the table, and another run has removed it.
-        raise CommitConflict(f"Another run has removed `{whole.name}`; the next cycle continues from there.")
+        raise CommitConflict(f"Another run has removed `{schema.name}`; the next cycle continues from there.")
     return created
 
 
@@ -135,22 +135,22 @@ def _plain_history(schema: TableSchema) -> ColumnHistory:
 
 
 def _missing_steps(
-    pipeline: Pipeline, spark: SparkSession, stored: Table, columns: ColumnHistory, whole: TableSchema
+    pipeline: Pipeline, spark: SparkSession, stored: Table, columns: ColumnHistory, schema: TableSchema
 ) -> list[str]:
     """Return the statements that add the columns of all versions and of the options to a table."""
-    target = pipeline.lake.spark_table(whole.name)
-    there = {case_key(field.name) for field in stored.schema().fields}
-    if all(case_key(column.name) in there for column in whole.columns):
+    target = pipeline.lake.spark_table(schema.name)
+    stored_names = {case_key(field.name) for field in stored.schema().fields}
+    if all(case_key(column.name) in stored_names for column in schema.columns):
         return []
     steps = []
-    for name, version in _stored_versions(pipeline, spark, columns, target, there):
+    for name, version in _stored_versions(pipeline, spark, columns, target, stored_names):
         old, new = quote_spark(name), quote_spark(version.lake_name)
         steps.append(f"ALTER TABLE {target} RENAME COLUMN {old} TO {new}")
-        there = (there - {case_key(name)}) | {case_key(version.lake_name)}
+        stored_names = (stored_names - {case_key(name)}) | {case_key(version.lake_name)}
     added = [
         f"{quote_spark(column.name)} {spark_type(column.type)}"
-        for column in whole.columns
-        if case_key(column.name) not in there
+        for column in schema.columns
+        if case_key(column.name) not in stored_names
     ]
     if added:
         steps.append(f"ALTER TABLE {target} ADD COLUMNS ({', '.join(added)})")
@@ -158,14 +158,14 @@ def _missing_steps(
 
 
 def _stored_versions(
-    pipeline: Pipeline, spark: SparkSession, columns: ColumnHistory, target: str, there: Container[str]
+    pipeline: Pipeline, spark: SparkSession, columns: ColumnHistory, target: str, stored_names: Container[str]
 ) -> Iterator[tuple[str, ColumnVersion]]:
     """Yield the versions to set aside, each with its present name in the table."""
     plan = load_plans(pipeline.lake).get(columns.name)
     copied_micros = plan.position_micros if plan is not None else None
     for field in read_current(spark, target).schema.fields:
         text = field.dataType.simpleString()
-        version = columns.version_stored(field.name, text, copied_micros, there)
+        version = columns.version_stored(field.name, text, copied_micros, stored_names)
         if version is not None and case_key(version.lake_name) != case_key(field.name):
             yield field.name, version
 

@@ -12,8 +12,8 @@ from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
-from cdc_platform.lake.commits.commits import has_at_most, overtaken_as
-from cdc_platform.lake.commits.writes import spark_conflicts_as
+from cdc_platform.lake.commits.commits import conflicts_as, has_at_most, may_be_overtaken
+from cdc_platform.lake.commits.writes import is_refused_by_spark
 from cdc_platform.lake.state.cuts import Cut, cut_number
 from cdc_platform.pipeline.versions.branch import Attempt, marked_commits
 from cdc_platform.spark.session.session_failures import find_session_failure
@@ -65,12 +65,13 @@ def run_attempts(
         return has_few_changes and all(has_at_most(attempt.base, max_rows) for attempt, _ in jobs)
 
     def is_overtaken(error: Exception) -> bool:
-        return find_session_failure(error) is None and cut_number(newest_cut()) != jobs[0][0].cut
+        is_foreign = may_be_overtaken(error) and find_session_failure(error) is None
+        return is_foreign and cut_number(newest_cut()) != jobs[0][0].cut
 
     with (
         interpreting(spark, when=is_within(SMALL_TABLE_ROWS), in_one_task=is_within(ONE_TASK_TABLE_ROWS)),
-        overtaken_as(CONFLICT, is_overtaken),
-        spark_conflicts_as(CONFLICT),
+        conflicts_as(CONFLICT, is_overtaken),
+        conflicts_as(CONFLICT, is_refused_by_spark),
         unfit_values(),
     ):
         with (

@@ -191,9 +191,9 @@ def is_built_by(table: Table, token: str, base: int, commits: int) -> bool:
     return ours and below is not None and below.snapshot_id == base
 
 
-def count_matched(merged: Snapshot | None) -> int:
+def count_matched(snapshot: Snapshot | None) -> int:
     """Return the number of rows that a MERGE updated or deleted, from its snapshot."""
-    return sum(number_of(merged, key) or 0 for key in MATCHED) if merged is not None else 0
+    return sum(number_of(snapshot, key) or 0 for key in MATCHED) if snapshot is not None else 0
 
 
 def verify_attempt(pipeline: Pipeline, attempt: Attempt, commits: int) -> Snapshot:

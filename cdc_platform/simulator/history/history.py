@@ -148,20 +148,20 @@ class History:
         count = int(self._due)
         self._due -= count
         offsets = sorted(int(self._dice.random() * BLOCK_MICROS) for _ in range(count))
-        last_micros, touched = start_micros, set[tuple[int, Key]]()
+        last_micros, used_keys = start_micros, set[tuple[int, Key]]()
         for offset in offsets:
             micros = max(start_micros + offset, last_micros + 1)
             if micros >= start_micros + BLOCK_MICROS:
                 return
-            may_join = bool(touched) and self._dice.random() < SAME_TIMESTAMP
+            may_join = bool(used_keys) and self._dice.random() < SAME_TIMESTAMP
             schema = self.schemas.at(last_micros if may_join else micros)
             draft = self._bank.next_draft(schema, micros)
             keys = {(step.table, step.key) for step in draft.steps}
-            if may_join and not keys & touched:
-                micros, touched = last_micros, touched | keys
+            if may_join and not keys & used_keys:
+                micros, used_keys = last_micros, used_keys | keys
             else:
                 self._move_partitions(micros, opening, next_micros=micros)
-                touched = keys
+                used_keys = keys
             is_joined = micros == self._newest.micros
             self._newest = Moment(micros, self._newest.transactions + 1 if is_joined else 1)
             last_micros = micros

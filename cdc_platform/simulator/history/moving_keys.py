@@ -127,10 +127,10 @@ class MovingKeys(PartitionTree):
 
     def _move_part(self, partition: Partition, other: Partition, moment: Moment) -> None:
         """Move a part of one of a partition's ranges, if it has any."""
-        owned = [position for position, owner in enumerate(self._live) if owner is partition]
-        if not owned:
+        positions = [position for position, owner in enumerate(self._live) if owner is partition]
+        if not positions:
             return
-        position = self._dice.choice(owned)
+        position = self._dice.choice(positions)
         low, high = self._lows[position], (*self._lows, SPACE)[position + 1]
         middle = low + int((high - low) * (0.25 + 0.5 * self._dice.random()))
         if middle > low:

@@ -42,21 +42,21 @@ def _endless_changes(
     table: str, column: str, tables: Mapping[str, Sequence[str]]
 ) -> Iterator[tuple[SchemaChangeKind, str, str, str]]:
     """Yield every kind of change, in turn and forever; each round leaves one more table."""
-    there = dict.fromkeys(tables, "")
+    clauses = dict.fromkeys(tables, "")
     for lap in count():
         memo, audit = f"memo_{lap + 1}", f"audit_{lap + 1}"
         code = ("BYTES(MAX)", "STRING(MAX)")[lap % 2]
         partly = ", ".join([*(name for name in tables[table] if name != column), memo])
         yield SchemaChangeKind.ADD_COLUMN, table, memo, "STRING(MAX)"
         yield SchemaChangeKind.SET_CAPTURE, "", "", _CAPTURES[lap % len(_CAPTURES)]
-        yield SchemaChangeKind.SET_WATCHED, "", "", _clause({**there, table: f"({partly})"})
+        yield SchemaChangeKind.SET_WATCHED, "", "", _clause({**clauses, table: f"({partly})"})
         yield SchemaChangeKind.RETYPE_COLUMN, table, column, code
         yield SchemaChangeKind.SET_WATCHED, "", "", ALL
         yield SchemaChangeKind.ADD_TABLE, audit, "", ""
-        yield SchemaChangeKind.SET_WATCHED, "", "", _clause(there)
+        yield SchemaChangeKind.SET_WATCHED, "", "", _clause(clauses)
         yield SchemaChangeKind.DROP_COLUMN, table, memo, ""
         yield SchemaChangeKind.SET_WATCHED, "", "", ALL
-        there[audit] = ""
+        clauses[audit] = ""
 
 
 def _clause(tables: Mapping[str, str]) -> str:

@@ -147,12 +147,12 @@ class ChangeStream:
             pass
         live = self._history.tree.live_at(start)
         if self._has_mutable_ranges:
-            own = [partition for partition in live if partition.placement == placement]
-            if not own:
+            roots = [partition for partition in live if partition.placement == placement]
+            if not roots:
                 # Spanner's answer for a placement that is newer than the start is unknown.
-                own = self._history.tree.first_of(placement)
-                start = max([start, *(partition.start_micros for partition in own)])
-            yield [Row((row,), None) for row in start_rows(start, [partition.token for partition in own])]
+                roots = self._history.tree.first_of(placement)
+                start = max([start, *(partition.start_micros for partition in roots)])
+            yield [Row((row,), None) for row in start_rows(start, [each.token for each in roots])]
             return
         is_null = self._history.settings.root_parents is RootParents.NULL
         parents: tuple[str | None, ...] = (None,) if is_null else ()
@@ -225,10 +225,10 @@ class PartitionRead:
         self._position = Cursor(micros, rows + 1)
         return self._position
 
-    def _children(self, ended: int) -> list[Row]:
-        skipped = self._resumed.rows if self._resumed.micros == ended else 0
+    def _children(self, end_micros: int) -> list[Row]:
+        count = self._resumed.rows if self._resumed.micros == end_micros else 0
         rows = enumerate(self._stream.child_rows(self._partition), start=1)
-        return [Row((row,), Cursor(ended, number)) for number, row in rows if number > skipped]
+        return [Row((row,), Cursor(end_micros, number)) for number, row in rows if number > count]
 
     def _closing(self, last: int) -> Iterator[list[Row]]:
         """Yield a heartbeat at the end of a bounded query without records; one with records just ends."""

@@ -60,12 +60,12 @@ class DatastreamSource(ArrivalTimeSource, SparkSource):
     def list_tables(self) -> tuple[TableSchema, ...]:
         """Return the tables that have files, each with the columns of its newest file."""
         newest: dict[str, SourceFile] = {}
-        listed = list(self.store.list_files())
-        for file in listed:
+        files = list(self.store.list_files())
+        for file in files:
             if not is_schema(file):
                 newest_file = newest.setdefault(file.folder, file)
                 newest[file.folder] = max(newest_file, file, key=lambda candidate: candidate.modified_micros)
-        offers = offered_schemas(listed, newest.values())
+        offers = offered_schemas(files, newest.values())
         tables = {table.name: table for file in newest.values() for table in self._tables_of(file, offers)}
         return tuple(tables[name] for name in sorted(tables))
 
@@ -115,18 +115,18 @@ class DatastreamSource(ArrivalTimeSource, SparkSource):
         return ReadPlan(windows, inputs, files=len(chosen))
 
     def _choose(
-        self, files: Sequence[SourceFile], read: Mapping[str, str], lineage: Lineage, request: ReadRequest
+        self, files: Sequence[SourceFile], versions: Mapping[str, str], lineage: Lineage, request: ReadRequest
     ) -> FileChoice:
         keys = {partition.key: partition.token for partition in live(lineage)}
         folders = {keys[key] for key in request.keys if key in keys} if request.keys is not None else None
         partition_keys = lineage.partitions.keys()
-        readable = [
+        files = [
             file
             for file in files
             if file.folder in partition_keys and (folders is None or file.folder in folders)
         ]
         clock_micros = None if request.ends_pauses else request.clock_micros
-        return choose_files(readable, read, self.settings.max_files, self.settings.max_bytes, clock_micros)
+        return choose_files(files, versions, self.settings.max_files, self.settings.max_bytes, clock_micros)
 
     def readable(self, origins: Collection[str]) -> frozenset[str]:
         """Return the files among these that still exist."""

@@ -112,13 +112,13 @@ def _watched_tables(
     """
     query = catalog.all_tables() if watches_all else catalog.tables(stream)
     watched = {(str(row[0]), str(row[1])): catalog.is_true(row[2]) for row in fetch(query)}
-    listed = defaultdict(set)
+    watched_columns = defaultdict(set)
     for schema, table, column in fetch(catalog.listed_columns(stream)):
-        listed[str(schema), str(table)].add(str(column))
+        watched_columns[str(schema), str(table)].add(str(column))
     columns, unwatched, generated = defaultdict(list), defaultdict(list), defaultdict(list)
     for row in fetch(catalog.columns()):
         name = (str(row[0]), str(row[1]))
-        if name in watched and _is_watched(row, None if watched[name] else listed[name]):
+        if name in watched and _is_watched(row, None if watched[name] else watched_columns[name]):
             columns[name].append(_column(row, catalog))
         elif not _is_generated(row):
             unwatched[catalog.table_name(*name)].append(str(row[2]))
@@ -132,11 +132,11 @@ def _sorted_names(names: Mapping[str, Iterable[str]]) -> _NamesByTable:
     return {table: tuple(sorted(columns)) for table, columns in names.items()}
 
 
-def _is_watched(row: Texts, listed: set[str] | None) -> bool:
+def _is_watched(row: Texts, column_names: set[str] | None) -> bool:
     _, _, column, _, _, _, key_ordinal = row
     if key_ordinal is not None:
         return True
-    return not _is_generated(row) and (listed is None or column in listed)
+    return not _is_generated(row) and (column_names is None or column in column_names)
 
 
 def _is_generated(row: Texts) -> bool:
@@ -186,10 +186,10 @@ def check_nanosecond_columns(description: StreamDescription, names: tuple[str, .
 
 
 def _not_found(settings: SpannerSettings, stream_names: list[str]) -> SourceNotFound:
-    there = f"There are: {', '.join(stream_names)}" if stream_names else "The database has none; create one"
+    hint = f"There are: {', '.join(stream_names)}" if stream_names else "The database has none; create one"
     return SourceNotFound(
         f"There is no {settings.title}. Correct `change_stream`; if the stream was dropped, its records are "
-        f"lost: create it again, and begin a new lake folder. {there}"
+        f"lost: create it again, and begin a new lake folder. {hint}"
     )
 
 

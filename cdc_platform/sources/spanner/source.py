@@ -124,10 +124,13 @@ class SpannerSource(SparkSource):
             RetentionExpired: The source no longer keeps that version.
         """
         # The table's columns at that timestamp.
-        watched = describe_stream(self.client, micros).tables
-        table = next((table for table in watched if table.name == table_name), None)
+        tables = describe_stream(self.client, micros).tables
+        table = next((table for table in tables if table.name == table_name), None)
         if table is None:
-            raise SourceNotFound(f"The {self.settings.title} does not watch the table `{table_name}`")
+            raise SourceNotFound(
+                f"The {self.settings.title} does not watch the table `{table_name}`. Add it to the stream "
+                "(ALTER CHANGE STREAM), or leave it out of the setting `tables`"
+            )
         return rows_at(self.client, table, micros)
 
     def plan(

@@ -14,8 +14,8 @@ from cdc_platform.model.base.declared_settings import (
     check_host,
     check_members,
     check_range,
+    micros_of_setting,
 )
-from cdc_platform.model.base.timestamps import from_rfc3339
 from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM, SourceCapabilities, SourceSettings
 
 EMULATOR_VARIABLE: Final = "SPANNER_EMULATOR_HOST"
@@ -32,7 +32,7 @@ class Dialect(StrEnum):
 
 
 class PartitionMode(StrEnum):
-    """How the keys of a change stream are divided over its partitions, fixed when it is created."""
+    """Division of a change stream's keys among its partitions, fixed when the stream is created."""
 
     IMMUTABLE_KEY_RANGE = "IMMUTABLE_KEY_RANGE"
     """A partition keeps its keys until it ends, and its children continue it."""
@@ -51,7 +51,7 @@ class Priority(StrEnum):
 HEARTBEAT_MS_MIN: Final = 100
 HEARTBEAT_MS_MAX: Final = 300_000
 SILENT_HEARTBEATS: Final = 10
-"""So many heartbeats that fail to come make a partition stuck, unless a setting says otherwise."""
+"""Number of missing heartbeats after which a partition is stuck, unless a setting says otherwise."""
 MIN_SILENCE_S: Final = 20.0
 """A busy instance may take a while for its first answer, however short the heartbeats are."""
 
@@ -122,7 +122,8 @@ class SpannerSettings(SourceSettings):
         if self.stuck_after_s is not None:
             _check_silence(self.stuck_after_s, self.heartbeat_ms)
         check_range(self, ("deadline_s", "connect_deadline_s", "max_attempts"), above=0)
-        _check_timestamp("start_timestamp", self.start_timestamp)
+        if self.start_timestamp is not None:
+            micros_of_setting("start_timestamp", self.start_timestamp)
         check_host("emulator_host", self.emulator_host, "localhost:9010")
         for name in ("project", "instance", "database"):
             if "/" in getattr(self, name):
@@ -173,13 +174,3 @@ def _check_silence(stuck_after_s: float, heartbeat_ms: int) -> None:
     if not heartbeat_ms / 1000 < stuck_after_s < math.inf:
         problem = f"must be finite and longer than `heartbeat_ms`, {heartbeat_ms}, but is: {stuck_after_s} s"
         raise SettingError("stuck_after_s", problem)
-
-
-def _check_timestamp(setting: str, value: str | None) -> None:
-    if value is None:
-        return
-    try:
-        from_rfc3339(value)
-    except ValueError as error:
-        example = "2026-01-31T08:00:00Z"
-        raise SettingError(setting, f"must look like {example}, but is: {value!r}") from error

@@ -35,10 +35,10 @@ def read_current(spark: SparkSession, table: str) -> DataFrame:
 
 def with_columns_of(rows: DataFrame, schema: StructType) -> DataFrame:
     """Return rows of an older version of a table with the columns of a schema; new ones are NULL."""
-    there = set(rows.columns)
+    names = set(rows.columns)
     return rows.select(
         *(
-            field.name if field.name in there else F.lit(None).cast(field.dataType).alias(field.name)
+            field.name if field.name in names else F.lit(None).cast(field.dataType).alias(field.name)
             for field in schema.fields
         )
     )

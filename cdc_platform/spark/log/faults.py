@@ -106,8 +106,8 @@ def _unless_recreated(table: TableSchema, fault: str) -> str:
     key_names = ", ".join(quote_text(column.name) for column in table.key_columns)
     is_other = f"coalesce(array_size({names}) > 0 AND NOT ({_same(names, key_names)}), false)"
     lacks = quote_text(f"the keys lack a column that the record has in the key of `{table.name}`")
-    own = f"CASE WHEN exists({names}, c -> NOT map_contains_key({KEYS}, c)) THEN {lacks} END"
-    return f"CASE WHEN {fault} IS NOT NULL THEN CASE WHEN {is_other} THEN {own} ELSE {fault} END END"
+    key_fault = f"CASE WHEN exists({names}, c -> NOT map_contains_key({KEYS}, c)) THEN {lacks} END"
+    return f"CASE WHEN {fault} IS NOT NULL THEN CASE WHEN {is_other} THEN {key_fault} ELSE {fault} END END"
 
 
 def _same(names: str, key_names: str) -> str:
@@ -139,10 +139,10 @@ def _faults_by_type(table: TableSchema) -> Iterator[str | None]:
     for kind, names in names_by_type(table).items():
         unfit = unfit_names_expression(VALUES, kind, names)
         if unfit is not None:
-            own = f"filter({unfit}, n -> NOT {_declares_other('n', kind)})"
+            unfit_names = f"filter({unfit}, n -> NOT {_declares_other('n', kind)})"
             about = f"'` of `', {quote_text(f'{table.name}` is {kind.text}, which cannot hold: ')}"
             value = shown_expression(f"{VALUES}[n]")
-            yield f"get(transform({own}, n -> concat('`', n, {about}, {value})), 0)"
+            yield f"get(transform({unfit_names}, n -> concat('`', n, {about}, {value})), 0)"
 
 
 def _declares_other(name: str, kind: ColumnType) -> str:

@@ -130,7 +130,7 @@ def changes_of(mods: DataFrame, fault: str, parts: Sequence[str], condition: str
         condition: condition of the records whose values are parsed for the fault.
     """
     changes = mods.selectExpr("*", *parsed_mods(condition), f"{fault} AS {FAULT}")
-    own = ", ".join(name for name in mods.columns if name not in (FITS, *MOD))
+    raw_columns = ", ".join(name for name in mods.columns if name not in (FITS, *MOD))
     # SQL texts: an expression built here would cost a few calls of Spark's JVM.
     return changes.selectExpr(
         "table_name",
@@ -149,7 +149,7 @@ def changes_of(mods: DataFrame, fault: str, parts: Sequence[str], condition: str
         "is_system_transaction",
         "transaction_tag",
         "record_order",
-        f"if({FAULT} is not null, to_json(struct({own})), null) as record",
+        f"if({FAULT} is not null, to_json(struct({raw_columns})), null) as record",
         FAULT,
     )
 

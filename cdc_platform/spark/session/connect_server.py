@@ -111,12 +111,12 @@ def _wait(server: ConnectServer, timeout_s: float) -> None:
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         if server.process.poll() is not None:
-            raise SparkUnreachable(f"The Spark Connect server stopped while starting; its log: {log_file}")
+            raise SparkUnreachable(f"The Spark Connect server stopped while starting; see {log_file}")
         with socket.socket() as probe:
             probe.settimeout(1)
             if probe.connect_ex(("127.0.0.1", server.port)) == 0:
                 return
         time.sleep(0.2)
     raise SparkUnreachable(
-        f"The Spark Connect server did not answer within {timeout_s:.0f} s; its log: {log_file}"
+        f"The Spark Connect server did not answer within {timeout_s:.0f} s; see {log_file}"
     )

@@ -46,11 +46,11 @@ def _count_in_process() -> TaskCount | None:
         stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()] if tracker else []
     except (Py4JError, OSError, AttributeError):
         return None
-    present = [stage for stage in stages if stage is not None]
+    running_stages = [stage for stage in stages if stage is not None]
     return TaskCount(
-        tuple(stage.stageId for stage in present),
-        sum(stage.numCompletedTasks for stage in present),
-        sum(stage.numTasks for stage in present),
+        tuple(stage.stageId for stage in running_stages),
+        sum(stage.numCompletedTasks for stage in running_stages),
+        sum(stage.numTasks for stage in running_stages),
     )
 
 
@@ -75,9 +75,9 @@ class _ReportedTasks:
 
     def count(self) -> TaskCount:
         """Return the tasks of all queries."""
-        present = [stage for stages in list(self._stages.values()) for stage in stages]
+        running_stages = [stage for stages in list(self._stages.values()) for stage in stages]
         return TaskCount(
-            tuple(sorted(stage.stage_id for stage in present)),
-            sum(stage.num_completed_tasks for stage in present),
-            sum(stage.num_tasks for stage in present),
+            tuple(sorted(stage.stage_id for stage in running_stages)),
+            sum(stage.num_completed_tasks for stage in running_stages),
+            sum(stage.num_tasks for stage in running_stages),
         )

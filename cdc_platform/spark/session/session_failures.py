@@ -11,11 +11,11 @@ _LIBRARIES: Final = frozenset({"py4j", "pyspark"})
 _ENDS: Final = re.compile(
     "RejectedExecutionException|Shutdown in progress|stopped SparkContext|SparkContext was shut down"
 )
-"""What Java reports while its process ends."""
+"""Messages of Java while its process ends."""
 _SERVER_ENDED: Final = re.compile(
     r"StatusCode\.(?:UNAVAILABLE|UNAUTHENTICATED)|failed to connect to all addresses|INVALID_HANDLE\.SESSION_"
 )
-"""What a client reports of a server that has ended, or of another one, which does not know its session."""
+"""Messages of a client whose server has ended, or is another one, which does not know its session."""
 _MEMORY: Final = re.compile(
     r"[^\n]*(?:java\.lang\.OutOfMemoryError|SparkOutOfMemoryError|UNABLE_TO_ACQUIRE_MEMORY"
     r"|Not enough memory to build and broadcast|is bigger than spark\.driver\.maxResultSize"
@@ -34,16 +34,16 @@ def find_session_failure(error: BaseException | None) -> SetupError | None:
         # Py4j passes on what the system says of a closed connection.
         if type(error).__module__.partition(".")[0] in _LIBRARIES or isinstance(error, ConnectionError):
             text = str(error)
-            own = _TASK.sub("", text)
-            failure = _short_memory(own, text) or _lost_process(own) or _lost_server(own)
+            spark_text = _TASK.sub("", text)
+            failure = _short_memory(spark_text, text) or _lost_process(spark_text) or _lost_server(spark_text)
             if failure is not None:
                 return failure
         error = error.__cause__ or error.__context__
     return None
 
 
-def _short_memory(own: str, text: str) -> OutOfMemory | None:
-    match = _MEMORY.search(own) or _TASK_MEMORY.search(text)
+def _short_memory(spark_text: str, text: str) -> OutOfMemory | None:
+    match = _MEMORY.search(spark_text) or _TASK_MEMORY.search(text)
     if match is None:
         return None
     return OutOfMemory(

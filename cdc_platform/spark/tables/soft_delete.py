@@ -42,9 +42,9 @@ def _drop_unseen(changes: DataFrame, table: TableSchema) -> DataFrame:
     """Omit rows that were inserted and deleted within one transaction, since they were never visible."""
     keys = [_col(column.name) for column in table.key_columns]
     of_key = Window.partitionBy(*keys, COMMITTED, TRANSACTION).orderBy(ORDINAL)
-    whole = of_key.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
-    is_inserted = F.first(KIND).over(whole) == ChangeKind.INSERT.value
-    is_gone = F.last(KIND).over(whole) == ChangeKind.DELETE.value
+    all_rows = of_key.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+    is_inserted = F.first(KIND).over(all_rows) == ChangeKind.INSERT.value
+    is_gone = F.last(KIND).over(all_rows) == ChangeKind.DELETE.value
     return changes.withColumn("__unseen", is_inserted & is_gone).where("NOT __unseen").drop("__unseen")
 
 

@@ -237,10 +237,10 @@ def _within(column: SourceColumn, *, with_former: bool) -> str:
 
 
 def _value(table: TableSchema, column: SourceColumn) -> str:
-    own = _cast(table, column)
+    current_value = _cast(table, column)
     if column.life is None:
-        return own
-    cases = f"WHEN {_within(column, with_former=False)} THEN {own}"
+        return current_value
+    cases = f"WHEN {_within(column, with_former=False)} THEN {current_value}"
     former = column.life.before
     if former is not None:
         value, is_widened = _value(table, former), column.life.is_widened

@@ -294,7 +294,7 @@ def test_results_of_checks_that_nobody_makes_leave(tmp_path: Path) -> None:
 def test_writing_bounds_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Months of a check that cron starts leave few snapshots and files, without any maintenance."""
     lake = Lake(LakeSettings(str(tmp_path / "lake")), "bank")
-    monkeypatch.setattr("cdc_platform.lake.commits.snapshots.GLANCE_S", -1)
+    monkeypatch.setattr("cdc_platform.lake.commits.snapshots.SHORT_LIFE_S", -1)
     for at_s in range(70):
         save_results(lake, [result("exactly_once", LOG, at_s=at_s)])
         assert [found.at_s for found in load_results(lake)] == [at_s]

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from cdc_platform.model.stream.quarantined_records import QuarantinedRecord, QuarantineFilter, with_company
+from cdc_platform.model.stream.quarantined_records import QuarantinedRecord, QuarantineFilter, with_related
 
 
 def record_of(record: str, origin: str | None = None, cycle: int = 1) -> QuarantinedRecord:
@@ -49,9 +49,9 @@ def test_halves_of_a_key_change_are_replayed_together() -> None:
         replace(record_of("e", "t"), record=None),
     ]
     everything = [refused, neighbour, *records]
-    assert [refused, neighbour] == with_company([neighbour], everything, pairs_halves=True)
-    assert [records[1]] == with_company([records[1]], everything, pairs_halves=True)
-    assert [neighbour] == with_company([neighbour], everything)
+    assert [refused, neighbour] == with_related([neighbour], everything, pairs_halves=True)
+    assert [records[1]] == with_related([records[1]], everything, pairs_halves=True)
+    assert [neighbour] == with_related([neighbour], everything)
 
 
 def test_files_and_copies_of_an_event_are_replayed_along() -> None:
@@ -65,6 +65,6 @@ def test_files_and_copies_of_an_event_are_replayed_along() -> None:
     separate, in_topic, neighbour = record_of("d", "h"), record_of("e", "t"), record_of("g", "t")
     everything = [record, other, again, far, separate, in_topic, neighbour]
     files = {"f", "g", "h"}
-    assert [record, other, again, far] == with_company([record], everything, files)
-    assert [in_topic] == with_company([in_topic], everything, files)
-    assert with_company([], everything, files) == []
+    assert [record, other, again, far] == with_related([record], everything, files)
+    assert [in_topic] == with_related([in_topic], everything, files)
+    assert with_related([], everything, files) == []

@@ -32,7 +32,7 @@ def bank(tmp_path: Path) -> Pipeline:
     with_history = {"accounts": TableOptions(history=True)}
     pipeline = make_pipeline(LakeSettings(str(tmp_path / "lake")), (), name="bank", options=with_history)
     histories = {name: ColumnHistory(name) for name in ("accounts", "transfers")}
-    pipeline.know(SchemaHistory(cycle=1, tables=histories))
+    pipeline.use_history(SchemaHistory(cycle=1, tables=histories))
     return pipeline
 
 

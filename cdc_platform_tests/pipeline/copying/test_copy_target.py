@@ -77,7 +77,7 @@ def test_only_what_a_copy_has_left_of_a_dropped_table_is_removed(
         if COPY_BRANCH in branches:
             table.append(ROWS, branch=COPY_BRANCH)
     histories = {name: ColumnHistory(name, is_watched=False, is_dropped=name != "watched") for name in TABLES}
-    pipeline.know(SchemaHistory(cycle=1, tables=histories))
+    pipeline.use_history(SchemaHistory(cycle=1, tables=histories))
     plans = [CopyPlan(name, 1, START, START, "[]", ("a",)) for name in TABLES if name != "unplanned"]
     save_plans(lake, plans)
     append_cut(lake, Cut(1, START, 1, {"published": 1}, START))

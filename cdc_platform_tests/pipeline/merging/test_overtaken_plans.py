@@ -48,7 +48,7 @@ def test_a_column_that_another_run_orders_meanwhile_is_a_conflict(
         read_generations(other, spark)
         order_changes(other, spark)
 
-    cases = ((merge, "_pending", "age"), (history_plan, "pending_span", "size"))
+    cases = ((merge, "_missing_span", "age"), (history_plan, "pending_span", "size"))
     for place, (module, step, column) in zip((2, 4), cases, strict=True):
         folder.write([user(str(place), "INSERT", place, place)])
         interrupt_once(monkeypatch, module, step, partial(rival, place + 1, column))

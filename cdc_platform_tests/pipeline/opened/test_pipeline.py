@@ -58,7 +58,7 @@ def test_options_of_a_table_that_is_not_watched_yet_wait(tmp_path: Path) -> None
     source_of(pipeline).schema_at = None
     with pytest.raises(SettingError, match=r"`table_options` names a table that .*'loans'"):
         _ = pipeline.tables
-    pipeline.know(
+    pipeline.use_history(
         SchemaHistory(
             cycle=1, tables={"accounts": ColumnHistory("accounts")}, other_names=frozenset({"loans"})
         )
@@ -97,12 +97,12 @@ def test_of_two_names_that_differ_in_case_the_first_is_had(tmp_path: Path) -> No
     assert [schema.name for schema in pipeline.tables] == ["Accounts", "transfers"]
     dropped = replace(history_since("accounts", 1), is_watched=False, is_dropped=True)
     others = {name: history_since(name, 2) for name in ("transfers", "Accounts")}
-    pipeline.know(SchemaHistory(cycle=2, tables={**others, "accounts": dropped}))
+    pipeline.use_history(SchemaHistory(cycle=2, tables={**others, "accounts": dropped}))
     assert [schema.name for schema in pipeline.tables] == ["accounts", "transfers"]
     text = pipeline.findings(pipeline.schema_history)[0]
     assert text.startswith("`Accounts` is not in the lake: `accounts` has that name in the lake")
     chosen = replace(pipeline, settings=replace(pipeline.settings, tables=("Accounts", "transfers")))
-    chosen.know(pipeline.schema_history)
+    chosen.use_history(pipeline.schema_history)
     assert [schema.name for schema in chosen.tables] == ["Accounts", "transfers"]
     (text,) = chosen.findings(chosen.schema_history)
     assert text.startswith("`accounts` was dropped")

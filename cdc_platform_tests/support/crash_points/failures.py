@@ -59,15 +59,15 @@ def outlive(trial: Trial, failure: Failure, place: Death, *, has_checks: bool = 
     """
     trial.lake.restore(trial.begun)
     with reopened(trial.settings) as pipeline:
-        ended: Exception | None = None
+        run_error: Exception | None = None
         with POINTS.counted(place, failure=failure):
             try:
                 with reaching(trial.settings.lake):
                     trial.act(pipeline, trial.spark)
             except Exception as error:  # noqa: BLE001  whatever it is, it is judged below
-                ended = error
+                run_error = error
             if not POINTS.has_failed:
-                raise ended or PointNotReached(f"{place} of {len(POINTS.effects)} effects")
+                raise run_error or PointNotReached(f"{place} of {len(POINTS.effects)} effects")
             wait_for_spark(trial.spark)
         # What is there now must be deleted at the end.
         trial.lake.keep()
@@ -75,7 +75,7 @@ def outlive(trial: Trial, failure: Failure, place: Death, *, has_checks: bool = 
         revert_lost_commits(pipeline.lake)
         trial.recover(pipeline, trial.spark)
         recovery = trial.judge(time.monotonic() - begun, has_checks=has_checks)
-    return Recovery(recovery.seconds, recovery.orphans, (*recovery.faults, *_misnamed(failure, ended)))
+    return Recovery(recovery.seconds, recovery.orphans, (*recovery.faults, *_misnamed(failure, run_error)))
 
 
 def run_failures(trial: Trial, failure: Failure, extent: Extent, chance: random.Random) -> Series:
@@ -102,11 +102,11 @@ def _places(effects: Sequence[Effect], failure: Failure) -> Iterator[Death]:
             yield Death(effect.number, Moment.WITHIN if is_torn else Moment.BEFORE)
 
 
-def _misnamed(failure: Failure, ended: Exception | None) -> Iterator[str]:
+def _misnamed(failure: Failure, error: Exception | None) -> Iterator[str]:
     """Yield a sentence if a run has ended by an error that does not say what has failed.
 
     It may also have gone on: a commit is tried more than once, and what is deleted late harms nobody.
     """
-    if ended is not None and not isinstance(ended, ERRORS[failure]):
-        right = " or ".join(error.__name__ for error in ERRORS[failure])
-        yield f"the run ended by {type(ended).__name__}, not {right}: {str(ended)[:500]}"
+    if error is not None and not isinstance(error, ERRORS[failure]):
+        error_names = " or ".join(kind.__name__ for kind in ERRORS[failure])
+        yield f"the run ended by {type(error).__name__}, not {error_names}: {str(error)[:500]}"

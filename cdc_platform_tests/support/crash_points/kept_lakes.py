@@ -50,23 +50,23 @@ class KeptLake:
 
     def restore(self, state: LakeState) -> None:
         """Set the lake back, in place: Java's part of this process has its catalog open."""
-        present = frozenset(_files_below(self.folder))
-        for path, _ in present - state.files:
+        files = frozenset(_files_below(self.folder))
+        for path, _ in files - state.files:
             (self.folder / path).unlink()
-        for path, inode in state.files - present:
+        for path, inode in state.files - files:
             _link(self._kept(inode), self.folder / path)
         if state.torn is not None:
             torn = self.folder / state.torn
-            whole = torn.read_bytes()
+            content = torn.read_bytes()
             torn.unlink()
-            torn.write_bytes(whole[: len(whole) // 2])
+            torn.write_bytes(content[: len(content) // 2])
         self._restore_catalog(state.catalog)
 
     def add_kept_files(self, age_s: float) -> None:
         """Put all files of all kept states into the lake, where they are missing, and let all of it age."""
-        present = {path for path, _ in _files_below(self.folder)}
+        files = {path for path, _ in _files_below(self.folder)}
         for path, inode in self._known:
-            if path not in present:
+            if path not in files:
                 _link(self._kept(inode), self.folder / path)
         moment = time.time() - age_s
         for path, _ in _files_below(self.folder):

@@ -17,15 +17,20 @@ def unreferenced_files(lake: Lake) -> set[Path]:
     """Return the files of a local lake's pipeline that no snapshot or metadata log of its tables names."""
     folder = local_folder(lake.settings.path)
     assert folder is not None
-    own = [lake.system_table(name) for name in own_tables(delivers_events=lake.delivers_events)]
-    merged = [lake.table(name) for name in lake.table_names()]
-    named = {path for table in [*own, *merged] if table is not None for path in _named_files(table)}
+    system_tables = [lake.system_table(name) for name in own_tables(delivers_events=lake.delivers_events)]
+    merged_tables = [lake.table(name) for name in lake.table_names()]
+    named_files = {
+        path
+        for table in [*system_tables, *merged_tables]
+        if table is not None
+        for path in _named_files(table)
+    }
     places = [folder / lake.pipeline, folder / lake.system_namespace]
     # Hadoop's checksums belong to the files next to them.
-    there = {
+    stored_files = {
         path for place in places for path in place.rglob("*") if path.is_file() and path.suffix != ".crc"
     }
-    return there - named
+    return stored_files - named_files
 
 
 def _named_files(table: Table) -> Iterator[Path]:

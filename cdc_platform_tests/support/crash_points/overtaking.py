@@ -77,13 +77,13 @@ class Overtaker:
 
 def persist(trial: Trial, pipeline: Pipeline) -> None:
     """Catch up as a process does that continues after errors that may pass by themselves."""
-    for left in reversed(range(TRIES)):
+    for remaining_tries in reversed(range(TRIES)):
         try:
             with reaching(pipeline.settings.lake):
                 revert_lost_commits(pipeline.lake)
                 return trial.recover(pipeline, trial.spark)
         except CdcError as error:
-            if not (error.retryable and left):
+            if not (error.retryable and remaining_tries):
                 raise
     return None
 
@@ -128,9 +128,9 @@ def outrun(
             # A reader of its own: the process that was overtaken does not know yet what the schema is now.
             with reopened(trial.settings) as reader:
                 faults += (f"after the run: {fault}" for fault in trial.faults(reader))
-        begun = time.monotonic()
+        begun_s = time.monotonic()
         persist(trial, pipeline)
-        recovery = trial.judge(time.monotonic() - begun, has_checks=has_checks)
+        recovery = trial.judge(time.monotonic() - begun_s, has_checks=has_checks)
     return Recovery(recovery.seconds, recovery.orphans, (*overtaker.faults, *faults, *recovery.faults))
 
 

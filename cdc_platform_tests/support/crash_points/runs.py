@@ -31,7 +31,7 @@ from cdc_platform_tests.support.cycles import failed_checks
 from cdc_platform_tests.support.workloads.workload import Workload
 
 Act = Callable[[Pipeline, SparkSession], object]
-"""What a run does besides opening the pipeline."""
+"""Work of a run, after it has opened the pipeline."""
 LONG_AGO_S: Final = 7 * 24 * 3600.0
 CYCLES_MAX: Final = 20
 """So many cycles bring any recovery to its end."""
@@ -130,12 +130,12 @@ class Trial:
         """
         self.lake.restore(self.begun)
         self.die(self.act, first)
-        left = self.lake.keep()
+        state = self.lake.keep()
         with POINTS.counted():
             self._run(self.recover)
             moments = (Moment.BEFORE, Moment.AFTER)
             deaths = [Death(effect.number, moment) for effect in POINTS.effects for moment in moments]
-        self.lake.restore(left)
+        self.lake.restore(state)
         if not deaths:
             raise PointNotReached(f"the recovery from {first} has no effect")
         self.die(self.recover, deaths[int(second * len(deaths))])
@@ -157,9 +157,9 @@ class Trial:
         with reopened(self.settings) as pipeline:
             orphans = unreferenced_files(pipeline.lake)
             maintain_lake(pipeline, self.spark, thorough=True)
-            left = unreferenced_files(pipeline.lake) & orphans
+            leftovers = unreferenced_files(pipeline.lake) & orphans
             faults = [*self.faults(pipeline), *self.failed_checks(pipeline)]
-            return len(orphans), [*(f"maintenance left {file}" for file in sorted(left)), *faults]
+            return len(orphans), [*(f"maintenance left {file}" for file in sorted(leftovers)), *faults]
 
     def recovery(self, *, has_checks: bool) -> Recovery:
         """Recover from what the lake is now, and return the outcome."""

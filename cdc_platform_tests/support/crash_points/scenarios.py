@@ -88,9 +88,9 @@ class Scenario:
         with mortal_session(spark, settings, folder) as session, self.source(place) as work:
             for jar in require_jars(*self.jars):
                 session.sql(f"ADD JAR '{jar}'")
-            for left in reversed(range(self.cycles)):
+            for remaining_tries in reversed(range(self.cycles)):
                 work.send()
-                if not left and not self.reads:
+                if not remaining_tries and not self.reads:
                     work.finish()
                 with reopened(replace(work.settings, **self.changes)) as pipeline:
                     run_cycle(pipeline, session)

@@ -73,7 +73,7 @@ class Series:
 
 def run_series(trial: Trial, extent: Extent, chance: random.Random) -> Series:
     """Die at the moments of a run, and return the outcome."""
-    begun = time.monotonic()
+    begun_s = time.monotonic()
     leftovers = trial.list_leftovers()
     series = Series(moments=len(leftovers))
     for first in _firsts(leftovers, extent.in_pairs, chance):
@@ -87,7 +87,7 @@ def run_series(trial: Trial, extent: Extent, chance: random.Random) -> Series:
         extent,
         chance,
     )
-    return end_series(series, trial, extent, begun)
+    return end_series(series, trial, extent, begun_s)
 
 
 def run_places(
@@ -108,9 +108,9 @@ def run_places(
         extent: how often.
         chance: chooses the order.
     """
-    begun, series = time.monotonic(), Series(moments=len(places))
+    begun_s, series = time.monotonic(), Series(moments=len(places))
     _survive_each(series, places, survive, describe_place, extent, chance)
-    return end_series(series, trial, extent, begun)
+    return end_series(series, trial, extent, begun_s)
 
 
 def _survive_each(
@@ -136,12 +136,12 @@ def _survive_each(
         series.add(describe_place(place), recovery, 1, is_checked=is_checked)
 
 
-def end_series(series: Series, trial: Trial, extent: Extent, begun: float) -> Series:
+def end_series(series: Series, trial: Trial, extent: Extent, begun_s: float) -> Series:
     """Maintain the lake if the extent says so, and return the series with its seconds since the beginning."""
     if extent.is_maintained:
         series.deleted_orphans, left = trial.delete_orphans()
         series.faults += left
-    series.seconds = time.monotonic() - begun
+    series.seconds = time.monotonic() - begun_s
     return series
 
 
@@ -157,16 +157,16 @@ def _die_twice(series: Series, trial: Trial, first: Death, chance: random.Random
 
 def _firsts(leftovers: Sequence[Leftover], count: int, chance: random.Random) -> Iterator[Death]:
     """Yield moments at which a run dies whose recovery dies, too; none leaves half of a file."""
-    whole = [leftover.death for leftover in leftovers if leftover.death.moment is not Moment.WITHIN]
-    yield from (chance.choice(whole) for _ in range(count if whole else 0))
+    deaths = [leftover.death for leftover in leftovers if leftover.death.moment is not Moment.WITHIN]
+    yield from (chance.choice(deaths) for _ in range(count if deaths else 0))
 
 
 def choose(items: Sequence[ItemT], extent: Extent, chance: random.Random) -> list[ItemT]:
     """Return as many items as the extent allows, evenly spread; in random order if time may end them."""
-    chosen = _spread(items, extent.singly)
+    sample = _spread(items, extent.singly)
     if extent.until_s is not None:
-        chance.shuffle(chosen)
-    return chosen
+        chance.shuffle(sample)
+    return sample
 
 
 def _spread(items: Sequence[ItemT], limit: int | None) -> list[ItemT]:

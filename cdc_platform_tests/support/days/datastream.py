@@ -67,9 +67,9 @@ class FilesDay:
         while len(fresh) < self._changes:
             fresh += self._change()
         sent = self._keep_back(fresh)
-        again = [event for event in sent if self._dice.random() < REPEATED]
-        self.incidents["events repeated"] += len(again)
-        self._write([*sent, *again])
+        repeated_events = [event for event in sent if self._dice.random() < REPEATED]
+        self.incidents["events repeated"] += len(repeated_events)
+        self._write([*sent, *repeated_events])
         if self._recent and self._dice.random() < REWRITTEN:
             self._rewrite(self._dice.choice(self._recent))
 

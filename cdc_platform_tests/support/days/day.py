@@ -19,7 +19,7 @@ from cdc_platform_tests.support.workloads.workload import Workload
 
 MINUTE_S: Final = 60
 DISASTERS: Final = (None, Failure.FULL, Failure.BROKEN, Failure.REFUSED)
-"""How an effect on the lake fails; at None the process dies."""
+"""Kinds of failures of an effect on the lake; at None the process dies."""
 EFFECTS: Final = 60
 """A disaster happens at one of so many first effects of a cycle; a shorter one passes without it."""
 SHORT_MINUTES: Final = MaintenanceSettings(

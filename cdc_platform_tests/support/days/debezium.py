@@ -192,11 +192,11 @@ class SessionsDay(Sessions):
     def _deliver(self, fresh: list[str], *, stops: bool) -> None:
         """Write messages; a connector that had stopped repeats some, and one that stops keeps some back."""
         lines = [*self._unwritten, *fresh]
-        again = self._written[-self._dice.randint(1, REDELIVERED) :] if self._unwritten else []
-        self.incidents["messages redelivered"] += len(again)
+        repeated_lines = self._written[-self._dice.randint(1, REDELIVERED) :] if self._unwritten else []
+        self.incidents["messages redelivered"] += len(repeated_lines)
         whole = self._dice.randrange(len(lines)) if stops else len(lines)
         self.incidents["connectors stopped"] += stops
-        self._put([*again, *lines[:whole]])
+        self._put([*repeated_lines, *lines[:whole]])
         self._written = [*self._written, *lines[:whole]][-REDELIVERED:]
         self._unwritten = lines[whole:]
 

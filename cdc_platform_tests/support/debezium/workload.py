@@ -281,12 +281,12 @@ class Sessions:
         number = self._next()
         big, shown = self._updated(self._items.pop(old)[1])
         self._items[new] = (number, big)
-        gone, come = {"id": old[0]}, {"id": new[0]}
-        headers = {"__debezium.newkey": come}
-        self._sent.change(ITEMS, "d", gone, ({**gone, "n": None, "big": None}, None), headers)
-        headers = {"__debezium.oldkey": gone}
+        old_key, new_key = {"id": old[0]}, {"id": new[0]}
+        headers = {"__debezium.newkey": new_key}
+        self._sent.change(ITEMS, "d", old_key, ({**old_key, "n": None, "big": None}, None), headers)
+        headers = {"__debezium.oldkey": old_key}
         row = self._new_row(new, number, shown)
-        self._sent.change(ITEMS, "c", come, (None, row), headers, is_same_place=True)
+        self._sent.change(ITEMS, "c", new_key, (None, row), headers, is_same_place=True)
 
     def _new_row(self, key: Key, number: int, big: str | None) -> dict[str, Any]:
         """Return the row of an item after an insert or an update, as an event shows it."""

@@ -27,5 +27,5 @@ class DriverBytes:
     def _sizes(self) -> dict[tuple[int, int], int]:
         self._context.listenerBus().waitUntilEmpty()
         stages = self._context.statusStore().stageList(None, False, False, self._no_quantiles, None)
-        listed = (stages.apply(place) for place in range(stages.size()))
-        return {(stage.stageId(), stage.attemptId()): stage.resultSize() for stage in listed}
+        stages_in_order = (stages.apply(place) for place in range(stages.size()))
+        return {(stage.stageId(), stage.attemptId()): stage.resultSize() for stage in stages_in_order}

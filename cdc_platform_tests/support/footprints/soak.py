@@ -75,9 +75,9 @@ class Soak:
     def run_cycle(self, number: int) -> Cycle:
         """Send input and run a cycle, which is counted as the given number."""
         self._workload.send()
-        before_s, begun = self._session.measure().processor_s, time.perf_counter()
+        before_s, begun_s = self._session.measure().processor_s, time.perf_counter()
         outcome = next(self._outcomes[number % len(self._outcomes)])
-        whole_s = time.perf_counter() - begun
+        whole_s = time.perf_counter() - begun_s
         footprint = self._session.measure()
         processor_s = footprint.processor_s - before_s
         name, changes = self.pipeline.settings.name, outcome.order.changes

@@ -73,14 +73,14 @@ def _lines_of(changes: pa.Table, chains: pa.Array, is_incomplete: pa.ChunkedArra
 
 def _needed(changed: pa.Table) -> set[RowId]:
     """Return the rows whose values are looked for before any change of the batch has them all."""
-    whole, origins = set[RowId](), set[RowId]()
+    row_ids, origins = set[RowId](), set[RowId]()
     columns = (changed[name].to_pylist() for name in ("table_name", "keys", "previous_keys", "change_kind"))
     for table, keys, previous, kind, lacks in zip(*columns, lack_values(changed).to_pylist(), strict=True):
         origin = (table, keys if previous is None else previous)
-        if lacks and origin not in whole:
+        if lacks and origin not in row_ids:
             origins.add(origin)
         elif kind in _WHOLE and not lacks:
-            whole.add((table, keys))
+            row_ids.add((table, keys))
     return origins
 
 

@@ -58,8 +58,8 @@ class Database:
             row["big"] = value
             self.say(change(ModType.UPDATE, number, dict(row)), row)
             return
-        shipped, omitted = self.ship(row)
-        self.say(change(ModType.UPDATE, number, shipped, unavailable=omitted), row)
+        sent_values, omitted_names = self.ship(row)
+        self.say(change(ModType.UPDATE, number, sent_values, unavailable=omitted_names), row)
 
     def ship(self, row: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
         """Return what the source sends of a row whose large column did not change, and what it does not."""
@@ -77,10 +77,10 @@ class Database:
         if old not in self.rows or new in self.rows:
             return
         row = self.rows[new] = self.rows.pop(old)
-        shipped, omitted = self.ship(row)
+        sent_values, omitted_names = self.ship(row)
         self.say(change(ModType.DELETE, old), None)
         self.say(
-            change(ModType.INSERT, new, shipped, unavailable=omitted, previous_key=key(old)),
+            change(ModType.INSERT, new, sent_values, unavailable=omitted_names, previous_key=key(old)),
             row,
         )
 

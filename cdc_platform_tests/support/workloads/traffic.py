@@ -163,11 +163,11 @@ class Traffic:
         raise AssertionError(f"the newest cut is at {self.checked_micros}, the clock at {self.now_micros}")
 
     def _run(self, pipeline: Pipeline, spark: SparkSession) -> Any:
-        for left in reversed(range(MAX_TRIES)):
+        for remaining_tries in reversed(range(MAX_TRIES)):
             try:
                 return run_cycle(pipeline, spark)
             except CdcError as error:
-                if not error.retryable or not left:
+                if not error.retryable or not remaining_tries:
                     raise
                 self.retries += 1
         raise AssertionError("the last try raises or returns")

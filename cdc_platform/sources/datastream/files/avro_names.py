@@ -29,20 +29,20 @@ def qualify(schema: Schema, namespace: str = "") -> Schema:
         return schema if "." in schema or schema in PRIMITIVES else _join(namespace, schema)
     if not isinstance(schema, Mapping):
         return schema
-    own = {name: part for name, part in schema.items() if not name.startswith(_PRIVATE)}
-    base = own.get("type")
-    if base in DEFINITIONS and "name" in own:
-        inner, own["name"] = _full_name(own, namespace)
-        own["namespace"] = inner
+    parts = {name: part for name, part in schema.items() if not name.startswith(_PRIVATE)}
+    base = parts.get("type")
+    if base in DEFINITIONS and "name" in parts:
+        inner, parts["name"] = _full_name(parts, namespace)
+        parts["namespace"] = inner
         namespace = inner if base in ("record", "error") else namespace
     elif isinstance(base, list | Mapping):
-        own["type"] = qualify(base, namespace)
+        parts["type"] = qualify(base, namespace)
     for part in ("items", "values"):
-        if part in own:
-            own[part] = qualify(own[part], namespace)
-    if isinstance(own.get("fields"), list):
-        own["fields"] = [_qualified_field(field, namespace) for field in own["fields"]]
-    return own
+        if part in parts:
+            parts[part] = qualify(parts[part], namespace)
+    if isinstance(parts.get("fields"), list):
+        parts["fields"] = [_qualified_field(field, namespace) for field in parts["fields"]]
+    return parts
 
 
 def _qualified_field(field: Any, namespace: str) -> Any:

@@ -86,12 +86,12 @@ class Blocks:
         if not (is_first and self._is_read):
             yield from self._again(len(queued))
 
-    def _again(self, skipped: int) -> Iterator[LineBlock]:
+    def _again(self, count: int) -> Iterator[LineBlock]:
         place = self._stream.tell()
         self._stream.seek(0)
         try:
-            again = read_blocks(self._stream, self._bounds.max_block_bytes)
-            for lines in islice(again, skipped, None):
+            blocks = read_blocks(self._stream, self._bounds.max_block_bytes)
+            for lines in islice(blocks, count, None):
                 yield LineBlock(lines, self._bounds.max_values)
         except FileDamaged:
             pass  # the reader of the events reports it

@@ -36,16 +36,16 @@ def is_schema(file: SourceFile) -> bool:
     return file.path.endswith(SCHEMA_SUFFIXES)
 
 
-def offered_schemas(listed: Iterable[SourceFile], read: Iterable[SourceFile]) -> Offers:
+def offered_schemas(all_files: Iterable[SourceFile], files_to_read: Iterable[SourceFile]) -> Offers:
     """Return the files that provide schemas for the files to be read, which may be JSON.
 
     Args:
-        listed: all files of the stream.
-        read: the files to read.
+        all_files: all files of the stream.
+        files_to_read: the files to read.
     """
-    keys = {key_of_name(file.path) for file in read}
+    keys = {key_of_name(file.path) for file in files_to_read}
     offers: dict[str, list[SourceFile]] = {}
-    for file in listed:
+    for file in all_files:
         if file.path.endswith((*SCHEMA_SUFFIXES, AVRO_SUFFIX)) and key_of_name(file.path) in keys:
             offers.setdefault(key_of_name(file.path), []).append(file)
     return {

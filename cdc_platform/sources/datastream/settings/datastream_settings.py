@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Annotated, Final, Self, TypeVar
 
 from cdc_platform.errors import SettingError
-from cdc_platform.model.base.declared_settings import Described, check_members, check_range
+from cdc_platform.model.base.declared_settings import Described, check_members, check_range, micros_of_setting
 from cdc_platform.model.base.timestamps import DAY_S
 from cdc_platform.model.schema.schema_policy import SchemaPolicy
 from cdc_platform.model.stream.files import MAX_BYTES, MAX_FILES
@@ -15,15 +15,14 @@ from cdc_platform.sources.datastream.settings.bounds import DEFAULT_BOUNDS, Boun
 from cdc_platform.sources.datastream.settings.declarations import (
     ALL_TABLES,
     check_column_lists,
-    check_table_name,
     declarations,
-    epoch_micros_of,
 )
 from cdc_platform.sources.datastream.settings.kinds import SourceKind
 from cdc_platform.sources.datastream.settings.policies import BackfillPolicy, KeylessPolicy, OrderBy
 from cdc_platform.sources.datastream.settings.stream_settings import StreamSettings
 from cdc_platform.sources.datastream.settings.table_names import name_by_template
 from cdc_platform.sources.locations import DEADLINE_S, check_location
+from cdc_platform.sources.table_templates import check_table_name
 
 Value = TypeVar("Value")
 
@@ -189,7 +188,7 @@ class DatastreamSettings(SourceSettings):
             raise SettingError(
                 "stream", "is missing; `datastream_host` says where the stream's state is asked"
             )
-        check_table_name(self.table_name)
+        check_table_name(self.table_name or "{table}")
         check_column_lists("keys", self.keys)
         check_column_lists("null_means_unchanged", self.null_means_unchanged)
         declarations(self.columns, "columns")
@@ -200,7 +199,7 @@ class DatastreamSettings(SourceSettings):
         for table, column in self.sequence_columns.items():
             if not column.strip():
                 raise SettingError(f"sequence_columns.{table}", "is empty; write the column's name")
-        moments = [epoch_micros_of(text) for text in self.epochs]
+        moments = self.epoch_micros
         if any(earlier >= other for earlier, other in pairwise(moments)):
             raise SettingError("epochs", f"must ascend, but are: {', '.join(self.epochs)}")
         if len(moments) > MAX_EPOCHS:
@@ -231,7 +230,7 @@ class DatastreamSettings(SourceSettings):
     @property
     def epoch_micros(self) -> tuple[int, ...]:
         """The declared times, in microseconds."""
-        return tuple(epoch_micros_of(text) for text in self.epochs)
+        return tuple(micros_of_setting("epochs", text) for text in self.epochs)
 
     @property
     def title(self) -> str:

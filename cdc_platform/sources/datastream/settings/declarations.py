@@ -2,11 +2,9 @@
 
 import re
 from collections.abc import Mapping
-from string import Formatter
 from typing import Any, Final
 
 from cdc_platform.errors import SettingError
-from cdc_platform.model.base.timestamps import from_rfc3339
 from cdc_platform.sources.datastream.values.types import FieldType, Kind
 
 Declarations = Mapping[str, Mapping[str, FieldType]]
@@ -108,9 +106,6 @@ def inner_name(metadata: Mapping[str, Any]) -> Any:
     return metadata.get("table") or metadata.get("collection") or metadata.get("object_name")
 
 
-_TABLE_NAME_PARTS: Final = frozenset({"database", "schema", "table"})
-
-
 def check_column_lists(setting: str, lists: Mapping[str, tuple[str, ...]]) -> None:
     """Reject lists with other entries than distinct column names."""
     for table, columns in lists.items():
@@ -118,28 +113,3 @@ def check_column_lists(setting: str, lists: Mapping[str, tuple[str, ...]]) -> No
             raise SettingError(
                 f"{setting}.{table}", f"must be a list of different column names, but is: {columns!r}"
             )
-
-
-def check_table_name(template: str | None) -> None:
-    """Reject a template that cannot produce a table name."""
-    if template is None:
-        return
-    try:
-        fields = [field for field in Formatter().parse(template) if field[1] is not None]
-    except ValueError:
-        fields = []
-    parts = {f"{name}{form}{conversion or ''}" for _, name, form, conversion in fields}
-    if "table" not in parts or not parts <= _TABLE_NAME_PARTS:
-        raise SettingError(
-            "table_name",
-            "must be made of {table} and, where wanted, {database} and {schema}, such as {schema}.{table}, "
-            f"but is: {template!r}",
-        )
-
-
-def epoch_micros_of(text: str) -> int:
-    """Return the microseconds of a declared time."""
-    try:
-        return from_rfc3339(text)
-    except ValueError as error:
-        raise SettingError("epochs", f"must look like 2026-01-31T08:00:00Z, but one is: {text!r}") from error

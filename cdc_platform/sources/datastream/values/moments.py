@@ -210,6 +210,6 @@ def interval_parts(text: str) -> tuple[int, int]:
 
 
 def _second_micros(text: str) -> int:
-    whole, _, fraction = text.partition(".")
-    micros = abs(int(whole)) * MICROS_PER_SECOND + int(fraction.ljust(6, "0")[:6])
-    return -micros if whole.startswith("-") else micros
+    integer, _, fraction = text.partition(".")
+    micros = abs(int(integer)) * MICROS_PER_SECOND + int(fraction.ljust(6, "0")[:6])
+    return -micros if integer.startswith("-") else micros

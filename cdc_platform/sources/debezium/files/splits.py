@@ -106,7 +106,7 @@ class FileSplitter:
     size: SplitSize
     max_unpacked_bytes: int
     failed: dict[str, str] = field(default_factory=dict)
-    """Why a file could not be read to its end; the earlier lines still belong to the splits."""
+    """Reason why a file could not be read to its end; the earlier lines still belong to the splits."""
 
     def splits(self) -> Iterator[FileSplit]:
         """Yield the splits; behind a file that cannot be read there is none, since later lines must wait."""

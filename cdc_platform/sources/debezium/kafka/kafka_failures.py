@@ -27,7 +27,7 @@ _AWAY: Final = frozenset(
 def refusal(servers: str, reason: str) -> SourceError:
     """Return the error of brokers that deny access."""
     return AccessDenied(
-        "The brokers refuse: check the login in `input.kafka.options` and that it may describe "
+        "The brokers deny access: check the login in `input.kafka.options`, and that it may describe "
         f"and read the topics. Brokers: {servers}: {reason}"
     )
 

@@ -142,13 +142,13 @@ def _stored_progress(read_progress: Mapping[str, str], settings: KafkaInput) -> 
 
 
 def _check_topics(partitions: Iterable[TopicPartition], origins: Iterable[str], settings: KafkaInput) -> None:
-    there = {tp.origin for tp in partitions}
-    if not there:
+    present_origins = {tp.origin for tp in partitions}
+    if not present_origins:
         raise SourceNotFound(
             "No topic matches the setting `input.kafka.topics_pattern`, which has to match whole "
             f"names: {settings.topics_pattern}"
         )
-    missing = sorted(set(origins) - there)
+    missing = sorted(set(origins) - present_origins)
     if missing:
         raise OffsetsLost(
             f"The partition {missing[0]} is gone, and with it what was written after the last cycle. If its "

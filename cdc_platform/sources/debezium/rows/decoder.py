@@ -190,9 +190,9 @@ class Decoder:
         if owner != label:
             bare = label.replace('"', "")
             raise MessageUnusable(
-                f"The tables `{owner}` and `{label}` would both be `{name}` in the lake, which is the first "
-                "one by now. Name them apart in `table_name`, such as {schema}__{table}; where the second is "
-                f"the first by another name, send it there in `partitions`: {bare}: {owner}."
+                f"The tables `{owner}` and `{label}` would both be `{name}` in the lake. "
+                "Give them different names by `table_name`, such as {schema}__{table}. If the second is "
+                f"the first by another name, map it in `partitions`: {bare}: {owner}."
             )
 
     def _with_key(self, event: DataEvent, table: str) -> DataEvent:
@@ -239,7 +239,7 @@ class Decoder:
         is_unusable = name in self.state.unusable and not is_full and event.op is not TRUNCATE
         if is_unusable and table not in self.settings.full_identity and not self._names_full(event):
             raise MessageUnusable(
-                f"{IDENTITY_ADVICE}. Where the table really has the key, and FULL, name it in "
+                f"{IDENTITY_ADVICE}. If the table has the key and REPLICA IDENTITY FULL, name it in "
                 "`full_identity`."
             )
 

@@ -47,7 +47,7 @@ class Undecidable(ValueError):
 
 
 class PlainForm(NamedTuple):
-    """What plain changes of one form share: their table in the lake and in the database, and its plan.
+    """Properties of plain changes of one form: their table in the lake and in the database, and its plan.
 
     ``is_new`` means of inserts that their rows certainly had no other key; ``is_full`` of updates and deletes
     that they have the whole rows before, as with the replica identity FULL.

@@ -29,10 +29,9 @@ from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
 from cdc_platform.sources.debezium.wire.lines import MAX_UNPACKED_BYTES
 from cdc_platform.sources.locations import check_location
+from cdc_platform.sources.table_templates import check_table_name
 
 DEDUP_WINDOW_MAX_S: Final = 31 * DAY_S
-_TEMPLATE_WORDS: Final = re.compile(r"\{(\w*)\}")
-_TEMPLATE_NAMES: Final = frozenset({"database", "schema", "table"})
 
 
 @dataclass(frozen=True)
@@ -157,7 +156,7 @@ class DebeziumSettings(SourceSettings):
         check_members(self)
         for name in self.null_policies:
             _check_policy_name(name)
-        _check_template(self.table_name)
+        check_table_name(self.table_name)
         for pattern, target in self.partitions.items():
             _check_partition(pattern, target)
         if self.signal_table is not None and not all(self.signal_table.partition(".")):
@@ -260,13 +259,6 @@ def _merge_modes(own: Mapping[str, Any], properties: Mapping[str, str]) -> Conne
 def _check_policy_name(name: str) -> None:
     if "." not in name and "(" in name:
         raise SettingError(f"null_policies.{name}", "has sizes: name the type without them, or TABLE.COLUMN")
-
-
-def _check_template(template: str) -> None:
-    words = _TEMPLATE_WORDS.findall(template)
-    if "table" not in words or not set(words) <= _TEMPLATE_NAMES:
-        names = "{database}, {schema} and {table}, the last one at least"
-        raise SettingError("table_name", f"must be made of {names}, but is: {template!r}")
 
 
 def _check_partition(pattern: str, target: str) -> None:

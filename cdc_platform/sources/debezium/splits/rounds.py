@@ -90,10 +90,10 @@ class SplitRounds(Generic[Split, Rows]):
         shared = _sharing([*(entry.outcome for entry in self._entries), *outcomes])
         if shared is not None:
             first, last = shared
-            everything = [*(entry.split for entry in self._entries), *splits]
+            all_splits = [*(entry.split for entry in self._entries), *splits]
             del self._entries[first:]
-            apart = everything[len(self._entries) : first]
-            return [*apart, self._merge(everything[first : last + 1]), *everything[last + 1 :]]
+            splits_before = all_splits[len(self._entries) : first]
+            return [*splits_before, self._merge(all_splits[first : last + 1]), *all_splits[last + 1 :]]
         for number, (split, outcome) in enumerate(zip(splits, outcomes, strict=True)):
             before = self._entries[-1].state if self._entries else start
             state = joined_state(before, start, outcome.end) if number else outcome.end

@@ -164,11 +164,11 @@ class SplitReader:
         for name, members in self.collector.members.items():
             distinct = {member.content.event_id: member for member in members if member.content.event_id}
             nameless = [member for member in members if not member.content.event_id]
-            whole = [*distinct.values(), *nameless]
+            events = [*distinct.values(), *nameless]
             has_metadata = self.collector.transactions[name].has_metadata
-            count = len(whole) + self.collector.plain_counts.get(name, 0)
+            count = len(events) + self.collector.plain_counts.get(name, 0)
             transaction_id, records = (name, count) if has_metadata else ("", 1)
-            for member in whole:
+            for member in events:
                 yield _RowEvent(member.content, transaction_id, records, None, member.origin, name)
         for arrival in self.collector.free:
             event = arrival.content

@@ -192,9 +192,9 @@ def earliest(all_places: Iterable[Mapping[str, int]]) -> dict[str, int]:
     return first
 
 
-def _beginnings(waiting: Iterable[Transaction]) -> list[tuple[str, int]]:
+def _beginnings(transactions: Iterable[Transaction]) -> list[tuple[str, int]]:
     """Return where the transactions begin, as far as their BEGIN has arrived."""
-    return [transaction.begun_at for transaction in waiting if transaction.begun_at is not None]
+    return [transaction.begun_at for transaction in transactions if transaction.begun_at is not None]
 
 
 def _is_behind(transaction: Transaction, admission: Admission, beginnings: Mapping[str, int]) -> bool:
@@ -212,10 +212,10 @@ def _moment(micros: int | None) -> int | None:
     return micros if micros is not None and is_moment(micros) else None
 
 
-def _as_waiting(waiting: Mapping[str, Transaction]) -> tuple[WaitingTransaction, ...]:
+def _as_waiting(transactions: Mapping[str, Transaction]) -> tuple[WaitingTransaction, ...]:
     return tuple(
         WaitingTransaction(
             name, _moment(transaction.since_micros), transaction.messages, transaction.expected
         )
-        for name, transaction in waiting.items()
+        for name, transaction in transactions.items()
     )

@@ -112,20 +112,20 @@ def decimal_type(precision: int, scale: int) -> ColumnType:
     return ColumnType(DECIMAL, annotation=f"{precision},{scale}")
 
 
-def declared_encoding(declared: PostgresType, modes: ConnectorModes) -> Encoding:
+def declared_encoding(postgres_type: PostgresType, modes: ConnectorModes) -> Encoding:
     """Return the encoding of a declared type under the modes of the connector."""
-    if declared.is_kept_as_text:
-        plain = declared_encoding(replace(declared, is_kept_as_text=False), modes)
+    if postgres_type.is_kept_as_text:
+        plain = declared_encoding(replace(postgres_type, is_kept_as_text=False), modes)
         return replace(plain, column_type=ColumnType("STRING"), is_lenient=True)
-    if declared.element is not None:
-        element = declared_encoding(declared.element, modes)
+    if postgres_type.element is not None:
+        element = declared_encoding(postgres_type.element, modes)
         column_type = ColumnType(ARRAY, element.column_type)
-        return Encoding(EncodingKind.LIST, column_type, declared.name, element=element)
-    read = _BY_MODE.get(declared.name)
+        return Encoding(EncodingKind.LIST, column_type, postgres_type.name, element=element)
+    read = _BY_MODE.get(postgres_type.name)
     if read is not None:
-        return read(declared, modes)
-    kind, code = _DECLARED.get(declared.name, (EncodingKind.TEXT, "STRING"))
-    return Encoding(kind, ColumnType(code), declared.name)
+        return read(postgres_type, modes)
+    kind, code = _DECLARED.get(postgres_type.name, (EncodingKind.TEXT, "STRING"))
+    return Encoding(kind, ColumnType(code), postgres_type.name)
 
 
 _DECLARED: Final[Mapping[str, tuple[EncodingKind, str]]] = {
@@ -146,9 +146,9 @@ _DECLARED: Final[Mapping[str, tuple[EncodingKind, str]]] = {
 }
 
 
-def _declared_numeric(declared: PostgresType, modes: ConnectorModes) -> Encoding:
-    sizes = declared.sizes
-    if declared.name == "money":
+def _declared_numeric(postgres_type: PostgresType, modes: ConnectorModes) -> Encoding:
+    sizes = postgres_type.sizes
+    if postgres_type.name == "money":
         sizes = (19, 2)
     precision, scale = (*sizes, 0)[:2] if sizes else (0, 0)
     column_type = (
@@ -160,58 +160,58 @@ def _declared_numeric(declared: PostgresType, modes: ConnectorModes) -> Encoding
     return Encoding(EncodingKind.UNSCALED if sizes else EncodingKind.SCALED, column_type, source, scale)
 
 
-def _declared_bytes(_declared: PostgresType, modes: ConnectorModes) -> Encoding:
+def _declared_bytes(_postgres_type: PostgresType, modes: ConnectorModes) -> Encoding:
     kind = {BinaryMode.HEX: EncodingKind.HEX, BinaryMode.BASE64_URL_SAFE: EncodingKind.BASE64_URL}
     return Encoding(kind.get(modes.binary, EncodingKind.BASE64), ColumnType("BYTES"), "bytea")
 
 
-def _declared_date(_declared: PostgresType, modes: ConnectorModes) -> Encoding:
+def _declared_date(_postgres_type: PostgresType, modes: ConnectorModes) -> Encoding:
     kind = EncodingKind.ISO_DATE if modes.times is TimeMode.ISOSTRING else EncodingKind.DAYS
     return Encoding(kind, ColumnType("DATE"), "date")
 
 
-def _declared_clock(declared: PostgresType, modes: ConnectorModes) -> Encoding:
-    is_time = declared.name == "time"
+def _declared_clock(postgres_type: PostgresType, modes: ConnectorModes) -> Encoding:
+    is_time = postgres_type.name == "time"
     iso, plain, code = (
         (EncodingKind.ISO_TIME, EncodingKind.TIME, "STRING")
         if is_time
         else (EncodingKind.ISO_LOCAL, EncodingKind.LOCAL, "DATETIME")
     )
     if modes.times is TimeMode.ISOSTRING:
-        return Encoding(iso, ColumnType(code), declared.name)
-    return Encoding(plain, ColumnType(code), declared.name, _clock_digits(declared, modes.times))
+        return Encoding(iso, ColumnType(code), postgres_type.name)
+    return Encoding(plain, ColumnType(code), postgres_type.name, _clock_digits(postgres_type, modes.times))
 
 
-def _clock_digits(declared: PostgresType, mode: TimeMode) -> int:
+def _clock_digits(postgres_type: PostgresType, mode: TimeMode) -> int:
     if mode is TimeMode.CONNECT:
         return MILLIS
     if mode is TimeMode.NANOSECONDS:
         return NANOS
-    is_fixed = mode is TimeMode.ADAPTIVE_TIME_MICROSECONDS and declared.name == "time"
+    is_fixed = mode is TimeMode.ADAPTIVE_TIME_MICROSECONDS and postgres_type.name == "time"
     if is_fixed or mode is TimeMode.MICROSECONDS:
         return MICROS
-    precision = declared.sizes[0] if declared.sizes else MICROS
+    precision = postgres_type.sizes[0] if postgres_type.sizes else MICROS
     return MILLIS if precision <= MILLIS else MICROS
 
 
-def _declared_interval(_declared: PostgresType, modes: ConnectorModes) -> Encoding:
+def _declared_interval(_postgres_type: PostgresType, modes: ConnectorModes) -> Encoding:
     if modes.intervals is IntervalMode.STRING:
         return Encoding(EncodingKind.TEXT, ColumnType("INTERVAL"), "interval")
     # Microseconds in every time mode, even for nanoseconds.
     return Encoding(EncodingKind.DURATION, ColumnType("INTERVAL"), "interval", MICROS)
 
 
-def _declared_bits(declared: PostgresType, _modes: ConnectorModes) -> Encoding:
-    is_fixed = declared.name == "bit"
-    limit = declared.sizes[0] if declared.sizes else (1 if is_fixed else UNBOUNDED)
+def _declared_bits(postgres_type: PostgresType, _modes: ConnectorModes) -> Encoding:
+    is_fixed = postgres_type.name == "bit"
+    limit = postgres_type.sizes[0] if postgres_type.sizes else (1 if is_fixed else UNBOUNDED)
     if limit == 1:
         return Encoding(EncodingKind.BOOL, ColumnType("BOOL"), "boolean")
-    return bits_encoding(declared.name, limit, limit if is_fixed else UNBOUNDED)
+    return bits_encoding(postgres_type.name, limit, limit if is_fixed else UNBOUNDED)
 
 
-def _declared_hstore(declared: PostgresType, modes: ConnectorModes) -> Encoding:
+def _declared_hstore(postgres_type: PostgresType, modes: ConnectorModes) -> Encoding:
     kind = EncodingKind.JSON if modes.hstore is HstoreMode.MAP else EncodingKind.TEXT
-    return Encoding(kind, ColumnType("JSON"), declared.name)
+    return Encoding(kind, ColumnType("JSON"), postgres_type.name)
 
 
 _BY_MODE: Final = {

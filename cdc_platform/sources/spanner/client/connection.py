@@ -73,7 +73,11 @@ class SpannerConnection:
         try:
             with self._translating():
                 messages = self._execute(make_request, deadline_s or self.settings.deadline_s)
-                read = messages if silence_s is None else with_silence_limit(messages, silence_s, self._stuck)
+                read = (
+                    messages
+                    if silence_s is None
+                    else with_silence_limit(messages, silence_s, self._stuck_error)
+                )
                 yield from assembler.rows(read)
         finally:
             # A reader that stops early must not leave the query running.
@@ -183,7 +187,7 @@ class SpannerConnection:
     def _metadata(self) -> list[tuple[str, str]]:
         return [("google-cloud-resource-prefix", self.settings.database_path)]
 
-    def _stuck(self) -> PartitionStuck:
+    def _stuck_error(self) -> PartitionStuck:
         return PartitionStuck(
             f"A partition of the {self.settings.title} has sent neither records nor heartbeats for "
             f"{self.settings.longest_silence_s:g} s. The others are read on, it holds the watermark, and "

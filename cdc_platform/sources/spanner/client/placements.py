@@ -18,22 +18,22 @@ def has_placements(options: Mapping[str, str]) -> bool:
 
 
 def placement_functions(
-    routines: Iterable[str], whole: str, streams: Iterable[str], placed_streams: Iterable[str]
+    routines: Iterable[str], stem: str, streams: Iterable[str], placed_streams: Iterable[str]
 ) -> list[str]:
     """Return the read functions of a stream's placements, identified only by their names.
 
     Args:
         routines: names of all functions of the database.
-        whole: name of the stream's read function if it had no placements.
+        stem: name of the stream's read function if it had no placements.
         streams: these names of the other streams, whose functions may begin with this stream's name.
         placed_streams: those of `streams` that have placements.
     """
     names = {other.lower() for other in streams}
-    longer = [other for other in placed_streams if _is_of(other, whole)]
+    longer = [other for other in placed_streams if _is_of(other, stem)]
     return sorted(
         name
         for name in routines
-        if _is_of(name, whole) and name.lower() not in names
+        if _is_of(name, stem) and name.lower() not in names
         if not any(_is_of(name, other) for other in longer)
     )
 
@@ -48,16 +48,16 @@ def lists_partitions(token: str) -> bool:
     return token == ROOT_TOKEN or token.endswith(_MARK)
 
 
-def split_token(token: str, whole: str) -> tuple[str, str]:
+def split_token(token: str, stem: str) -> tuple[str, str]:
     """Return the read function of a partition, and the partition's token for that function.
 
     Args:
         token: the platform's token.
-        whole: the read function of the stream if it has no placements.
+        stem: the read function of the stream if it has no placements.
     """
-    function, mark, own = token.partition(_MARK)
-    return (function, own) if mark and _is_of(function, whole) else (whole, token)
+    function, mark, inner = token.partition(_MARK)
+    return (function, inner) if mark and _is_of(function, stem) else (stem, token)
 
 
-def _is_of(name: str, whole: str) -> bool:
-    return name.lower().startswith(f"{whole}_".lower())
+def _is_of(name: str, stem: str) -> bool:
+    return name.lower().startswith(f"{stem}_".lower())

@@ -140,13 +140,13 @@ def integer(value: bytes, position: int) -> tuple[int, int]:
     position += 1
     if byte < CONTINUES:
         return byte, position
-    whole, shift = byte & 0x7F, 7
+    number, shift = byte & 0x7F, 7
     while shift <= _MAX_BITS:
         byte = value[position]
         position += 1
-        whole |= (byte & 0x7F) << shift
+        number |= (byte & 0x7F) << shift
         if byte < CONTINUES:
-            return whole, position
+            return number, position
         shift += 7
     raise ValueError("an integer has more than 64 bits")
 

@@ -62,8 +62,8 @@ def _table_sql(table: TableSchema, dialect: Dialect) -> str:
     # The order lets an interrupted read resume after the rows that it has returned.
     order = ", ".join(quote_name(column.name, dialect) for column in table.key_columns)
     names = ", ".join(quote_name(column.name, dialect) for column in table.columns)
-    ordered = f" ORDER BY {order}" if order else ""
-    return f"SELECT {names} FROM {quote_name(table.name, dialect)}{ordered}"
+    order_by = f" ORDER BY {order}" if order else ""
+    return f"SELECT {names} FROM {quote_name(table.name, dialect)}{order_by}"
 
 
 def _batches(client: SpannerClient, query: Query, table: TableSchema, skip: int) -> Iterator[pa.RecordBatch]:

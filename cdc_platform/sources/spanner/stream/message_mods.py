@@ -46,17 +46,17 @@ def _mod(content: bytes, names: Mapping[int, str]) -> Iterator[str]:
         position += 2
         if length >= CONTINUES:
             length, position = integer(content, position - 1)
-        following, index = position + length, 0
+        value_end, index = position + length, 0
         if content[position] == _INDEX_TAG:
             index, position = integer(content, position + 1)
         tag, length = content[position], content[position + 1]
         position += 2
         if length >= CONTINUES:
             length, position = integer(content, position - 1)
-        if tag != _VALUE_TAG or not position + length == following <= end:
+        if tag != _VALUE_TAG or not position + length == value_end <= end:
             raise ValueError("a value of a mod has another form")
         members[names[index]] = _json(content[position : position + length])
-        position = following
+        position = value_end
     return map(_object, parts.values())
 
 

@@ -91,10 +91,10 @@ def _message_class() -> Any:
         message_factory,
     )
 
-    whole, pool = _column_class().DESCRIPTOR.file, descriptor_pool.DescriptorPool()
-    for dependency in whole.dependencies:
+    original, pool = _column_class().DESCRIPTOR.file, descriptor_pool.DescriptorPool()
+    for dependency in original.dependencies:
         pool.AddSerializedFile(dependency.serialized_pb)
-    file = descriptor_pb2.FileDescriptorProto.FromString(whole.serialized_pb)
+    file = descriptor_pb2.FileDescriptorProto.FromString(original.serialized_pb)
     data = next(part for part in file.message_type[0].nested_type if part.name == "DataChangeRecord")
     for field in data.field:
         if field.name in ("column_metadata", "mods"):

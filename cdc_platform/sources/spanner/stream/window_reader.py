@@ -101,7 +101,9 @@ def _read_to_end(
             attempts.reset()
         else:
             attempts.wait_after(
-                SourceUnreachable(f"The stream of partition {window.token} keeps ending too early.")
+                SourceUnreachable(
+                    f"Queries of partition {window.token} keep ending early; if this persists, report it"
+                )
             )
         builder.forget_incomplete()
 
