@@ -8,10 +8,12 @@ from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownExcept
 from pyiceberg.io import PY_IO_IMPL
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.update import AddSnapshotUpdate, TableRequirement, TableUpdate
+from pyiceberg.typedef import Identifier
 
 from cdc_platform.lake.catalog.files import LakeFiles
 from cdc_platform.lake.catalog.lake_settings import CATALOG, LakeSettings
 from cdc_platform.lake.catalog.sql_catalog import LakeSqlCatalog
+from cdc_platform.lake.catalog.vended_files import with_renewal
 from cdc_platform.lake.local_writer.metadata import Version3Metadata
 
 if TYPE_CHECKING:  # one of those that it is mixed into
@@ -78,6 +80,9 @@ def _rest() -> type[Catalog]:
 
     class LakeRestCatalog(LandedCommits, RestCatalog):
         """The tables of a lake behind a REST catalog, which writes their metadata."""
+
+        def load_table(self, identifier: str | Identifier) -> Table:
+            return with_renewal(super().load_table(identifier), self.properties)
 
     return LakeRestCatalog
 

@@ -158,6 +158,12 @@ class LakeSettings:
         return find_store(self.warehouse) or find_store(self.path)
 
     @property
+    def has_vended_credentials(self) -> bool:
+        """Whether the catalog may vend credentials for the object store: the settings have none."""
+        names = self.store.credentials if self.store is not None else ()
+        return self.catalog.get("type") == "rest" and not self.catalog.keys() & {*names}
+
+    @property
     def catalog_file(self) -> Path | None:
         """The file of a SQLite catalog; None for other catalogs."""
         scheme, _, path = self.pyiceberg_properties().get("uri", "").partition(":///")
