@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Final
 
 from cdc_platform.errors import CommitConflict, DiskFull, LakeDamaged
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.model.base.stored_texts import LOG_TABLE, RAW_TABLE
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
 
 LOGGER: Final = logging.getLogger(__name__)
 RESULTS_TABLE: Final = "check_results"
@@ -23,6 +25,8 @@ RESULTS_REMEDY: Final = (
     "Only the last check results are lost: the next check of a cycle, or `cdc-platform check`, stores new "
     "ones."
 )
+_DERIVED_FROM: Final = {RAW_TABLE: LOG_TABLE, LOG_TABLE: "cuts"}
+"""Own tables without a commit only before the one that is derived from them has one."""
 _MISSING: Final = re.compile(
     r"(?:java\.io\.FileNotFoundException: File|NotFoundException: (?:Location|File) does not exist:) "
     # Tables have their files in two folders; Spark's own files on disk are in others.
@@ -89,20 +93,46 @@ def list_own(catalog: "Catalog", namespace: str) -> frozenset[str]:
     return frozenset()
 
 
+def load_stored(catalog: "Catalog", identifier: str) -> "Table":
+    """Return the current version of a table.
+
+    Raises:
+        NoSuchTableError: the table does not exist.
+        LakeDamaged: the catalog has the table, but its metadata file is invalid or, at two looks, missing.
+    """
+    from pyiceberg.exceptions import ValidationError
+
+    try:
+        with suppress(LakeDamaged):  # another process may have replaced and then deleted the file
+            return catalog.load_table(identifier)
+        return catalog.load_table(identifier)
+    except (FileNotFoundError, UnicodeDecodeError, ValidationError) as error:
+        raise LakeDamaged(f"table `{identifier}`", " ".join(str(error).split())) from error
+
+
 def require_own(catalog: "Catalog", namespace: str, names: Collection[str]) -> frozenset[str]:
     """Return those of the tables with which a lake begins that it has; a new lake may lack some.
 
     Empty ones in place of lost ones would hide what is lost.
 
     Raises:
-        LakeDamaged: one of them is gone, and another one has a commit.
+        LakeDamaged: one of them is gone, and another one has a commit; or one has no commit, and another one
+            has, which is derived from it.
     """
+
+    def has_commits(name: str) -> bool:
+        return bool(load_stored(catalog, f"{namespace}.{name}").metadata.snapshots)
+
     present = list_own(catalog, namespace).intersection(names)
     is_incomplete = len(present) < len(names)
-    if is_incomplete and any(catalog.load_table((namespace, name)).metadata.snapshots for name in present):
+    if is_incomplete and any(map(has_commits, present)):
         # Looked at again: another process may have created the lake meanwhile.
         for name in sorted({*names} - list_own(catalog, namespace)):
             raise LakeDamaged.dropped(f"{namespace}.{name}")
+    for name, derived in _DERIVED_FROM.items():
+        # In this order: another process may commit to both meanwhile.
+        if present >= {name, derived} and has_commits(derived) and not has_commits(name):
+            raise LakeDamaged.replaced(f"{namespace}.{name}")
     return present
 
 

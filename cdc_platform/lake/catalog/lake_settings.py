@@ -178,6 +178,9 @@ class LakeSettings:
         # The file IO of a REST catalog follows the location itself, as the service may require another one.
         if self.store is not None and properties["type"] != "rest":
             properties.setdefault("io-impl", self.store.file_io)
+        if self.has_vended_credentials:
+            # Otherwise Iceberg keeps the credentials of an unchanged table for minutes after they expire.
+            properties.setdefault("rest-table-cache.max-entries", "0")
         return properties
 
 
