@@ -69,10 +69,11 @@ class Vending:
 
 @dataclass(frozen=True)
 class VendingLake:
-    """A lake whose catalog vends credentials, its catalog's address, and a proxy before its store."""
+    """A lake whose catalog vends credentials, and proxies before its catalog and its store."""
 
     settings: LakeSettings
     vending: Vending
+    catalog: HttpProxy
     store: HttpProxy
 
 
@@ -112,5 +113,5 @@ def vending_lake(folder: Path) -> Iterator[VendingLake]:
             "s3.endpoint": files.address,
             "s3.region": REGION,
         }
-        yield VendingLake(LakeSettings(warehouse, properties), vending, files)
+        yield VendingLake(LakeSettings(warehouse, properties), vending, catalog, files)
     store.stop()
