@@ -19,7 +19,13 @@ from cdc_platform.lake.catalog.access import reaching
 from cdc_platform.lake.catalog.catalogs import open_catalog
 from cdc_platform.lake.catalog.column_properties import plain_columns
 from cdc_platform.lake.catalog.damage import RESULTS_TABLE, drop_results, load_stored, require_own
-from cdc_platform.lake.catalog.lake_settings import CATALOG, KEPT_BY_TIME, LakeSettings, local_folder
+from cdc_platform.lake.catalog.lake_settings import (
+    CATALOG,
+    COMPARE_AND_SET,
+    KEPT_BY_TIME,
+    LakeSettings,
+    local_folder,
+)
 from cdc_platform.lake.catalog.retries import commit_again
 from cdc_platform.lake.catalog.sql_catalog import LakeSqlCatalog
 from cdc_platform.model.base.cached_values import cached_value
@@ -101,8 +107,6 @@ SMALL_COMMITS: Final = {
 
 UNMAINTAINED: Final = (SCHEMA, COPIES, CHECK_RESULTS)
 """Own tables that few cycles write, or whose writers expire snapshots."""
-
-COMPARE_AND_SET: Final = {"commit.retry.num-retries": "0"}  # a commit based on outdated data must fail
 
 
 @dataclass(frozen=True)

@@ -72,6 +72,9 @@ KEPT_BY_TIME: Final[Mapping[str, str]] = {
 }
 """Properties of a table whose old metadata files maintenance deletes."""
 
+COMPARE_AND_SET: Final = {"commit.retry.num-retries": "0"}
+"""Property of a table for which a commit that is based on outdated data must fail."""
+
 MEANT_OTHERWISE: Final = frozenset("?#%")
 """Characters that addresses of catalogs and tables do not support in the name of a folder."""
 
