@@ -21,7 +21,7 @@ def test_results_of_an_older_version_are_resumed(tmp_path: Path, capsys: pytest.
         "wrong": 1,
         "facts": {name: OPTIONS[name] for name in ("seed", "singly")},
     }
-    lines = [{"what": kind, **old} for kind in ("spanner: copy", "spanner: of old")]
+    lines = [{"what": kind, **old} for kind in ("spanner: copy", "spanner: removed")]
     report.path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     report.note("datastream: history", 7, "deaths", moments=7, pairs=0, wrong=0, median_s=2.0, longest_s=3.0)
 

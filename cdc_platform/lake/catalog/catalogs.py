@@ -17,7 +17,7 @@ from pyiceberg.typedef import Identifier
 from cdc_platform.lake.catalog.files import LakeFiles
 from cdc_platform.lake.catalog.lake_settings import CATALOG, COMPARE_AND_SET, LakeSettings
 from cdc_platform.lake.catalog.sql_catalog import LakeSqlCatalog
-from cdc_platform.lake.catalog.vended_files import with_renewal
+from cdc_platform.lake.catalog.vended_files import keep_credentials_fresh
 from cdc_platform.lake.local_writer.metadata import Version3Metadata
 
 if TYPE_CHECKING:  # one of those that it is mixed into
@@ -125,7 +125,7 @@ def _rest() -> type[Catalog]:
         """The tables of a lake behind a REST catalog, which writes their metadata."""
 
         def load_table(self, identifier: str | Identifier) -> Table:
-            return with_renewal(super().load_table(identifier), self.properties)
+            return keep_credentials_fresh(super().load_table(identifier), self.properties)
 
     return LakeRestCatalog
 

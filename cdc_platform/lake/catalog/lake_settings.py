@@ -183,7 +183,7 @@ class LakeSettings:
             properties.setdefault("io-impl", self.store.file_io)
         if self.has_vended_credentials:
             # Otherwise Iceberg keeps the credentials of an unchanged table for minutes after they expire.
-            properties.setdefault("rest-table-cache.max-entries", "0")
+            properties.setdefault("rest-table-cache.expire-after-write-ms", "1")
         return properties
 
 

@@ -64,7 +64,7 @@ class VendedFiles(LakeFiles):
         super().__setstate__({**state, "_lock": Lock()})
 
 
-def with_renewal(table: Table, settings: Mapping[str, str]) -> Table:
+def keep_credentials_fresh(table: Table, settings: Mapping[str, str]) -> Table:
     """Return a table that renews the credentials of its files if its catalog vends them.
 
     Args:
