@@ -182,6 +182,8 @@ class LakeSettings:
         if self.store is not None and properties["type"] != "rest":
             properties.setdefault("io-impl", self.store.file_io)
         if self.has_vended_credentials:
+            # As pyiceberg does.
+            properties.setdefault("header.X-Iceberg-Access-Delegation", "vended-credentials")
             # Otherwise Iceberg keeps the credentials of an unchanged table for minutes after they expire.
             properties.setdefault("rest-table-cache.expire-after-write-ms", "1")
         return properties
