@@ -31,6 +31,8 @@ from cdc_platform.model.base.schemas import CUTS
 FOLDER: Final = LakeSettings("/lake")
 BUCKET: Final = LakeSettings("s3://lakes/lake", {"type": "rest", "uri": "http://catalog"})
 STACK: Final = "An error occurred while calling o1.sql.\n: org.apache.spark.SparkException: Job aborted.\n"
+EXPIRED: Final = "The provided token has expired."
+NO_BODY: Final = "No response body."
 ROW: Final = pa.Table.from_pylist([{"cut": 1}], CUTS)
 
 
@@ -51,6 +53,10 @@ ROW: Final = pa.Table.from_pylist([{"cut": 1}], CUTS)
         (OSError("AWS Error SLOW_DOWN during HeadObject operation"), LakeUnreachable),
         (OSError("AWS Error UNKNOWN (HTTP status 500) during PutObject operation"), LakeUnreachable),
         (OSError("AWS Error REQUEST_TIME_TOO_SKEWED during PutObject operation"), LakeUnreachable),
+        (
+            OSError(f"AWS Error UNKNOWN (HTTP status 400) during HeadObject operation: {NO_BODY}"),
+            LakeUnreachable,
+        ),
         (OSError("AWS Error ACCESS_DENIED during PutObject operation"), LakeAccessDenied),
         (OSError(28, "No space left on device"), DiskFull),
     ],
@@ -86,6 +92,8 @@ def test_errors_of_python(error: Exception, kind: type[CdcError]) -> None:
         ("java.net.SocketTimeoutException: Read timed out", LakeUnreachable),
         ("SdkClientException: Unable to load credentials from any of the providers", LakeAccessDenied),
         ("s3.model.S3Exception: Slow down (Service: S3, Status Code: 503, Request ID: 1)", LakeUnreachable),
+        (f"s3.model.S3Exception: {EXPIRED} (Service: S3, Status Code: 400)", LakeUnreachable),
+        ("s3.model.S3Exception: null (Service: S3, Status Code: 400, Request ID: null)", LakeUnreachable),
         ("s3.model.S3Exception: Forbidden (Service: S3, Status Code: 403)", LakeAccessDenied),
         ("java.lang.IllegalArgumentException: [BUG] Expected sorted snapshot log entries.", ClockBehind),
         ("java.io.FileNotFoundException: File file:/lake/p/t/data/1.parquet does not exist", LakeDamaged),
@@ -96,6 +104,18 @@ def test_errors_of_java(text: str, kind: type[CdcError]) -> None:
     with pytest.raises(kind) as caught, reaching(BUCKET):
         raise PySparkException(f"{STACK}{text}\n\tat org.apache.spark.Driver.run(Driver.java:1)")
     assert "\n" not in str(caught.value)
+
+
+def test_a_token_of_the_settings_that_has_expired_is_not_worth_a_retry() -> None:
+    """Only its user can replace it."""
+    login = {"s3.access-key-id": "me", "s3.secret-access-key": "secret", "s3.session-token": "t"}
+    own = LakeSettings("s3://lakes/lake", {**BUCKET.catalog, **login})
+    for error in (
+        OSError(f"AWS Error UNKNOWN: ExpiredToken Message: {EXPIRED}"),
+        PySparkException(STACK + EXPIRED),
+    ):
+        with pytest.raises(LakeAccessDenied, match=r"`s3\.session-token`"), reaching(own):
+            raise error
 
 
 @pytest.mark.parametrize(
