@@ -286,7 +286,10 @@ class LakeDamaged(LakeError):
     @classmethod
     def replaced(cls, table: str) -> "LakeDamaged":
         """Return the error for one of the platform's own tables with another one in its place."""
-        return cls._of_own(table, "another program has replaced it, so it lacks what was stored there")
+        return cls._of_own(
+            table,
+            "another program has replaced it, or it alone was restored, so it lacks what was stored there",
+        )
 
     @classmethod
     def _of_own(cls, table: str, problem: str) -> "LakeDamaged":

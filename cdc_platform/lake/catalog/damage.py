@@ -25,8 +25,6 @@ RESULTS_REMEDY: Final = (
     "Only the last check results are lost: the next check of a cycle, or `cdc-platform check`, stores new "
     "ones."
 )
-_DERIVED_FROM: Final = {RAW_TABLE: LOG_TABLE, LOG_TABLE: "cuts"}
-"""Own tables without a commit only before the one that is derived from them has one."""
 _MISSING: Final = re.compile(
     r"(?:java\.io\.FileNotFoundException: File|NotFoundException: (?:Location|File) does not exist:) "
     # Tables have their files in two folders; Spark's own files on disk are in others.
@@ -116,8 +114,8 @@ def require_own(catalog: "Catalog", namespace: str, names: Collection[str]) -> f
     Empty ones in place of lost ones would hide what is lost.
 
     Raises:
-        LakeDamaged: one of them is gone, and another one has a commit; or one has no commit, and another one
-            has, which is derived from it.
+        LakeDamaged: one of them is gone, and another one has a commit; or the raw records have none, and
+            the log has.
     """
 
     def has_commits(name: str) -> bool:
@@ -129,10 +127,9 @@ def require_own(catalog: "Catalog", namespace: str, names: Collection[str]) -> f
         # Looked at again: another process may have created the lake meanwhile.
         for name in sorted({*names} - list_own(catalog, namespace)):
             raise LakeDamaged.dropped(f"{namespace}.{name}")
-    for name, derived in _DERIVED_FROM.items():
-        # In this order: another process may commit to both meanwhile.
-        if present >= {name, derived} and has_commits(derived) and not has_commits(name):
-            raise LakeDamaged.replaced(f"{namespace}.{name}")
+    # In this order: another process may commit to both meanwhile.
+    if present >= {RAW_TABLE, LOG_TABLE} and has_commits(LOG_TABLE) and not has_commits(RAW_TABLE):
+        raise LakeDamaged.replaced(f"{namespace}.{RAW_TABLE}")
     return present
 
 

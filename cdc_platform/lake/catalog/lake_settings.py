@@ -82,6 +82,7 @@ _HARMLESS: Final = (
     "type|uri|warehouse|prefix|(?:io|catalog)-impl|cache-enabled|jdbc[.](?:user|schema-version)"
     "|(?:client|s3)[.]region|s3[.](?:endpoint|path-style-access)|gcs[.](?:project-id|service[.]host)"
     "|adls[.]account-name|glue[.](?:id|region|endpoint)"
+    "|header[.]X-Iceberg-Access-Delegation|rest-table-cache[.]expire-after-write-ms"
 )
 """Properties of a catalog without secrets, unless one is in their address."""
 HIDDEN_NAMES: Final = (

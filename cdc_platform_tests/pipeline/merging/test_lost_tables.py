@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cdc_platform.errors import LakeDamaged
+from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.branches import move_branch
 from cdc_platform.lake.commits.commits import BRANCH, MAIN
@@ -17,6 +18,7 @@ from cdc_platform.pipeline.copying.copy import copy_tables
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
 from cdc_platform.pipeline.on_demand.status import read_status
 from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.pipeline.publishing import publication
 from cdc_platform.pipeline.publishing.publication import publish_cut
 from cdc_platform_tests.pipeline.bank import (
@@ -134,6 +136,22 @@ def test_a_version_that_another_program_rolls_back_and_expires_names_its_table(
     assert newest_cut(bank.lake) == cut
     rebuild_table(bank, spark, "accounts")
     assert balances(bank) == expected_balances(3)
+
+
+def test_a_log_that_another_program_replaces_is_named(
+    spark: "SparkSession", session_lake: LakeSettings
+) -> None:
+    """Nothing is ordered again from the beginning, which may no longer be there."""
+    bank = bank_pipeline(session_lake)
+    feed_cycle(bank, 1)
+    run_steps(bank, spark)
+    log, schema = f"{bank.name}__cdc.{LOG}", bank.lake.system_table(LOG).schema()
+    bank.lake.catalog.drop_table(log)
+    bank.lake.catalog.create_table(log, schema)
+    feed_cycle(bank, 2)
+    for process in (bank, replace(bank, lake=replace(bank.lake))):
+        with pytest.raises(LakeDamaged, match=rf"table `{log}`: another program has replaced it"):
+            order_changes(process, spark)
 
 
 def test_all_lost_tables_are_rebuilt_at_once(spark: "SparkSession", session_lake: LakeSettings) -> None:
