@@ -96,7 +96,7 @@ def _delete_added(io: FileIO, snapshot: Snapshot) -> None:
     with suppress(Exception):
         own = [file for file in snapshot.manifests(io) if file.added_snapshot_id == snapshot.snapshot_id]
         for entry in chain.from_iterable(manifest.fetch_manifest_entry(io) for manifest in own):
-            if entry.status is ManifestEntryStatus.ADDED:
+            if entry.status is ManifestEntryStatus.ADDED and entry.snapshot_id == snapshot.snapshot_id:
                 io.delete(entry.data_file.file_path)
 
 
