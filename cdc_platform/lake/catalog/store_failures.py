@@ -16,7 +16,7 @@ _DENIED: Final = re.compile(
 _EXPIRED: Final = re.compile(
     "EXPIRED_TOKEN|ExpiredToken|token has expired"
     # S3's answer to a HEAD request has no text.
-    r"|HTTP status 400\) during HeadObject|S3Exception: (?:null )?\(Service: S3, Status Code: 400"
+    r"|HTTP status 400\) during HeadObject|S3Exception: (?:Bad Request )?\(Service: S3, Status Code: 400"
 )
 """Errors of stores for temporary credentials that have expired."""
 _OTHER_TIME: Final = re.compile("REQUEST_TIME_TOO_SKEWED|RequestTimeTooSkewed|REQUEST_EXPIRED")

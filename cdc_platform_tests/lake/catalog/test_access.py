@@ -93,7 +93,10 @@ def test_errors_of_python(error: Exception, kind: type[CdcError]) -> None:
         ("SdkClientException: Unable to load credentials from any of the providers", LakeAccessDenied),
         ("s3.model.S3Exception: Slow down (Service: S3, Status Code: 503, Request ID: 1)", LakeUnreachable),
         (f"s3.model.S3Exception: {EXPIRED} (Service: S3, Status Code: 400)", LakeUnreachable),
-        ("s3.model.S3Exception: null (Service: S3, Status Code: 400, Request ID: null)", LakeUnreachable),
+        (
+            "s3.model.S3Exception: Bad Request (Service: S3, Status Code: 400, Request ID: null)",
+            LakeUnreachable,
+        ),
         ("s3.model.S3Exception: Forbidden (Service: S3, Status Code: 403)", LakeAccessDenied),
         ("java.lang.IllegalArgumentException: [BUG] Expected sorted snapshot log entries.", ClockBehind),
         ("java.io.FileNotFoundException: File file:/lake/p/t/data/1.parquet does not exist", LakeDamaged),
