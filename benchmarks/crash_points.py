@@ -120,10 +120,12 @@ def print_table(results: Mapping[str, Mapping[str, Any]]) -> int:
         print(f"| {kind} | {' | '.join(cells)} |")
     summed = ("value", "pairs", "checked", "deleted_orphans", "seconds", "processor_s", "wrong")
     deaths, pairs, checked, orphans, seconds, processor_s, wrong = (
-        sum(of[name] for of in results.values()) for name in summed
+        # A result of an older version lacks columns.
+        sum(of.get(name, 0) for of in results.values())
+        for name in summed
     )
-    recoveries = [of["median_s"] for of in results.values()]
-    longest_s = max((of["longest_s"] for of in results.values()), default=0)
+    recoveries = [of["median_s"] for of in results.values() if "median_s" in of]
+    longest_s = max((of.get("longest_s", 0) for of in results.values()), default=0)
     print(f"{deaths} deaths, failures or pauses of {len(results)} kinds, {pairs} pairs, {wrong} wrong")
     print(f"{seconds} s, {processor_s} s of processors; all checks {checked} times")
     print(f"recoveries: {min(recoveries, default=0)} to {max(recoveries, default=0)} s (medians of kinds)")
@@ -135,8 +137,8 @@ def _describe_extent(result: Mapping[str, Any] | None) -> str:
     """Return at how many moments of a kind something happened, and of how many, unless it was each."""
     if result is None:
         return ""
-    singly = result["value"] - 2 * result["pairs"]
-    return f"{singly}" if singly == result["moments"] else f"{singly} of {result['moments']}"
+    singly, moments = result["value"] - 2 * result.get("pairs", 0), result.get("moments", "?")
+    return f"{singly}" if singly == moments else f"{singly} of {moments}"
 
 
 def run_in_processes(names: Sequence[str], report: Report) -> None:
@@ -196,7 +198,7 @@ def main() -> None:
     else:
         run_scenarios(left, report)
     done = load_results(report)
-    sys.exit(WRONG if print_table({name: done[name] for name in options.only}) else 0)
+    sys.exit(WRONG if print_table({name: done[name] for name in options.only if name in done}) else 0)
 
 
 if __name__ == "__main__":

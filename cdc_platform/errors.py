@@ -281,12 +281,20 @@ class LakeDamaged(LakeError):
     @classmethod
     def dropped(cls, table: str) -> "LakeDamaged":
         """Return the error for one of the platform's own tables that is gone."""
-        remedy = "Restore the catalog and all tables of the pipeline from one backup, or name another lake."
-        return cls(
-            f"table `{table}`",
-            "another program has dropped it, or its metadata file is missing",
-            remedy=remedy,
+        return cls._of_own(table, "another program has dropped it, or its metadata file is missing")
+
+    @classmethod
+    def replaced(cls, table: str) -> "LakeDamaged":
+        """Return the error for one of the platform's own tables with another one in its place."""
+        return cls._of_own(
+            table,
+            "another program has replaced it, or it alone was restored, so it lacks what was stored there",
         )
+
+    @classmethod
+    def _of_own(cls, table: str, problem: str) -> "LakeDamaged":
+        remedy = "Restore the catalog and all tables of the pipeline from one backup, or name another lake."
+        return cls(f"table `{table}`", problem, remedy=remedy)
 
 
 class DiskFull(LakeError):

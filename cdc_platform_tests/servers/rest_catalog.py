@@ -2,7 +2,7 @@
 
 import os
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -14,15 +14,23 @@ from cdc_platform_tests.java_options import SHORT_LIVED
 
 SPARK_JARS: Final = Path(pyspark.__file__).parent / "jars"
 REST_JARS: Final = Path(__file__).with_name("rest_catalog.xml")
+S3_JARS: Final = Path(__file__).with_name("rest_catalog_s3.xml")
+S3_FILES: Final = "org.apache.iceberg.aws.s3.S3FileIO"
+NO_STORAGE: Final[Mapping[str, str]] = {}
 
 
 @contextmanager
-def rest_catalog(folder: Path) -> Iterator[str]:
+def rest_catalog(folder: Path, s3: Mapping[str, str] = NO_STORAGE) -> Iterator[str]:
     """Run Iceberg's REST test catalog over a folder, and give its address.
 
     The server that Iceberg makes of it listens on every interface; ours is the same on loopback only.
+
+    Args:
+        folder: where its tables, its database, its jars and its log are.
+        s3: properties of an object store, among them `warehouse`, if the tables are there instead.
     """
-    jars = [*fetch_rest_jars(folder / "jars"), next(SPARK_JARS.glob("py4j-*.jar"))]
+    files = (REST_JARS, S3_JARS) if s3 else (REST_JARS,)
+    jars = [*fetch_rest_jars(folder / "jars", files), next(SPARK_JARS.glob("py4j-*.jar"))]
     with _java_gateway(jars, folder / "log") as java:
         properties = {
             "catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
@@ -30,6 +38,7 @@ def rest_catalog(folder: Path) -> Iterator[str]:
             "warehouse": (folder / "warehouse").as_uri(),
             "jdbc.schema-version": "V1",
             "clients": "1",
+            **({"io-impl": S3_FILES, **s3} if s3 else {}),
         }
         hadoop = java.org.apache.hadoop.conf.Configuration()
         catalog = java.org.apache.iceberg.CatalogUtil.buildIcebergCatalog("rest", properties, hadoop)
@@ -74,11 +83,12 @@ def _java_gateway(jars: Sequence[Path], log: Path) -> Iterator[Any]:
         process.stdout.close()
 
 
-def fetch_rest_jars(folder: Path) -> list[Path]:
+def fetch_rest_jars(folder: Path, files: Sequence[Path] = (REST_JARS,)) -> list[Path]:
     """Return the server's jars; those that Spark lacks are fetched, and kept in Ivy's cache."""
     ivy = next(SPARK_JARS.glob("ivy-*.jar"))
     pattern = f"{folder}/[artifact]-[revision](-[classifier]).[ext]"
     command = ["java", *SHORT_LIVED.split(), "-cp", str(ivy), "org.apache.ivy.Main"]
-    command += ["-ivy", str(REST_JARS), "-retrieve", pattern]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=300)
+    for file in files:
+        fetch = [*command, "-ivy", str(file), "-retrieve", pattern]
+        subprocess.run(fetch, check=True, stdout=subprocess.DEVNULL, timeout=300)
     return [*sorted(folder.glob("*.jar")), *SPARK_JARS.glob("hadoop-client-*.jar")]

@@ -21,26 +21,11 @@ from cdc_platform.errors import (
 )
 from cdc_platform.lake.catalog.damage import RESULTS_TABLE, find_damage, find_expired, find_full
 from cdc_platform.lake.catalog.lake_settings import LakeSettings, local_folder
-from cdc_platform.lake.catalog.object_store import ObjectStore
+from cdc_platform.lake.catalog.store_failures import cause_in, explain_store
 
 if TYPE_CHECKING:
     from sqlalchemy.exc import DBAPIError
 
-_NO_BUCKET: Final = re.compile("NO_SUCH_BUCKET|NoSuchBucket|bucket does not exist|ContainerNotFound")
-_DENIED: Final = re.compile(
-    "ACCESS_DENIED|INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH|INVALID_CLIENT_TOKEN_ID|EXPIRED_TOKEN"
-    "|ExpiredToken|PERMISSION_DENIED|UNAUTHENTICATED|AuthorizationFailure|AuthenticationFailed"
-    "|HTTP status 40[13]|Status Code: 40[13]|Unable to load (?:credentials|region)|access denied"
-)
-_OTHER_TIME: Final = re.compile("REQUEST_TIME_TOO_SKEWED|RequestTimeTooSkewed|REQUEST_EXPIRED")
-_SILENT: Final = re.compile(
-    "AWS Error (?:NETWORK_CONNECTION|REQUEST_TIMEOUT|SLOW_DOWN|SERVICE_UNAVAILABLE|INTERNAL_FAILURE"
-    r"|THROTTLING|NO_SUCH_UPLOAD)|Status\(UNAVAILABLE|HTTP status (?:429|5..)|curlCode"
-    "|Status Code: (?:429|5..)|Unable to execute HTTP request"
-    # An answer that ends within a file, which the client of Java does not request again.
-    "|ConnectionClosedException|ChunkCodingException|TruncatedChunkException|NoHttpResponseException"
-    "|java.net.Socket(?:Timeout)?Exception"
-)
 _WRONG_LOGIN: Final = re.compile(
     "password authentication failed|no password supplied|no pg_hba.conf entry|permission denied for"
 )
@@ -173,13 +158,8 @@ def _explain_spark(settings: LakeSettings, error: Exception) -> CdcError | None:
     }
     for sign, explain in explanations.items():
         if sign.search(text):
-            return explain(_cause(text, sign))
+            return explain(cause_in(text, sign))
     return _explain_text(settings, text)
-
-
-def _cause(stack: str, sign: re.Pattern[str]) -> str:
-    """Return the line of a Java stack that matches a pattern."""
-    return next((line.strip() for line in stack.splitlines() if sign.search(line)), "")
 
 
 def _explain_database(settings: LakeSettings, error: "DBAPIError") -> CdcError | None:
@@ -221,50 +201,24 @@ def _is_raised_in(error: Exception, modules: tuple[str, ...]) -> bool:
 def _explain_text(settings: LakeSettings, text: str) -> CdcError | None:
     """Explain an error of files, also of Python in Spark's tasks."""
     if _UNWRITTEN.search(text):
-        reason = _cause(text, _UNWRITTEN)
+        reason = cause_in(text, _UNWRITTEN)
         return LakeUnreachable(f"The storage does not have a file that was just written to it: {reason}")
     if settings.store is None:
         return _explain_folder(settings, text)
-    return _explain_store(settings, settings.store, text)
+    return explain_store(settings, settings.store, text)
 
 
 def _explain_folder(settings: LakeSettings, text: str) -> CdcError | None:
     """Explain an error of the file system for a file in the lake's folder."""
     # pyarrow does not name the file that it was writing.
     if _BROKEN.search(text):
-        return _disk_failure(settings, _cause(text, _BROKEN))
+        return _disk_failure(settings, cause_in(text, _BROKEN))
     folder = local_folder(settings.path)
     # Java removes parent references, as in `defs/../lake`.
     forms = {str(folder), normpath(str(folder))}
     if folder is None or not re.search(rf"(?<![\w.-])(?:{'|'.join(map(re.escape, forms))})(?![\w.-])", text):
         return None
-    return _read_only(settings, _cause(text, _UNWRITABLE)) if _UNWRITABLE.search(text) else None
-
-
-def _explain_store(settings: LakeSettings, store: ObjectStore, text: str) -> CdcError | None:
-    if _NO_BUCKET.search(text):
-        return SettingError(
-            "lake.path",
-            f"is in a bucket that does not exist, {settings.warehouse}: {_cause(text, _NO_BUCKET)}",
-        )
-    if _OTHER_TIME.search(text):
-        return LakeUnreachable(
-            "The clocks of this machine and of the object store differ; correct this machine's clock: "
-            f"{_cause(text, _OTHER_TIME)}"
-        )
-    if _DENIED.search(text):
-        names = ", ".join(f"`{name}`" for name in store.credentials)
-        return LakeAccessDenied(
-            f"The object store denies access at {settings.warehouse}; check {names} in the setting "
-            f"`lake.catalog`, or the credentials of this machine if they are not set: "
-            f"{_cause(text, _DENIED)}"
-        )
-    if _SILENT.search(text):
-        return LakeUnreachable(
-            f"The object store does not answer for {settings.warehouse}; check the setting `lake.path`, "
-            f"and `s3.endpoint` or its equivalent in `lake.catalog`: {_cause(text, _SILENT)}"
-        )
-    return None
+    return _read_only(settings, cause_in(text, _UNWRITABLE)) if _UNWRITABLE.search(text) else None
 
 
 def _refused_login(text: str) -> LakeAccessDenied:

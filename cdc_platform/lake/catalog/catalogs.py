@@ -1,17 +1,23 @@
-"""pyiceberg's catalog of a lake, which recognises its own commits after a conflict."""
+"""pyiceberg's catalog of a lake, which recognises its own commits after a conflict, and cleans up others."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from pyiceberg.catalog import TYPE, Catalog
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
-from pyiceberg.io import PY_IO_IMPL
+from pyiceberg.io import PY_IO_IMPL, FileIO
+from pyiceberg.manifest import ManifestEntryStatus
 from pyiceberg.table import CommitTableResponse, Table
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import AddSnapshotUpdate, TableRequirement, TableUpdate
+from pyiceberg.typedef import Identifier
 
 from cdc_platform.lake.catalog.files import LakeFiles
-from cdc_platform.lake.catalog.lake_settings import CATALOG, LakeSettings
+from cdc_platform.lake.catalog.lake_settings import CATALOG, COMPARE_AND_SET, LakeSettings
 from cdc_platform.lake.catalog.sql_catalog import LakeSqlCatalog
+from cdc_platform.lake.catalog.vended_files import keep_credentials_fresh
 from cdc_platform.lake.local_writer.metadata import Version3Metadata
 
 if TYPE_CHECKING:  # one of those that it is mixed into
@@ -59,6 +65,41 @@ class LandedCommits(_Catalog):
         return current
 
 
+class RefusedCommits(_Catalog):
+    """Deletes the data files of a commit that was refused for certain, and that is not tried again.
+
+    pyiceberg deletes the manifests of such a commit, and no metadata name its data files from then on.
+    """
+
+    def commit_table(
+        self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> CommitTableResponse:
+        """Commit updates to a table.
+
+        Raises:
+            CommitFailedException: another commit was first; this one was not made.
+        """
+        response: CommitTableResponse
+        try:
+            response = super().commit_table(table, requirements, updates)
+        except CommitFailedException:
+            if COMPARE_AND_SET.items() <= table.properties.items():
+                for update in updates:
+                    if isinstance(update, AddSnapshotUpdate):
+                        _delete_added(table.io, update.snapshot)
+            raise
+        return response
+
+
+def _delete_added(io: FileIO, snapshot: Snapshot) -> None:
+    """Delete the data files that a snapshot adds, as far as possible: the refusal is the error to report."""
+    with suppress(Exception):
+        own = [file for file in snapshot.manifests(io) if file.added_snapshot_id == snapshot.snapshot_id]
+        for entry in chain.from_iterable(manifest.fetch_manifest_entry(io) for manifest in own):
+            if entry.status is ManifestEntryStatus.ADDED and entry.snapshot_id == snapshot.snapshot_id:
+                io.delete(entry.data_file.file_path)
+
+
 FILES: Final = f"{LakeFiles.__module__}.{LakeFiles.__qualname__}"
 
 
@@ -73,11 +114,18 @@ def open_catalog(settings: LakeSettings) -> Catalog:
     return _CLASSES[kind]()(CATALOG, **properties)
 
 
+class _SqlCatalog(RefusedCommits, LakeSqlCatalog):
+    """The tables of a lake in a SQL catalog."""
+
+
 def _rest() -> type[Catalog]:
     from pyiceberg.catalog.rest import RestCatalog
 
-    class LakeRestCatalog(LandedCommits, RestCatalog):
+    class LakeRestCatalog(RefusedCommits, LandedCommits, RestCatalog):
         """The tables of a lake behind a REST catalog, which writes their metadata."""
+
+        def load_table(self, identifier: str | Identifier) -> Table:
+            return keep_credentials_fresh(super().load_table(identifier), self.properties)
 
     return LakeRestCatalog
 
@@ -85,7 +133,7 @@ def _rest() -> type[Catalog]:
 def _hive() -> type[Catalog]:
     from pyiceberg.catalog.hive import HiveCatalog
 
-    class LakeHiveCatalog(Version3Metadata, HiveCatalog):
+    class LakeHiveCatalog(RefusedCommits, Version3Metadata, HiveCatalog):
         """The tables of a lake in a Hive metastore."""
 
     return LakeHiveCatalog
@@ -94,14 +142,14 @@ def _hive() -> type[Catalog]:
 def _glue() -> type[Catalog]:
     from pyiceberg.catalog.glue import GlueCatalog
 
-    class LakeGlueCatalog(LandedCommits, Version3Metadata, GlueCatalog):
+    class LakeGlueCatalog(RefusedCommits, LandedCommits, Version3Metadata, GlueCatalog):
         """The tables of a lake in AWS Glue."""
 
     return LakeGlueCatalog
 
 
 _CLASSES: Final[Mapping[str, Callable[[], type[Catalog]]]] = {
-    "sql": lambda: LakeSqlCatalog,
+    "sql": lambda: _SqlCatalog,
     "rest": _rest,
     "hive": _hive,
     "glue": _glue,

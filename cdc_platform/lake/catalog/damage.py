@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Final
 
 from cdc_platform.errors import CommitConflict, DiskFull, LakeDamaged
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.model.base.stored_texts import LOG_TABLE, RAW_TABLE
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
 
 LOGGER: Final = logging.getLogger(__name__)
 RESULTS_TABLE: Final = "check_results"
@@ -89,20 +91,45 @@ def list_own(catalog: "Catalog", namespace: str) -> frozenset[str]:
     return frozenset()
 
 
+def load_stored(catalog: "Catalog", identifier: str) -> "Table":
+    """Return the current version of a table.
+
+    Raises:
+        NoSuchTableError: the table does not exist.
+        LakeDamaged: the catalog has the table, but its metadata file is invalid or, at two looks, missing.
+    """
+    from pyiceberg.exceptions import ValidationError
+
+    try:
+        with suppress(LakeDamaged):  # another process may have replaced and then deleted the file
+            return catalog.load_table(identifier)
+        return catalog.load_table(identifier)
+    except (FileNotFoundError, UnicodeDecodeError, ValidationError) as error:
+        raise LakeDamaged(f"table `{identifier}`", " ".join(str(error).split())) from error
+
+
 def require_own(catalog: "Catalog", namespace: str, names: Collection[str]) -> frozenset[str]:
     """Return those of the tables with which a lake begins that it has; a new lake may lack some.
 
     Empty ones in place of lost ones would hide what is lost.
 
     Raises:
-        LakeDamaged: one of them is gone, and another one has a commit.
+        LakeDamaged: one of them is gone, and another one has a commit; or the raw records have none, and
+            the log has.
     """
+
+    def has_commits(name: str) -> bool:
+        return bool(load_stored(catalog, f"{namespace}.{name}").metadata.snapshots)
+
     present = list_own(catalog, namespace).intersection(names)
     is_incomplete = len(present) < len(names)
-    if is_incomplete and any(catalog.load_table((namespace, name)).metadata.snapshots for name in present):
+    if is_incomplete and any(map(has_commits, present)):
         # Looked at again: another process may have created the lake meanwhile.
         for name in sorted({*names} - list_own(catalog, namespace)):
             raise LakeDamaged.dropped(f"{namespace}.{name}")
+    # In this order: another process may commit to both meanwhile.
+    if present >= {RAW_TABLE, LOG_TABLE} and has_commits(LOG_TABLE) and not has_commits(RAW_TABLE):
+        raise LakeDamaged.replaced(f"{namespace}.{RAW_TABLE}")
     return present
 
 

@@ -4,22 +4,30 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
+from uuid import UUID
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import (
     NoSuchTableError,
     TableAlreadyExistsError,
-    ValidationError,
 )
 from pyiceberg.table import Table
 
 from cdc_platform.errors import CommitConflict, LakeDamaged, LakeFormatUnknown, PipelineNotFound, SettingError
 from cdc_platform.lake.catalog.access import reaching
 from cdc_platform.lake.catalog.catalogs import open_catalog
-from cdc_platform.lake.catalog.damage import RESULTS_TABLE, drop_results, require_own
-from cdc_platform.lake.catalog.lake_settings import CATALOG, KEPT_BY_TIME, LakeSettings, local_folder
+from cdc_platform.lake.catalog.column_properties import plain_columns
+from cdc_platform.lake.catalog.damage import RESULTS_TABLE, drop_results, load_stored, require_own
+from cdc_platform.lake.catalog.lake_settings import (
+    CATALOG,
+    COMPARE_AND_SET,
+    KEPT_BY_TIME,
+    LakeSettings,
+    local_folder,
+)
 from cdc_platform.lake.catalog.retries import commit_again
+from cdc_platform.lake.catalog.sql_catalog import LakeSqlCatalog
 from cdc_platform.model.base.cached_values import cached_value
 from cdc_platform.model.base.names import lake_table_name, quote_spark
 from cdc_platform.model.base.schemas import (
@@ -97,28 +105,8 @@ SMALL_COMMITS: Final = {
     "read.split.open-file-cost": str(64 * 1024),
 }
 
-DICTIONARY: Final = "write.parquet.dict-encoding-enabled.column."
-BOUNDS: Final = "write.parquet.stats-enabled.column."
-"""Minimum and maximum of a column in each file and page, which let filters skip files and pages."""
-_TEXTS: Final = (
-    *(f"mods.element.{name}" for name in ("keys", "new_values", "old_values")),
-    *(f"event.{name}" for name in ("event_id", "metadata", "text")),
-)
-UNREPEATED: Final[Mapping[str, tuple[str, ...]]] = {
-    RAW: ("record_sequence", "record_order", "server_transaction_id", *_TEXTS),
-    LOG: ("ordering_key", "transaction_id", "record_id", "keys", "new_values", "old_values"),
-}
-"""Columns with mostly distinct values, for which a dictionary would be built and discarded."""
-UNBOUNDED: Final[Mapping[str, tuple[str, ...]]] = {
-    RAW: ("record_order", "column_types", *_TEXTS),
-    LOG: ("ordering_key", "record_id", "new_values", "old_values"),
-}
-"""Long texts without filters, for which computing the minimum and maximum is not worthwhile."""
-
 UNMAINTAINED: Final = (SCHEMA, COPIES, CHECK_RESULTS)
 """Own tables that few cycles write, or whose writers expire snapshots."""
-
-COMPARE_AND_SET: Final = {"commit.retry.num-retries": "0"}  # a commit based on outdated data must fail
 
 
 @dataclass(frozen=True)
@@ -200,18 +188,37 @@ class Lake:
             )
 
     def system_table(self, name: str) -> Table:
-        """Return the current version of one of the platform's own tables."""
-        return _load(self.catalog, f"{self.system_namespace}.{name}")
+        """Return the current version of one of the platform's own tables.
+
+        Raises:
+            LakeDamaged: another program has replaced it since this lake was opened.
+        """
+        table = load_stored(self.catalog, f"{self.system_namespace}.{name}")
+        number = table.metadata.table_uuid
+        if name != CHECK_RESULTS and self._table_numbers.setdefault(name, number) != number:
+            raise LakeDamaged.replaced(f"{self.system_namespace}.{name}")
+        return table
+
+    @cached_value
+    def _table_numbers(self) -> dict[str, UUID]:
+        """The unique identifiers of the platform's own tables, as they were first loaded."""
+        return {}
 
     def table(self, source_table: str) -> Table | None:
         """Return the current version of the table of a source table, or None."""
         with suppress(NoSuchTableError):
-            return _load(self.catalog, f"{self.pipeline}.{lake_table_name(source_table)}")
+            return load_stored(self.catalog, f"{self.pipeline}.{lake_table_name(source_table)}")
         return None
 
     def table_names(self) -> tuple[str, ...]:
         """Return the names of the pipeline's tables in the lake, sorted."""
         return tuple(sorted(identifier[-1] for identifier in self.catalog.list_tables(self.pipeline)))
+
+    def table_files(self) -> Mapping[str, str | None]:
+        """Return the metadata files of the pipeline's tables; None where the catalog does not list them."""
+        if isinstance(self.catalog, LakeSqlCatalog):
+            return self.catalog.metadata_files(self.pipeline)
+        return dict.fromkeys(self.table_names())
 
     def spark_system_table(self, name: str) -> str:
         """Return the quoted name of one of the platform's own tables in Spark."""
@@ -224,21 +231,6 @@ class Lake:
         return quote_spark(*parts, *((f"branch_{branch}",) if branch else ()))
 
 
-def _load(catalog: Catalog, identifier: str) -> Table:
-    """Return the current version of a table.
-
-    Raises:
-        NoSuchTableError: the table does not exist.
-        LakeDamaged: the catalog has the table, but its metadata file is invalid or, at two looks, missing.
-    """
-    try:
-        with suppress(LakeDamaged):  # another process may have replaced and then deleted the file
-            return catalog.load_table(identifier)
-        return catalog.load_table(identifier)
-    except (FileNotFoundError, UnicodeDecodeError, ValidationError) as error:
-        raise LakeDamaged(f"table `{identifier}`", " ".join(str(error).split())) from error
-
-
 def _pipeline_names(catalog: Catalog) -> str:
     names = sorted(namespace[0] for namespace in catalog.list_namespaces())
     return ", ".join(f"`{name}`" for name in names if f"{name}__cdc" in names) or "none at all"
@@ -248,7 +240,7 @@ def _ensure(catalog: Catalog, identifier: str, schema: pa.Schema) -> None:
     retention = SMALL_COMMITS if identifier.endswith((QUARANTINE, *UNMAINTAINED)) else KEPT_BY_TIME
     table_properties = COMPARE_AND_SET | {name: retention[name] for name in KEPT_BY_TIME}
     try:
-        table = _load(catalog, identifier)
+        table = load_stored(catalog, identifier)
     except LakeDamaged as damage:
         if not identifier.endswith(CHECK_RESULTS):
             raise
@@ -256,7 +248,7 @@ def _ensure(catalog: Catalog, identifier: str, schema: pa.Schema) -> None:
         _ensure(catalog, identifier, schema)
     except NoSuchTableError:
         fixed = {"format-version": "2", FORMAT_PROPERTY: str(FORMAT_VERSION)}
-        properties = fixed | SMALL_COMMITS | _plain_columns(identifier, schema) | table_properties
+        properties = fixed | SMALL_COMMITS | plain_columns(identifier, schema) | table_properties
         with suppress(TableAlreadyExistsError):
             catalog.create_table(identifier, schema=schema, properties=properties)
     else:
@@ -267,17 +259,6 @@ def _ensure(catalog: Catalog, identifier: str, schema: pa.Schema) -> None:
                 "Upgrade cdc_platform, or name another lake."
             )
         _complete(table, schema, table_properties)
-
-
-def _plain_columns(identifier: str, schema: pa.Schema) -> dict[str, str]:
-    """Return the properties that switch off dictionaries and bounds of columns."""
-    name = identifier.rpartition(".")[2]
-    return {
-        f"{prefix}{column}": "false"
-        for prefix, columns in ((DICTIONARY, UNREPEATED), (BOUNDS, UNBOUNDED))
-        for column in columns.get(name, ())
-        if column.partition(".")[0] in schema.names
-    }
 
 
 def _complete(table: Table, schema: pa.Schema, properties: Mapping[str, str]) -> None:

@@ -72,6 +72,9 @@ KEPT_BY_TIME: Final[Mapping[str, str]] = {
 }
 """Properties of a table whose old metadata files maintenance deletes."""
 
+COMPARE_AND_SET: Final = {"commit.retry.num-retries": "0"}
+"""Property of a table for which a commit that is based on outdated data must fail."""
+
 MEANT_OTHERWISE: Final = frozenset("?#%")
 """Characters that addresses of catalogs and tables do not support in the name of a folder."""
 
@@ -79,6 +82,7 @@ _HARMLESS: Final = (
     "type|uri|warehouse|prefix|(?:io|catalog)-impl|cache-enabled|jdbc[.](?:user|schema-version)"
     "|(?:client|s3)[.]region|s3[.](?:endpoint|path-style-access)|gcs[.](?:project-id|service[.]host)"
     "|adls[.]account-name|glue[.](?:id|region|endpoint)"
+    "|header[.]X-Iceberg-Access-Delegation|rest-table-cache[.]expire-after-write-ms"
 )
 """Properties of a catalog without secrets, unless one is in their address."""
 HIDDEN_NAMES: Final = (
@@ -158,6 +162,12 @@ class LakeSettings:
         return find_store(self.warehouse) or find_store(self.path)
 
     @property
+    def has_vended_credentials(self) -> bool:
+        """Whether the catalog may vend credentials for the object store: the settings have none."""
+        names = self.store.credentials if self.store is not None else ()
+        return self.catalog.get("type") == "rest" and not self.catalog.keys() & {*names}
+
+    @property
     def catalog_file(self) -> Path | None:
         """The file of a SQLite catalog; None for other catalogs."""
         scheme, _, path = self.pyiceberg_properties().get("uri", "").partition(":///")
@@ -172,6 +182,11 @@ class LakeSettings:
         # The file IO of a REST catalog follows the location itself, as the service may require another one.
         if self.store is not None and properties["type"] != "rest":
             properties.setdefault("io-impl", self.store.file_io)
+        if self.has_vended_credentials:
+            # As pyiceberg does.
+            properties.setdefault("header.X-Iceberg-Access-Delegation", "vended-credentials")
+            # Otherwise Iceberg keeps the credentials of an unchanged table for minutes after they expire.
+            properties.setdefault("rest-table-cache.expire-after-write-ms", "1")
         return properties
 
 

@@ -31,6 +31,10 @@ LOCATION: Final = select(IcebergTables.metadata_location).where(
     IcebergTables.table_name == bindparam("table"),
 )
 """Run some thirty times a cycle, and built once: SQLAlchemy takes longer to build it than to run it."""
+LOCATIONS: Final = select(IcebergTables.table_name, IcebergTables.metadata_location).where(
+    IcebergTables.catalog_name == bindparam("catalog"),
+    IcebergTables.table_namespace == bindparam("namespace"),
+)
 
 
 class LakeSqlCatalog(Version3Metadata, SqlCatalog):
@@ -59,6 +63,12 @@ class LakeSqlCatalog(Version3Metadata, SqlCatalog):
         if cached is None or cached.metadata_location != location:
             cached = self._read(Catalog.identifier_to_tuple(identifier), location, cached)
         return Table(cached.name(), cached.metadata, cached.metadata_location, cached.io, self, cached.config)
+
+    def metadata_files(self, namespace: str) -> dict[str, str]:
+        """Return the locations of the metadata files of all tables of a namespace, by table."""
+        with self.engine.connect() as connection:
+            rows = connection.execute(LOCATIONS, {"catalog": self.name, "namespace": namespace})
+            return {name: location for name, location in rows if location is not None}
 
     def _read(self, identifier: Identifier, location: str, before: Table | None) -> Table:
         file = self._load_file_io(location=location).new_input(location)

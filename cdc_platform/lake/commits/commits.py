@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
-from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.snapshots import Operation, Snapshot
 
 from cdc_platform.errors import CdcError, CommitConflict
 from cdc_platform.lake.catalog.damage import find_full
@@ -115,6 +115,11 @@ def ancestors_of(table: Table, snapshot: Snapshot | None) -> Iterator[Snapshot]:
     by_id = {other.snapshot_id: other for other in table.metadata.snapshots}
     while snapshot := by_id.get(snapshot.parent_snapshot_id or -1):
         yield snapshot
+
+
+def is_compaction(snapshot: Snapshot) -> bool:
+    """Return whether a commit has the same rows as its parent."""
+    return snapshot.summary is not None and snapshot.summary.operation is Operation.REPLACE
 
 
 def fact(snapshot: Snapshot, key: str) -> str | None:

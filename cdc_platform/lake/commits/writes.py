@@ -80,7 +80,7 @@ def append_files(
     """Commit one cycle's rows that are already in files; otherwise like `append_cycle`.
 
     Raises:
-        CommitConflict: another run was first; no table was changed, and maintenance deletes the files.
+        CommitConflict: another run was first; no table was changed, and the files are deleted.
     """
     with (
         conflicts_as(_conflict(".".join(planned_on.name()), cycles)),

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Final
 
 from pyiceberg.table import Table
-from pyiceberg.table.snapshots import Operation, Snapshot
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import (
     RemoveSnapshotsUpdate,
     TableUpdate,
@@ -34,7 +34,16 @@ from cdc_platform.lake.catalog.lake import (
     own_tables,
 )
 from cdc_platform.lake.commits.branches import assert_head, move_branch, set_branch
-from cdc_platform.lake.commits.commits import BRANCH, CYCLE, MAIN, conflicts_as, head, number_of, read_mark
+from cdc_platform.lake.commits.commits import (
+    BRANCH,
+    CYCLE,
+    MAIN,
+    conflicts_as,
+    head,
+    is_compaction,
+    number_of,
+    read_mark,
+)
 from cdc_platform.lake.commits.staging import is_staging
 from cdc_platform.lake.state.cuts import cut_before, list_cuts, newest_cut
 
@@ -136,7 +145,7 @@ def _is_unused(lake: Lake, name: str, table: Table, snapshot: Snapshot) -> bool:
     # A table of the source may have the name `files` or `cuts`.
     namespace, _, system_name = name.rpartition(".")
     system_name = system_name if namespace == lake.system_namespace else ""
-    if system_name in _DERIVED or (system_name and _is_compaction(snapshot)):
+    if system_name in _DERIVED or (system_name and is_compaction(snapshot)):
         return True
     if system_name == COPIES:
         return False
@@ -154,11 +163,6 @@ def _is_unused(lake: Lake, name: str, table: Table, snapshot: Snapshot) -> bool:
     }
     is_in_cut = any(snapshot.snapshot_id in cut.tables.values() for cut in list_cuts(lake))
     return names <= {MAIN, BRANCH} and not is_in_cut
-
-
-def _is_compaction(snapshot: Snapshot) -> bool:
-    """Return whether a commit has the same rows as its parent."""
-    return snapshot.summary is not None and snapshot.summary.operation is Operation.REPLACE
 
 
 def _places_before(lake: Lake, cuts: Table, lost_commit: Snapshot) -> Mapping[str, int] | None:

@@ -1,9 +1,13 @@
 """Published tables that another program has dropped or replaced."""
 
+from itertools import takewhile
+
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
 
 from cdc_platform.errors import CommitConflict, LakeDamaged
 from cdc_platform.lake.catalog.lake import Lake
+from cdc_platform.lake.commits.commits import ancestors_of, head, is_compaction
 from cdc_platform.lake.state.copies import load_plans
 from cdc_platform.lake.state.cuts import Cut, newest_cut
 
@@ -12,7 +16,19 @@ def is_lost(table: Table | None, name: str, cut: Cut | None) -> bool:
     """Return whether a table lacks the snapshot that a cut names."""
     if cut is None or name not in cut.tables:
         return False
-    return table is None or table.metadata.snapshot_by_id(cut.tables[name]) is None
+    return table is None or stored_version(table, cut.tables[name]) is None
+
+
+def stored_version(table: Table, snapshot_id: int) -> Snapshot | None:
+    """Return the version of a table with the rows of a snapshot; None if the table has none.
+
+    If another program has compacted `main` and expired the snapshot, it is the head of `main`.
+    """
+    snapshot, newest = table.metadata.snapshot_by_id(snapshot_id), head(table)
+    compactions = takewhile(is_compaction, ancestors_of(table, newest))
+    if snapshot is None and any(compacted.parent_snapshot_id == snapshot_id for compacted in compactions):
+        return newest
+    return snapshot
 
 
 def require_published(lake: Lake, table: Table | None, name: str, cut: Cut | None) -> None:

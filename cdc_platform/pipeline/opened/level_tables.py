@@ -13,10 +13,22 @@ class LevelTables:
     """
 
     _levels: dict[str, tuple[int, ColumnHistory | None]] = field(default_factory=dict)
+    _files: dict[str, str] = field(default_factory=dict)
 
-    def note(self, name: str, snapshot_id: int, columns: ColumnHistory | None) -> None:
-        """Record that `main` of a table is the snapshot that a cut names, with all of its columns."""
-        self._levels[name] = (snapshot_id, columns)
+    def note(self, name: str, snapshot_id: int, columns: ColumnHistory | None, file: str) -> None:
+        """Record that `main` of a table is the snapshot that a cut names, with all of its columns.
+
+        Args:
+            name: the table.
+            snapshot_id: the snapshot.
+            columns: the columns.
+            file: location of the table's metadata file.
+        """
+        self._levels[name], self._files[name] = (snapshot_id, columns), file
+
+    def has_file(self, name: str, file: str) -> bool:
+        """Return whether a table was noted with the same metadata file, so nothing has changed it since."""
+        return self._files.get(name) == file
 
     def has(self, name: str, snapshot_id: int | None, columns: ColumnHistory | None) -> bool:
         """Return whether a table was noted with the same snapshot and columns, and not forgotten since."""
@@ -30,6 +42,7 @@ class LevelTables:
     def forget(self, name: str) -> None:
         """Make the next cycle examine a table."""
         self._levels.pop(name, None)
+        self._files.pop(name, None)
 
     @property
     def is_empty(self) -> bool:

@@ -4,8 +4,10 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
+from cdc_platform.errors import LakeDamaged
 from cdc_platform.lake.catalog.lake import DELETION_MARKERS, LOG, QUARANTINE, RAW
 from cdc_platform.lake.commits.commits import read_mark
+from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.model.stream.lineage import watermark_micros
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_step import pipeline_step
@@ -39,6 +41,7 @@ def order_changes(pipeline: Pipeline, spark: SparkSession) -> OrderOutcome:
         TransactionIncomplete: records of a transaction at the watermark are missing; nothing was committed.
         CommitConflict: another run has committed the same cycle; nothing was changed.
         SourceError: there are records to order, and the source does not state its schema.
+        LakeDamaged: another program has replaced the log: it ends before the newest cut.
     """
     is_event_source = pipeline.capabilities.delivers_events
     strategy = Events(pipeline, spark) if is_event_source else ChangeStreams(pipeline)
@@ -51,11 +54,15 @@ def order_changes(pipeline: Pipeline, spark: SparkSession) -> OrderOutcome:
 def _extend_log(strategy: OrderingStrategy, spark: SparkSession) -> OrderOutcome:
     pipeline = strategy.pipeline
     lake, lineage = pipeline.lake, trace_lineage(pipeline)
-    # Before the log: rows of a cycle that another process adds to it meanwhile must not be replaced.
+    # Before the log: rows of a cycle that another process adds to it meanwhile must not be replaced, and what
+    # another process publishes is in the log first.
+    cut = newest_cut(lake)
     quarantine = lake.system_table(QUARANTINE)
     markers = lake.system_table(DELETION_MARKERS) if strategy.leaves_deletion_markers else None
     log = lake.system_table(LOG)
     mark = read_mark(log)
+    if cut is not None and mark.cycle < cut.cycle:
+        raise LakeDamaged.replaced(f"{lake.system_namespace}.{LOG}")
     if restore_replaced(pipeline, spark, [table for table in (quarantine, markers) if table], mark.cycle):
         # The loaded versions are outdated.
         return _extend_log(strategy, spark)

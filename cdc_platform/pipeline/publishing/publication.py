@@ -11,12 +11,11 @@ from cdc_platform.lake.commits.branches import advance_main, contains
 from cdc_platform.lake.commits.commits import head, read_mark
 from cdc_platform.lake.state.cuts import Cut, append_cut, cut_number, newest_cut
 from cdc_platform.lake.state.lost_tables import require_published
-from cdc_platform.model.base.names import lake_table_name
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_step import pipeline_step
 from cdc_platform.pipeline.versions.branch import finished_head, load_table
 from cdc_platform.pipeline.versions.handover import find_handover
-from cdc_platform.pipeline.versions.level import find_level
+from cdc_platform.pipeline.versions.level import find_stored_level
 from cdc_platform.pipeline.versions.log_span import applied_cycle, pending_span
 
 
@@ -43,7 +42,7 @@ def publish_cut(pipeline: Pipeline) -> Cut | None:
     # In this order: what another process publishes meanwhile has the number of the next cut, and what it adds
     # to the log is in no table that counts as level.
     newest, mark = newest_cut(pipeline.lake), read_mark(pipeline.lake.system_table(LOG))
-    level = _find_stored_level(pipeline)
+    level = find_stored_level(pipeline)
     if newest is not None:
         # Another process may have moved `main` back to a former cut, and the next cut must not name that.
         _move_mains(pipeline, newest, [name for name in _own_tables(pipeline, newest) if name not in level])
@@ -70,13 +69,6 @@ def publish_cut(pipeline: Pipeline) -> Cut | None:
     append_cut(pipeline.lake, cut)
     _move_mains(pipeline, cut, [version.table for version in versions if version.is_new])
     return cut
-
-
-def _find_stored_level(pipeline: Pipeline) -> frozenset[str]:
-    """Return the level tables that the lake still has: they are not loaded, so nothing else finds a loss."""
-    level = find_level(pipeline)
-    stored_names = {*pipeline.lake.table_names()} if level else set()
-    return frozenset(name for name in level if lake_table_name(name) in stored_names)
 
 
 def _own_tables(pipeline: Pipeline, cut: Cut) -> list[str]:

@@ -8,7 +8,7 @@ from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.catalog.lake import LOG, RAW
 from cdc_platform.lake.commits.commits import head
 from cdc_platform.lake.state.cuts import newest_cut
-from cdc_platform.lake.state.lost_tables import require_published
+from cdc_platform.lake.state.lost_tables import require_published, stored_version
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.versions.branch import load_table
@@ -54,10 +54,11 @@ def read_table(pipeline: Pipeline, spark: SparkSession, table: str, snapshot_id:
         LakeDamaged: the newest cut names the table, but another program has dropped or replaced it.
     """
     stored_table = load_table(pipeline, table)
-    if stored_table.metadata.snapshot_by_id(snapshot_id) is None:
+    version = stored_version(stored_table, snapshot_id)
+    if version is None:
         require_published(pipeline.lake, stored_table, table, newest_cut(pipeline.lake))
         raise CommitConflict(
             f"Another run has expired snapshot {snapshot_id} of table `{table}`, which this run was about to "
             "read; the next cycle reads what is there then."
         )
-    return read_version(spark, pipeline.lake.spark_table(table), snapshot_id)
+    return read_version(spark, pipeline.lake.spark_table(table), version.snapshot_id)

@@ -1,10 +1,13 @@
 """Tables that a cycle leaves unchanged, found without loading them, so their number costs little time."""
 
+from collections.abc import Mapping
+
 from pyiceberg.table import Table
 
 from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import head, read_mark
 from cdc_platform.lake.state.cuts import Cut, newest_cut
+from cdc_platform.model.base.names import lake_table_name
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.versions.log_span import tables_changed_after
 
@@ -39,4 +42,32 @@ def note_level(pipeline: Pipeline, table: Table, name: str, source_table: str, c
     """
     newest, published_id = head(table), cut.tables.get(name) if cut is not None else None
     if published_id is not None and newest is not None and newest.snapshot_id == published_id:
-        pipeline.level_tables.note(name, published_id, pipeline.schema_history.tables.get(source_table))
+        columns = pipeline.schema_history.tables.get(source_table)
+        pipeline.level_tables.note(name, published_id, columns, table.metadata_location)
+
+
+def find_stored_level(pipeline: Pipeline) -> frozenset[str]:
+    """Return the level tables whose versions in the newest cut the lake still has.
+
+    They are not loaded, so nothing else notices that another program drops or replaces one. A catalog that
+    does not list metadata files only shows that one is dropped; maintenance loads the tables by turns.
+    """
+    level = find_level(pipeline)
+    files = pipeline.lake.table_files() if level else {}
+    cut = newest_cut(pipeline.lake) if level else None
+    return frozenset(name for name in level if _is_stored(pipeline, name, files, cut))
+
+
+def _is_stored(pipeline: Pipeline, name: str, files: Mapping[str, str | None], cut: Cut | None) -> bool:
+    stored_name = lake_table_name(name)
+    if stored_name not in files:
+        return False
+    file = files[stored_name]
+    if file is None or pipeline.level_tables.has_file(name, file):
+        return True
+    # Another run has changed it, or another program has replaced it.
+    pipeline.level_tables.forget(name)
+    table = pipeline.lake.table(name)
+    if table is not None:
+        note_level(pipeline, table, name, pipeline.lake_tables[name], cut)
+    return table is not None and pipeline.level_tables.has_file(name, table.metadata_location)

@@ -24,14 +24,16 @@ from cdc_platform.errors import (
 )
 from cdc_platform.lake.catalog.access import reaching
 from cdc_platform.lake.catalog.catalogs import open_catalog
-from cdc_platform.lake.catalog.lake import CHECK_RESULTS, CUT, Lake
+from cdc_platform.lake.catalog.lake import CHECK_RESULTS, RAW, Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.model.base.schemas import CUTS
+from cdc_platform.model.base.schemas import CUTS, RAW_CHANGE_RECORDS
 
 FOLDER: Final = LakeSettings("/lake")
 BUCKET: Final = LakeSettings("s3://lakes/lake", {"type": "rest", "uri": "http://catalog"})
 STACK: Final = "An error occurred while calling o1.sql.\n: org.apache.spark.SparkException: Job aborted.\n"
-ROW: Final = pa.Table.from_pylist([{"cut": 1}], CUTS)
+EXPIRED: Final = "The provided token has expired."
+NO_BODY: Final = "No response body."
+ROW: Final = pa.Table.from_pylist([{"cycle": 1}], RAW_CHANGE_RECORDS)
 
 
 @pytest.mark.parametrize(
@@ -51,6 +53,10 @@ ROW: Final = pa.Table.from_pylist([{"cut": 1}], CUTS)
         (OSError("AWS Error SLOW_DOWN during HeadObject operation"), LakeUnreachable),
         (OSError("AWS Error UNKNOWN (HTTP status 500) during PutObject operation"), LakeUnreachable),
         (OSError("AWS Error REQUEST_TIME_TOO_SKEWED during PutObject operation"), LakeUnreachable),
+        (
+            OSError(f"AWS Error UNKNOWN (HTTP status 400) during HeadObject operation: {NO_BODY}"),
+            LakeUnreachable,
+        ),
         (OSError("AWS Error ACCESS_DENIED during PutObject operation"), LakeAccessDenied),
         (OSError(28, "No space left on device"), DiskFull),
     ],
@@ -86,6 +92,11 @@ def test_errors_of_python(error: Exception, kind: type[CdcError]) -> None:
         ("java.net.SocketTimeoutException: Read timed out", LakeUnreachable),
         ("SdkClientException: Unable to load credentials from any of the providers", LakeAccessDenied),
         ("s3.model.S3Exception: Slow down (Service: S3, Status Code: 503, Request ID: 1)", LakeUnreachable),
+        (f"s3.model.S3Exception: {EXPIRED} (Service: S3, Status Code: 400)", LakeUnreachable),
+        (
+            "s3.model.S3Exception: Bad Request (Service: S3, Status Code: 400, Request ID: null)",
+            LakeUnreachable,
+        ),
         ("s3.model.S3Exception: Forbidden (Service: S3, Status Code: 403)", LakeAccessDenied),
         ("java.lang.IllegalArgumentException: [BUG] Expected sorted snapshot log entries.", ClockBehind),
         ("java.io.FileNotFoundException: File file:/lake/p/t/data/1.parquet does not exist", LakeDamaged),
@@ -96,6 +107,18 @@ def test_errors_of_java(text: str, kind: type[CdcError]) -> None:
     with pytest.raises(kind) as caught, reaching(BUCKET):
         raise PySparkException(f"{STACK}{text}\n\tat org.apache.spark.Driver.run(Driver.java:1)")
     assert "\n" not in str(caught.value)
+
+
+def test_a_token_of_the_settings_that_has_expired_is_not_worth_a_retry() -> None:
+    """Only its user can replace it."""
+    login = {"s3.access-key-id": "me", "s3.secret-access-key": "secret", "s3.session-token": "t"}
+    own = LakeSettings("s3://lakes/lake", {**BUCKET.catalog, **login})
+    for error in (
+        OSError(f"AWS Error UNKNOWN: ExpiredToken Message: {EXPIRED}"),
+        PySparkException(STACK + EXPIRED),
+    ):
+        with pytest.raises(LakeAccessDenied, match=r"`s3\.session-token`"), reaching(own):
+            raise error
 
 
 @pytest.mark.parametrize(
@@ -150,13 +173,13 @@ def test_a_locked_catalog_is_tried_again(tmp_path: Path) -> None:
     """A writer that holds the SQLite file for longer than others wait delays the cycle."""
     catalog = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db?timeout=0.05"}
     lake = Lake(LakeSettings(str(tmp_path), catalog), "p")
-    table = lake.system_table(CUT)
+    table = lake.system_table(RAW)
     with closing(sqlite3.connect(tmp_path / "catalog.db")) as other:
         other.execute("BEGIN EXCLUSIVE")
         with pytest.raises(LakeUnreachable, match="database is locked"), reaching(lake.settings):
             table.append(ROW)
-    lake.system_table(CUT).append(ROW)
-    assert lake.system_table(CUT).scan().to_arrow().num_rows == 1
+    lake.system_table(RAW).append(ROW)
+    assert lake.system_table(RAW).scan().to_arrow().num_rows == 1
 
 
 @pytest.mark.parametrize("is_restored", [False, True])
@@ -164,16 +187,16 @@ def test_a_lake_that_is_replaced_meanwhile(tmp_path: Path, is_restored: bool) ->
     """A process does not continue in a folder that was deleted, or restored from a backup; a new one does."""
     folder, backup = tmp_path / "lake", tmp_path / "backup"
     lake = Lake(LakeSettings(str(folder)), "p")
-    lake.system_table(CUT).append(ROW)
+    lake.system_table(RAW).append(ROW)
     shutil.copytree(folder, backup)
-    table = lake.system_table(CUT)
+    table = lake.system_table(RAW)
     table.append(ROW)
     shutil.rmtree(folder)
     if is_restored:
         shutil.copytree(backup, folder)
     with pytest.raises(LakeDamaged, match=r"deleted or replaced|no longer exists"), reaching(lake.settings):
-        lake.system_table(CUT).append(ROW)
-    restored = Lake(LakeSettings(str(folder)), "p").system_table(CUT)
+        lake.system_table(RAW).append(ROW)
+    restored = Lake(LakeSettings(str(folder)), "p").system_table(RAW)
     restored.append(ROW)
     assert restored.scan().to_arrow().num_rows == 1 + is_restored
 
@@ -183,7 +206,7 @@ def test_a_catalog_that_cannot_be_written_names_the_lake(tmp_path: Path) -> None
     _ = Lake(LakeSettings(str(tmp_path)), "p").catalog
     address = f"sqlite:///file:{tmp_path}/catalog.db?mode=ro&uri=true"
     settings = LakeSettings(str(tmp_path), {"type": "sql", "uri": address})
-    table = open_catalog(settings).load_table(f"p__cdc.{CUT}")
+    table = open_catalog(settings).load_table(f"p__cdc.{RAW}")
     with pytest.raises(LakeAccessDenied, match=r"is not writable.*readonly"), reaching(settings):
         table.append(ROW)
 
@@ -192,7 +215,7 @@ def test_a_catalog_that_cannot_be_written_names_the_lake(tmp_path: Path) -> None
     ("name", "kind"),
     [
         ("p.users", CommitConflict),
-        (f"p__cdc.{CUT}", LakeDamaged),
+        (f"p__cdc.{RAW}", LakeDamaged),
         (f"p__cdc.{CHECK_RESULTS}", CommitConflict),
     ],
 )

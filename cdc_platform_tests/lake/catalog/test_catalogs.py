@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from moto.server import ThreadedMotoServer
 from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table.metadata import TableMetadata
@@ -18,7 +19,8 @@ from pyiceberg.table.metadata import TableMetadata
 from cdc_platform.errors import SettingError, SetupError
 from cdc_platform.lake.catalog.access import reaching
 from cdc_platform.lake.catalog.catalogs import open_catalog
-from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.lake.catalog.lake import Lake
+from cdc_platform.lake.catalog.lake_settings import COMPARE_AND_SET, LakeSettings
 from cdc_platform.lake.local_writer.metadata import Version3Metadata
 
 COLUMNS: Final = pa.schema([pa.field("id", pa.int64())])
@@ -66,6 +68,27 @@ def test_tables_of_version_3_are_written(settings: LakeSettings) -> None:
         actual = catalog.load_table("p.t").metadata
     assert actual.format_version == 3
     assert actual.properties["note"] == "changed"
+
+
+def test_tables_are_listed_with_their_metadata_files(settings: LakeSettings) -> None:
+    """A table that is replaced has another one; catalogs other than SQL only list the names."""
+    lake = Lake(settings, "p")
+    assert lake.table_files() == {}
+    table = lake.catalog.create_table("p.t", COLUMNS)
+    is_listed = settings.catalog.get("type") is None
+    assert lake.table_files() == {"t": table.metadata_location if is_listed else None}
+
+
+def test_a_refused_commit_leaves_no_data_files(settings: LakeSettings, tmp_path: Path) -> None:
+    """The table names those of the commit that was first, and no others are there."""
+    catalog, rows = open_catalog(settings), pa.table({"id": [1]})
+    catalog.create_namespace("p")
+    table = catalog.create_table("p.t", COLUMNS, properties={**COMPARE_AND_SET, "format-version": "2"})
+    outdated = catalog.load_table("p.t")
+    table.append(rows)
+    with pytest.raises(CommitFailedException):
+        outdated.append(rows)
+    assert len([*tmp_path.rglob("*.parquet")]) == 1
 
 
 def test_pyiceberg_itself_is_unchanged(settings: LakeSettings) -> None:

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cdc_platform.errors import LakeDamaged, LakeFormatUnknown
+from cdc_platform.lake.catalog.column_properties import BOUNDS, DICTIONARY
 from cdc_platform.lake.catalog.lake import (
-    BOUNDS,
     CUT,
-    DICTIONARY,
     FORMAT_PROPERTY,
     LOG,
     ORIGINAL_TABLES,
@@ -142,6 +141,21 @@ def test_an_own_table_that_another_program_has_dropped_is_not_created_again(
     for _ in range(2):
         with pytest.raises(LakeDamaged, match=rf"table `old__cdc\.{name}`: another program has dropped it"):
             _ = replace(pipeline.lake, is_reader=is_reader).catalog
+
+
+@pytest.mark.parametrize(("name", "is_open"), [(RAW, True), (RAW, False), (LOG, True), (CUT, True)])
+def test_an_own_table_that_another_program_has_replaced_is_no_beginning(
+    tmp_path: Path, name: str, is_open: bool
+) -> None:
+    """Its newest cycle would count as none; without raw records, readers notice it, too."""
+    pipeline = restored(LakeSettings(str(tmp_path)), "old")
+    schema = pipeline.lake.system_table(name).schema()
+    pipeline.lake.catalog.drop_table(f"old__cdc.{name}")
+    pipeline.lake.catalog.create_table(f"old__cdc.{name}", schema)
+    opened_again = replace(pipeline.lake), replace(pipeline.lake, is_reader=True)
+    for lake in [pipeline.lake] if is_open else opened_again:
+        with pytest.raises(LakeDamaged, match=rf"table `old__cdc\.{name}`: another program has replaced it"):
+            lake.system_table(name)
 
 
 def test_a_lake_whose_creation_was_interrupted_gets_the_other_tables(tmp_path: Path) -> None:

@@ -35,6 +35,9 @@ def test_a_folder_is_called_as_it_is_called(tmp_path: Path) -> None:
         LakeSettings(f"{tmp_path}/100%#1").pyiceberg_properties()
 
 
+LOGIN: Final = {"s3.access-key-id": "me", "s3.secret-access-key": "secret"}
+
+
 @pytest.mark.parametrize("version", [1, 4])
 def test_a_format_version_without_row_level_deletes_is_refused(version: int) -> None:
     """Tables are merged, which takes version 2 or 3; an unknown version is named."""
@@ -75,16 +78,31 @@ def test_a_format_version_without_row_level_deletes_is_refused(version: int) -> 
             },
         ),
         (  # further properties pass as they are
-            {"type": "rest", "uri": "http://catalog:8181", "token": "abc"},
-            {"type": "rest", "uri": "http://catalog:8181", "token": "abc"},
+            {"type": "rest", "uri": "http://catalog:8181", "token": "abc", **LOGIN},
+            {"type": "rest", "uri": "http://catalog:8181", "token": "abc", **LOGIN},
         ),
         (  # no address; a region has another name
             {"type": "glue", "s3.region": "eu-west-1"},
             {"type": "glue", "client.region": "eu-west-1", "io-impl": S3_FILE_IO},
         ),
         (  # a server of one's own has no name for each bucket
-            {"type": "rest", "uri": "http://c", "s3.endpoint": "http://s"},
-            {"type": "rest", "uri": "http://c", "s3.endpoint": "http://s", "s3.path-style-access": "true"},
+            {"type": "rest", "uri": "http://c", "s3.endpoint": "http://s", **LOGIN},
+            {
+                "type": "rest",
+                "uri": "http://c",
+                "s3.endpoint": "http://s",
+                "s3.path-style-access": "true",
+                **LOGIN,
+            },
+        ),
+        (  # without credentials, the catalog vends them
+            {"type": "rest", "uri": "http://c"},
+            {
+                "type": "rest",
+                "uri": "http://c",
+                "header.X-Iceberg-Access-Delegation": "vended-credentials",
+                "rest-table-cache.expire-after-write-ms": "1",
+            },
         ),
         (  # unless it has
             {"type": "glue", "s3.endpoint": "http://s", "s3.force-virtual-addressing": "True"},

@@ -17,7 +17,7 @@ ROWS = pa.table({"id": pa.array([1, 2], pa.int64())})
 
 
 def test_a_commit_that_has_landed_is_no_conflict(tmp_path: Path) -> None:
-    """Its files stay, its rows are there once, and a real conflict still is one."""
+    """Its files stay, its rows are there once, and a real conflict still is one, without data files."""
     with rest_catalog(tmp_path) as uri, http_proxy(uri) as proxy:
         place = (tmp_path / "warehouse").as_uri()
         settings = LakeSettings(
@@ -36,6 +36,8 @@ def test_a_commit_that_has_landed_is_no_conflict(tmp_path: Path) -> None:
 
         assert dict(proxy.counts) == {Fault.ANSWER_409: 2}
         assert ROWS.slice(1) == catalog.load_table("bank.accounts").scan().to_arrow().cast(ROWS.schema)
+        files = {*tmp_path.rglob("*.parquet")}
         with pytest.raises(CommitFailedException):
             outdated.append(ROWS)
+        assert files == {*tmp_path.rglob("*.parquet")}
         assert len(catalog.load_table("bank.accounts").scan().to_arrow()) == 1

@@ -1,22 +1,26 @@
 """Rows that tasks write to files, and that another process commits."""
 
 import pickle
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.table import Table
+from sqlalchemy import Connection, event
+from sqlalchemy.exc import OperationalError
 
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.catalog.lake import QUARANTINE, Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.lake.catalog.sql_catalog import LakeSqlCatalog
 from cdc_platform.lake.commits import data_files
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.commits.data_files import DATA_FILES, DataFileWriter, data_file_writer, data_files_of
-from cdc_platform.lake.commits.writes import CycleStep, append_files
+from cdc_platform.lake.commits.writes import CycleStep, append_files, replace_cycle
 
 FIRST: Final = CycleStep(0, 1)
 
@@ -99,14 +103,41 @@ def test_without_rows_there_is_no_file(table: Table) -> None:
 
 
 def test_of_two_runs_one_commits_its_files(table: Table, tmp_path: Path) -> None:
-    """The files of the other one stay: the answer to their commit may have been lost."""
+    """The files of the other one go: the catalog has refused them, and no metadata name them."""
     other = Lake(LakeSettings(str(tmp_path)), "p").system_table(QUARANTINE)
     first, second = (data_files_of(written_by_a_task(each, batch(each, "a"))) for each in (table, other))
     append_files(first, table, FIRST, {})
     with pytest.raises(CommitConflict, match="another run has committed"):
         append_files(second, other, FIRST, {})
     assert len(table.refresh().scan().to_arrow()) == 1
-    assert other.io.new_input(second[0].file_path).exists()
+    assert [path.as_uri() for path in tmp_path.rglob("*.parquet")] == [first[0].file_path]
+
+
+def test_the_files_of_replaced_rows_go_if_another_run_is_first(table: Table, tmp_path: Path) -> None:
+    """So do those that keep the other rows of a file, while the file itself stays."""
+    append_files(data_files_of(written_by_a_task(table, batch(table, "a"))), table, FIRST, {})
+    rows, other = pa.Table.from_batches([batch(table, "b")]), table.catalog.load_table(table.name())
+    replace_cycle(rows, table, CycleStep(0, 2))
+    kept = {*tmp_path.rglob("*.parquet")}
+    with pytest.raises(CommitConflict, match="another run has committed"):
+        replace_cycle(rows, other, CycleStep(0, 2))
+    assert {*tmp_path.rglob("*.parquet")} == kept
+    assert table.refresh().scan().to_arrow()["record"].to_pylist() == ["b"]
+
+
+def test_the_files_of_a_commit_with_an_unknown_outcome_stay(table: Table, tmp_path: Path) -> None:
+    """The catalog may have made it."""
+    files = data_files_of(written_by_a_task(table, batch(table, "a")))
+
+    def lose_connection(_connection: Connection) -> None:
+        raise OperationalError("COMMIT", None, sqlite3.OperationalError("disk I/O error"))
+
+    engine = cast("LakeSqlCatalog", table.catalog).engine
+    event.listen(engine, "commit", lose_connection)
+    with pytest.raises(OperationalError):
+        append_files(files, table, FIRST, {})
+    event.remove(engine, "commit", lose_connection)
+    assert [path.as_uri() for path in tmp_path.rglob("*.parquet")] == [files[0].file_path]
 
 
 def test_a_writer_stays_small(table: Table) -> None:

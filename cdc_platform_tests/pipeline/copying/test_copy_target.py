@@ -215,3 +215,23 @@ def test_chunks_are_not_copied_into_columns_of_another_plan(
     run_steps(pipeline, spark)
     assert balances(pipeline).keys() == {*range(1, 21)}
     assert None not in balances(pipeline).values()
+
+
+@pytest.mark.integration
+def test_a_copy_that_starts_over_without_rows_is_complete(
+    spark: "SparkSession", session_lake: LakeSettings
+) -> None:
+    """The chunks of the former plan do not count, and the table is published, empty."""
+    pipeline = bank_of(session_lake, 9)
+    source = source_of(pipeline)
+    source.plans.expiring = {"accounts"}
+    feed(pipeline, NOW + 50)
+    copy_tables(pipeline, spark)
+    source.now_micros, source.rows_at = NOW + 20, lambda _table, _micros: iter(())
+
+    (note,) = copy_tables(pipeline, spark).notes
+    assert "starts over after 1 of 2 chunks" in note
+    for _ in range(2):
+        copy_tables(pipeline, spark)
+    assert {"accounts"} == {*run_steps(pipeline, spark).tables}
+    assert balances(pipeline) == {}

@@ -7,13 +7,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cdc_platform.errors import LakeDamaged
+from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.lake.state.cuts import newest_cut
+from cdc_platform.lake.commits.branches import move_branch
+from cdc_platform.lake.commits.commits import BRANCH, MAIN
+from cdc_platform.lake.commits.maintenance import compact_all_files
+from cdc_platform.lake.state.cuts import list_cuts, newest_cut
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.pipeline.copying.copy import copy_tables
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
 from cdc_platform.pipeline.on_demand.status import read_status
 from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.pipeline.publishing import publication
 from cdc_platform.pipeline.publishing.publication import publish_cut
 from cdc_platform_tests.pipeline.bank import (
@@ -82,6 +87,71 @@ def test_a_lost_table_stops_the_pipeline_until_it_is_rebuilt(
     assert balances(bank) == expected_balances(2)
     assert read_status(bank).unreadable == {}
     assert failed_checks(bank, spark, "tables_equal_log", "histories_sound") == {}
+
+
+def expire_version(pipeline: Pipeline, table: str) -> None:
+    """Drop the platform's branch of a table, and expire the snapshot of the newest cut."""
+    stored_table, cut = found_table(pipeline, table), newest_cut(pipeline.lake)
+    assert cut is not None
+    stored_table.manage_snapshots().remove_branch(BRANCH).commit()
+    stored_table.refresh().maintenance.expire_snapshots().by_id(cut.tables[table]).commit()
+    assert found_table(pipeline, table).metadata.snapshot_by_id(cut.tables[table]) is None
+
+
+def test_a_version_that_another_program_compacts_and_expires_is_not_lost(
+    spark: "SparkSession", session_lake: LakeSettings
+) -> None:
+    """The table has the same rows, so cycles and checks go on with what the program has made of them."""
+    bank = bank_pipeline(session_lake)
+    for number in (1, 2):
+        feed_cycle(bank, number)
+        run_steps(bank, spark)
+    assert compact_all_files(spark, found_table(bank, "accounts"), 2**25) > 0
+    expire_version(bank, "accounts")
+    for process in (bank, opened_again(bank)):
+        assert failed_checks(process, spark, "tables_equal_log") == {}
+        assert read_status(process).unreadable == {}
+        feed_next(process)
+        run_steps(process, spark)
+    assert balances(bank) == expected_balances(4)
+    assert failed_checks(bank, spark, "tables_equal_log") == {}
+
+
+def test_a_version_that_another_program_rolls_back_and_expires_names_its_table(
+    spark: "SparkSession", session_lake: LakeSettings
+) -> None:
+    """No table is published without the others, so all wait, and the error names the snapshot and a way."""
+    bank = bank_pipeline(session_lake)
+    for number in (1, 2):
+        feed_cycle(bank, number)
+        run_steps(bank, spark)
+    cut, first = newest_cut(bank.lake), list_cuts(bank.lake)[0]
+    assert cut is not None
+    move_branch(found_table(bank, "accounts"), MAIN, first.tables["accounts"])
+    expire_version(bank, "accounts")
+    feed_next(bank)
+    damage = rf"table `accounts`: .*its snapshot {cut.tables['accounts']} of the newest cut.*`rebuild: true`"
+    with pytest.raises(LakeDamaged, match=damage):
+        run_steps(bank, spark)
+    assert newest_cut(bank.lake) == cut
+    rebuild_table(bank, spark, "accounts")
+    assert balances(bank) == expected_balances(3)
+
+
+def test_a_log_that_another_program_replaces_is_named(
+    spark: "SparkSession", session_lake: LakeSettings
+) -> None:
+    """Nothing is ordered again from the beginning, which may no longer be there."""
+    bank = bank_pipeline(session_lake)
+    feed_cycle(bank, 1)
+    run_steps(bank, spark)
+    log, schema = f"{bank.name}__cdc.{LOG}", bank.lake.system_table(LOG).schema()
+    bank.lake.catalog.drop_table(log)
+    bank.lake.catalog.create_table(log, schema)
+    feed_cycle(bank, 2)
+    for process in (bank, replace(bank, lake=replace(bank.lake))):
+        with pytest.raises(LakeDamaged, match=rf"table `{log}`: another program has replaced it"):
+            order_changes(process, spark)
 
 
 def test_all_lost_tables_are_rebuilt_at_once(spark: "SparkSession", session_lake: LakeSettings) -> None:

@@ -10,6 +10,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.typedef import Identifier
 
+from cdc_platform.errors import LakeDamaged
 from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.lake.catalog.lake_settings import CATALOG, LakeSettings
 from cdc_platform.lake.commits.commits import read_mark
@@ -210,3 +211,26 @@ def test_a_table_that_was_recreated_begins_empty_before_its_first_change(
     feed(pipeline, START + 4)
     run_steps(pipeline, spark)
     assert {"accounts", "transfers", history_name("transfers")} == find_level(pipeline)
+
+
+def test_a_table_that_nothing_changes_is_missed_when_another_program_replaces_it(
+    spark: "SparkSession", session_lake: LakeSettings
+) -> None:
+    """An empty table of its name is not published in its place, though no cycle loads it."""
+    pipeline = make_pipeline(session_lake, (ACCOUNTS, TRANSFERS))
+    feed(pipeline, START, account(START, 0), transfer(START, "x"))
+    run_steps(pipeline, spark)
+    run_next(pipeline, spark, account_key=1)
+    assert "transfers" in find_level(pipeline)
+    cuts, schema = list_cuts(pipeline.lake), found_table(pipeline, "transfers").schema()
+    pipeline.lake.catalog.drop_table(f"{pipeline.name}.transfers")
+    pipeline.lake.catalog.create_table(f"{pipeline.name}.transfers", schema)
+
+    for key in (2, 3):
+        with pytest.raises(LakeDamaged, match=r"table `transfers`: another program has .*`rebuild: true`"):
+            run_next(pipeline, spark, account_key=key)
+    assert cuts == list_cuts(pipeline.lake)
+
+    rebuild_table(pipeline, spark, "transfers")
+    run_next(pipeline, spark, account_key=4)
+    assert (len(rows_of(pipeline, "transfers")), len(rows_of(pipeline, "accounts"))) == (1, 5)

@@ -34,6 +34,8 @@ class Fault(Enum):
     """The service is not reached; the answer says that there were too many requests."""
     CUT = "cut"
     """The answer ends in its middle."""
+    REFUSE_EXPIRED = "expired token"
+    """The service is not reached; the answer says that the client's credentials have expired."""
     REFUSE_409 = "409"
     """The service is not reached; the answer says that another commit was first."""
     LOSE_ANSWER = "lost answer"
@@ -52,6 +54,7 @@ REFUSALS: Final[Mapping[Fault, int]] = {
     Fault.REFUSE_500: 500,
     Fault.REFUSE_503: 503,
     Fault.REFUSE_429: 429,
+    Fault.REFUSE_EXPIRED: 400,
     Fault.REFUSE_409: 409,
     Fault.ANSWER_409: 409,
     Fault.ANSWER_500: 500,
@@ -61,7 +64,13 @@ ETAG: Final = '"00000000000000000000000000000000"'
 DONE: Final = f"<CompleteMultipartUploadResult><ETag>{ETAG}</ETag></CompleteMultipartUploadResult>".encode()
 """Answer of an object store to the end of an upload in parts, as Arrow makes all of its uploads."""
 DELAYS_S: Final = {Fault.DELAY: 0.2, Fault.LATE: 4.0}
-REASONS: Final = {409: "CommitFailedException", 429: "TooManyRequests", 503: "SlowDown"}
+REASONS: Final = {
+    400: "ExpiredToken",
+    409: "CommitFailedException",
+    429: "TooManyRequests",
+    503: "SlowDown",
+}
+MESSAGES: Final = {400: "The provided token has expired."}
 REACHING: Final = frozenset(
     {
         *(Fault.DELAY, Fault.LATE, Fault.CUT, Fault.LOSE_ANSWER),
@@ -78,6 +87,8 @@ class Request:
     method: str
     path: str
     body: bytes = b""
+    token: str = ""
+    """The session token of the credentials with which a client of an object store signs it."""
 
 
 Choice = Callable[[Request], Fault | None]
@@ -126,6 +137,8 @@ class HttpProxy:
 
     target: str
     choose: Choice = lambda _request: None
+    rewrite: Callable[[Request, bytes], bytes] = lambda _request, content: content
+    """Returns the answer that a client gets to a request that is forwarded, from that of the service."""
     meanwhile: Callable[[], object] = lambda: None
     """Runs between an answer of the service and the other one that the client gets."""
     counts: Counter[Fault] = field(default_factory=Counter)
@@ -145,11 +158,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _handle(self) -> None:
         body = self._read_body()
-        fault = self.proxy.choose(Request(self.command, self.path, body))
+        token = self.headers.get("X-Amz-Security-Token", "")
+        request = Request(self.command, self.path, body, token)
+        fault = self.proxy.choose(request)
         if fault is not None:
             self.proxy.counts[fault] += 1
         if fault is None or fault in REACHING:
             status, headers, content = self._forward(body)
+            content = self.proxy.rewrite(request, content)
             if fault is not None and fault in REFUSALS:
                 self.proxy.meanwhile()
                 self._refuse(REFUSALS[fault])
@@ -178,7 +194,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _forward(self, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
         target = urlsplit(self.proxy.target)
-        headers = {name: value for name, value in self.headers.items() if name.lower() not in HOP_BY_HOP}
+        # An answer that is rewritten must not be compressed.
+        dropped = HOP_BY_HOP | {"accept-encoding"}
+        headers = {name: value for name, value in self.headers.items() if name.lower() not in dropped}
         headers["Content-Length"] = str(len(body))
         service = http.client.HTTPConnection(str(target.hostname), target.port, timeout=60)
         try:
@@ -206,11 +224,12 @@ class _Handler(BaseHTTPRequestHandler):
     def _refuse(self, status: int) -> None:
         """Answer as both an object store and a catalog would."""
         reason = REASONS.get(status, "InternalError")
+        message = MESSAGES.get(status, "Injected by a test.")
         if "json" in self.headers.get("Content-Type", "") or "/v1/" in self.path:
-            error = {"message": "Injected by a test.", "type": reason, "code": status}
+            error = {"message": message, "type": reason, "code": status}
             content, kind = json.dumps({"error": error}).encode(), "application/json"
         else:
-            text = f"<Error><Code>{escape(reason)}</Code><Message>Injected by a test.</Message></Error>"
+            text = f"<Error><Code>{escape(reason)}</Code><Message>{message}</Message></Error>"
             content, kind = text.encode(), "application/xml"
         self._answer(status, [("Content-Type", kind)], content, is_cut=False)
 

@@ -10,7 +10,7 @@ import errno
 import fcntl
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -38,8 +38,12 @@ class SpoolFile:
     path: Path
 
     def lines(self) -> Iterator[str]:
-        """Yield the events, one per line."""
-        with self.path.open(encoding="utf-8") as file:
+        """Yield the events, one per line.
+
+        Raises:
+            SpoolUnusable: the file cannot be read.
+        """
+        with reported_as_unusable(self.path.parent), self.path.open(encoding="utf-8") as file:
             for line in file:
                 yield line.removesuffix("\n")
 
@@ -80,10 +84,18 @@ class Spool:
         make_private_folder(self.folder)
 
     def files(self, from_offset: int = 0) -> list[SpoolFile]:
-        """Return the complete files that have events at or after an offset, in order."""
+        """Return the complete files that have events at or after an offset, in order.
+
+        Raises:
+            SpoolUnusable: the folder cannot be read.
+        """
+        # Unlike `glob`, which skips a folder that cannot be read.
+        paths: list[Path] = []
+        with reported_as_unusable(self.folder), suppress(FileNotFoundError):
+            paths = [path for path in self.folder.iterdir() if path.suffix == SUFFIX]
         files = sorted(
             SpoolFile(int(path.stem), path)
-            for path in self.folder.glob(f"*{SUFFIX}")
+            for path in paths
             if path.stem.isdigit() and len(path.stem) == DIGITS
         )
         count = sum(1 for after in files[1:] if after.first_offset <= from_offset)
@@ -96,20 +108,30 @@ class Spool:
 
         Raises:
             DiskFull: there is no space left.
-            SpoolUnusable: the folder cannot be written.
+            SpoolUnusable: the folder cannot be read or written.
         """
-        files = self.files()
-        if not files:
-            return 0
-        ends = [file.first_offset for file in files[1:]] + [self.next_offset()]
-        obsolete = [file for file, end in zip(files, ends, strict=True) if end <= offset_exclusive]
-        if obsolete:
-            end = ends[len(obsolete) - 1]
-            with reported_as_unusable(self.folder):
-                write_whole(self.folder / "deleted.json", json.dumps({"end_offset_exclusive": end}))
-                for file in obsolete:
-                    file.path.unlink(missing_ok=True)
-        return len(obsolete)
+        with self._deleting() as files:
+            ends = [file.first_offset for file in files[1:]] + [self.next_offset()]
+            read = sum(end <= offset_exclusive for _, end in zip(files, ends, strict=False))
+            return self._delete(files[:read], ends[read - 1])
+
+    @contextmanager
+    def _deleting(self) -> Iterator[list[SpoolFile]]:
+        """Yield all files, while no other process deletes any: it would write the same record of that."""
+        if not self.files():
+            yield []
+            return
+        with reported_as_unusable(self.folder), open_private(self.folder / "deleting.lock", "ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield self.files()
+
+    def _delete(self, files: Sequence[SpoolFile], end_exclusive: int) -> int:
+        """Delete the oldest files, which end before an offset, and return their number."""
+        if files:
+            write_whole(self.folder / "deleted.json", json.dumps({"end_offset_exclusive": end_exclusive}))
+        for file in files:
+            file.path.unlink(missing_ok=True)
+        return len(files)
 
     def delete_read(self, lines: Mapping[str, int], written_before_s: float) -> int:
         """Delete the oldest files that have been read completely; return the number of files.
@@ -119,15 +141,19 @@ class Spool:
         Args:
             lines: number of lines that the lake has of each file, by its name.
             written_before_s: files that were written later stay, in seconds since 1970.
+
+        Raises:
+            DiskFull: there is no space left.
+            SpoolUnusable: the folder cannot be read or written.
         """
-        files = self.files()
-        end = None
-        for file, after in pairwise(files):
-            is_whole = lines.get(file.path.name, 0) >= after.first_offset - file.first_offset
-            if not is_whole or file.path.stat().st_mtime >= written_before_s:
-                break
-            end = after.first_offset
-        return self.delete_before(end) if end is not None else 0
+        with self._deleting() as files:
+            read = 0
+            for file, after in pairwise(files):
+                is_whole = lines.get(file.path.name, 0) >= after.first_offset - file.first_offset
+                if not is_whole or file.path.stat().st_mtime >= written_before_s:
+                    break
+                read += 1
+            return self._delete(files[:read], files[read].first_offset if files else 0)
 
     def require_next(self, lines: Mapping[str, int]) -> None:
         """Check that the next event after the lake's last one was not deleted.
@@ -137,6 +163,7 @@ class Spool:
 
         Raises:
             OffsetsLost: the event was deleted.
+            SpoolUnusable: the folder cannot be read.
         """
         names = ((name.removesuffix(SUFFIX), count) for name, count in lines.items())
         logged = max((int(stem) + count for stem, count in names if stem.isdigit()), default=0)
@@ -151,12 +178,17 @@ class Spool:
             )
 
     def next_offset(self) -> int:
-        """Return the offset of the next event to write."""
+        """Return the offset of the next event to write.
+
+        Raises:
+            SpoolUnusable: the folder cannot be read.
+        """
         files = self.files()
         if files:
             return files[-1].first_offset + sum(1 for _ in files[-1].lines())
-        deleted = self.folder / "deleted.json"
-        return int(json.loads(deleted.read_text())["end_offset_exclusive"]) if deleted.exists() else 0
+        with reported_as_unusable(self.folder), suppress(FileNotFoundError):
+            return int(json.loads((self.folder / "deleted.json").read_text())["end_offset_exclusive"])
+        return 0
 
     @contextmanager
     def open_writer(self, identity: Mapping[str, str]) -> Iterator["SpoolWriter"]:
@@ -259,6 +291,6 @@ def reported_as_unusable(folder: Path) -> Iterator[None]:
         if error.errno in FULL:
             raise DiskFull(f"{error.strerror}: {folder}") from error
         raise SpoolUnusable(
-            f"The spool cannot be written ({error.strerror or error}). No event is lost: the source keeps "
-            f"them. Grant write permission, and start again: {folder}"
+            f"The spool cannot be read or written ({error.strerror or error}). No event is lost: the source "
+            f"or the spool keeps them. Grant both permissions, and start again: {folder}"
         ) from error

@@ -22,7 +22,7 @@ from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest
 from cdc_platform.model.stream.window_plans import plan_arrivals
 from cdc_platform.sources.arrival import ArrivalTimeSource, storable, table_of
 from cdc_platform.sources.debezium.engine.engine_process import Capture
-from cdc_platform.sources.debezium.engine.spool import Spool
+from cdc_platform.sources.debezium.engine.spool import Spool, reported_as_unusable
 from cdc_platform.sources.debezium.files.decoding import event_files
 from cdc_platform.sources.debezium.rows.checkpoints import Decoded
 from cdc_platform.sources.debezium.rows.decoder import Decoder
@@ -198,12 +198,14 @@ class DebeziumSource(ArrivalTimeSource):
     def comments(self, table: str) -> Mapping[str, str]:
         """Return the comments that the engine has read; only it connects to the database."""
         place = self.settings.input
-        if not isinstance(place, EngineInput) or not (path := Spool(place.folder()).comments).exists():
+        if not isinstance(place, EngineInput):
             return {}
         parents = map(re.escape, self.settings.partitions.values())
         captured = "|".join((*place.tables, *parents)) if place.tables else "(?s:.*)"
-        names = self.settings.table_name, place.database, captured
-        return {"": "", **_comments_by_table(path, path.stat().st_mtime_ns, *names).get(table, {})}
+        names, path = (self.settings.table_name, place.database, captured), Spool(place.folder()).comments
+        with reported_as_unusable(path.parent), suppress(FileNotFoundError):
+            return {"": "", **_comments_by_table(path, path.stat().st_mtime_ns, *names).get(table, {})}
+        return {}
 
     def decode_again(
         self, _origin: str, text: str, position: int | None

@@ -4,7 +4,11 @@ import errno
 import json
 import os
 import subprocess
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
+from typing import Final
 
 import pytest
 
@@ -163,7 +167,7 @@ def test_files_that_cannot_be_deleted_are_an_error(
 ) -> None:
     """The error names the spool, which may be on another disk than the lake; later the files go."""
     spool = filled(tmp_path, 2, 3, 1)
-    place = Death(2, Moment.BEFORE)
+    place = Death(3, Moment.BEFORE)
     with (
         POINTS.counted(place, failure=failure),
         watched(spool.folder),
@@ -184,6 +188,50 @@ def test_a_file_that_another_process_deletes_first_is_gone(tmp_path: Path) -> No
     with POINTS.counted(witness=delete), watched(spool.folder):
         assert spool.delete_before(5) == 2
     assert names(spool.files()) == ["00000000000000000005.jsonl"]
+
+
+def test_two_readers_delete_files_of_one_spool_at_once(tmp_path: Path) -> None:
+    """Both record what is deleted in the same file, and neither takes the record of the other one back."""
+    rounds = 30
+    spool, start = filled(tmp_path, *([1] * rounds * 2)), Barrier(2, timeout=30)
+
+    def delete(slower: int) -> None:
+        for number in range(rounds):
+            start.wait()
+            spool.delete_before(2 * number + 2 - slower)
+
+    with ThreadPoolExecutor(2) as pool:
+        assert [*pool.map(delete, (0, 1))] == [None, None]
+    assert (spool.files(), spool.next_offset()) == ([], 2 * rounds)
+
+
+READS: Final[Mapping[str, Callable[[Spool], object]]] = {
+    "": lambda spool: spool.require_next({}),
+    "deleted.json": Spool.next_offset,
+    "00000000000000000000.jsonl": Spool.next_offset,
+}
+
+
+@pytest.mark.parametrize("name", READS)
+def test_a_spool_that_cannot_be_read_is_an_error(tmp_path: Path, name: str) -> None:
+    """The error names the folder, also where the list of its files is what cannot be read."""
+    spool = Spool(tmp_path / "spool")
+    if name:
+        (spool.folder / name).mkdir(parents=True)
+    else:
+        spool.folder.write_text("")
+    with pytest.raises(SpoolUnusable, match=rf"cannot be read or written .*{spool.folder}"):
+        READS[name](spool)
+
+
+def test_the_age_of_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    """The file may be on a disk that does not answer."""
+    spool = filled(tmp_path, 1, 1)
+    (first, _) = spool.files()
+    first.path.unlink()
+    first.path.symlink_to(first.path)
+    with pytest.raises(SpoolUnusable, match=str(spool.folder)):
+        spool.delete_read({first.path.name: 1}, 1e12)
 
 
 def test_a_full_disk_is_waited_for(tmp_path: Path) -> None:
