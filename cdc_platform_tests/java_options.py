@@ -14,12 +14,16 @@ SHORT_LIVED: Final = f"-XX:TieredStopAtLevel=1 {CODE_CACHE} -XX:+UseSerialGC -XX
 INTERPRETED: Final = " ".join(f"-D{name}={value}" for name, value in session_settings.INTERPRETED.items())
 """For a Spark whose settings a test does not write: it works too briefly for code that it would compile."""
 
-SHARED: Final = "-Xmn512m -XX:CompileThresholdScaling=0.2 -XX:-BackgroundCompilation"
+SHARED: Final = (
+    "-Xmn512m -XX:CompileThresholdScaling=0.2 -XX:-BackgroundCompilation"
+    " -Djdk.lang.Process.launchMechanism=VFORK"
+)
 """For the Spark that tests share, which lives for minutes.
 
 With a third of the room for new objects Java would collect garbage four times as often. Code is compiled
 after a fifth of the calls, and its caller waits for that instead of interpreting on: cycles take a tenth less
-of Java's processor time. The first one takes 2 s more, which a short-lived Java would not get back.
+of Java's processor time. The first one takes 2 s more, which a short-lived Java would not get back. Hadoop
+starts a process for each file that it writes, to set its permissions; Java does so without its launcher.
 """
 
 VARIABLE: Final = "SPARK_SUBMIT_OPTS"

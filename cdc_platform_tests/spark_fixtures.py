@@ -8,7 +8,7 @@ import warnings
 from functools import cache
 from pathlib import Path
 from tempfile import gettempdir
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -133,8 +133,20 @@ def spark(session_lake: LakeSettings) -> "Iterator[SparkSession]":
     # Otherwise Spark walks the stack of Java for each RDD and each job, to name it by the line that made it.
     for form in ("short", "long"):
         session.sparkContext.setLocalProperty(f"callSite.{form}", "tests")
+    write_checksums(session, are_written=False)
     yield session
     session.stop()
+
+
+def write_checksums(spark: "SparkSession", *, are_written: bool) -> None:
+    """Let Hadoop write a file with checksums for each file of a lake in a folder, or the file alone.
+
+    For each of them Hadoop starts a process to set its permissions, which takes more than to write it.
+    """
+    java: Any = spark._jvm  # noqa: SLF001  no setting does it
+    files = java.org.apache.hadoop.fs.FileSystem.getLocal(spark._jsc.hadoopConfiguration())  # noqa: SLF001
+    files.setWriteChecksum(are_written)
+    files.setVerifyChecksum(are_written)
 
 
 def _start(conf: "Mapping[str, str]") -> "SparkSession":

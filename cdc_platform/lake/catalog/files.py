@@ -1,9 +1,10 @@
 """pyiceberg's access to the lake's files: a missing file is reported as damage, with its name."""
 
 from collections.abc import Iterable
+from pathlib import Path
 
 from pyarrow.fs import FileInfo, FileSelector, FileSystem
-from pyiceberg.io import FileIO, InputFile, InputStream
+from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.serializers import Compressor
@@ -42,6 +43,20 @@ class LakeFiles(PyArrowFileIO):
         file = super().new_input(location)
         system, path, buffered = file._filesystem, file._path, file._buffer_size  # noqa: SLF001  known from nothing else
         return LakeFile(location, path, system, buffered)
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        """Delete a file, and the one with its checksums that Spark's Hadoop writes next to it in a folder.
+
+        Raises:
+            OSError: the file is missing, or cannot be deleted.
+        """
+        uri = location if isinstance(location, str) else location.location
+        scheme, _, path = self.parse_location(uri, self.properties)
+        if scheme == "file":
+            # First: after a crash in between, the file is still there to be deleted again.
+            file = Path(path)
+            file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+        super().delete(location)
 
 
 def has_files_before(io: FileIO, folder: str, before_micros: int) -> bool:

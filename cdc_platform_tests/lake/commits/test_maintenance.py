@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from cdc_platform.lake.catalog.lake import Lake
-from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import KEPT_BY_TIME, LakeSettings
 from cdc_platform.lake.commits.maintenance import (
     MERGED_FILE_BYTES,
     compact_small_files,
@@ -17,7 +17,9 @@ from cdc_platform.lake.commits.maintenance import (
     expire_snapshots,
     merged_file_bytes,
 )
+from cdc_platform.lake.commits.metadata_files import delete_old_metadata
 from cdc_platform.lake.commits.snapshots import find_expendable
+from cdc_platform_tests.spark_fixtures import write_checksums
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,6 +75,26 @@ def test_small_files_become_files_of_a_size(
     files = list(table.refresh().scan().plan_files())
     assert least <= len(files) <= most
     assert sum(task.file.record_count for task in files) == 8 * len(rows)
+
+
+@pytest.mark.integration
+def test_checksums_go_with_their_file(spark: "SparkSession", session_lake: LakeSettings) -> None:
+    """Hadoop writes checksums next to each file of Spark's; the platform deletes them with the file."""
+    properties = {**KEPT_BY_TIME, "write.metadata.previous-versions-max": "2"}
+    catalog = Lake(session_lake, "summed").catalog
+    catalog.create_table("summed.t", ROWS.schema, properties=properties)
+    write_checksums(spark, are_written=True)
+    try:
+        for number in range(6):
+            spark.sql(f"ALTER TABLE lake.summed.t SET TBLPROPERTIES ('number' = '{number}')")
+    finally:
+        write_checksums(spark, are_written=False)
+    # Of seven metadata files, the first of which is pyiceberg's, the log names two.
+    assert delete_old_metadata(catalog.load_table("summed.t"), FAR) == 4
+    left = {path.name for path in (Path(session_lake.path) / "summed" / "t" / "metadata").iterdir()}
+    files = {name for name in left if name.endswith(".metadata.json")}
+    assert len(files) == 3
+    assert left == files | {f".{name}.crc" for name in files}
 
 
 @pytest.mark.integration
