@@ -85,7 +85,9 @@ class Job:
 def local_merge(table: IcebergTable, changes: Changes) -> None:
     """Do what a cycle does to one table: compute net changes, merge without Spark, publish."""
     with net_changes_of(table, changes) as net_changes:
-        measure_net_changes(net_changes, TABLE, has_size=True)
+        measure_net_changes(
+            net_changes, TABLE, has_size=True, has_partial_updates=changes.has_partial_updates
+        )
         begin_branch(table)
         actual = table.catalog.load_table(table.path)
         base = head(actual)
@@ -104,7 +106,7 @@ def split_merge(table: IcebergTable, changes: Changes) -> None:
     """Do what a cycle does with more net changes: merge existing keys and append inserted ones by Spark."""
     with net_changes_of(table, changes) as net_changes:
         net_changes.createOrReplaceTempView("net_changes")
-        stats = measure_net_changes(net_changes, TABLE)
+        stats = measure_net_changes(net_changes, TABLE, has_partial_updates=changes.has_partial_updates)
         begin_branch(table)
         branch = f"{table.name}.branch_cycle"
         if stats.existing:
