@@ -74,11 +74,15 @@ class Changes:
 
 @dataclass(frozen=True)
 class Job:
-    """The same changes of the same keys for every candidate, as whole rows and as partial updates."""
+    """The same changes of the same keys for every candidate, as whole rows and as partial updates.
+
+    ``all_named`` are partial updates that name all columns, although each of them could leave some out.
+    """
 
     base: list[Path]
     changes: Changes
     partial_updates: Changes
+    all_named: Changes
     scratch: Path
 
 
@@ -217,20 +221,22 @@ def prepare(options: argparse.Namespace) -> Job:
     scratch = options.work / f"merge-{options.rows}"
     scratch.mkdir(parents=True, exist_ok=True)
     base = write_base(options.work, options.rows)
-    whole, partial = (write_changes(options, scratch, share) for share in (1.0, options.named_share))
-    return Job(base, whole, partial, scratch)
+    shares = (None, options.named_share, 1.0)
+    whole, partial, all_named = (write_changes(options, scratch, share) for share in shares)
+    return Job(base, whole, partial, all_named, scratch)
 
 
-def write_changes(options: argparse.Namespace, scratch: Path, named_share: float) -> Changes:
-    """Write the changes, of which each update names a share of the columns."""
+def write_changes(options: argparse.Namespace, scratch: Path, named_share: float | None) -> Changes:
+    """Write the changes, as whole rows or as partial updates that name a share of the columns."""
     pool = max(1, options.changes * 384 // 1000)
     history = History(options.rows, options.seed, pool, named_share=named_share)
     changes = history.take(options.changes)
     path = scratch / f"changes-{options.changes}-{options.seed}-{named_share}.parquet"
     pq.write_table(changes, path, row_group_size=250_000)
     keys = len(changes["id"].unique())
-    print(f"{len(changes):,} changes of {keys:,} keys into {options.rows:,} rows, naming {named_share:.0%}")
-    return Changes(path, history.checksum, has_partial_updates=named_share < 1)
+    kind = "whole rows" if named_share is None else f"partial updates that name {named_share:.0%}"
+    print(f"{len(changes):,} changes of {keys:,} keys into {options.rows:,} rows: {kind}")
+    return Changes(path, history.checksum, has_partial_updates=named_share is not None)
 
 
 def main() -> None:
@@ -249,6 +255,7 @@ def main() -> None:
         candidates = {
             PLATFORM: on_iceberg(ours, job.changes, local_merge),
             "platform, v3, partial updates": on_iceberg(ours, job.partial_updates, local_merge),
+            "platform, v3, all columns named": on_iceberg(ours, job.all_named, local_merge),
             "platform, v3, by Spark": on_iceberg(ours, job.changes, split_merge),
             "platform, v3, by Spark, partial updates": on_iceberg(ours, job.partial_updates, split_merge),
             "window + MERGE, v2": on_iceberg(v2, job.changes, window_merge),

@@ -136,15 +136,15 @@ class History:
     """A truthful source: it inserts what is not there, and updates and deletes only what is.
 
     Changes of existing rows spread evenly over a pool of ids, or over its newest share where ``hot``. An
-    update names each column with the probability ``named_share``; below 1, the changes have the flags of the
-    columns that they name.
+    update names each column with the probability ``named_share``, and the changes have the flags of the
+    columns that they name; without it, they are whole rows without flags.
     """
 
     rows: int
     seed: int
     pool: int
     hot: bool = False
-    named_share: float = 1.0
+    named_share: float | None = None
 
     def __post_init__(self) -> None:
         """Begin with every row at version 0."""
@@ -185,16 +185,14 @@ class History:
         self.ordinal += changes
         shuffle = self.random.permutation(changes)
         changed = _changes_table(ids[shuffle], kinds[shuffle], ordinals[shuffle])
-        if self.named_share == 1:
+        if self.named_share is None:
             return changed
         return _with_flags(changed, {name: named[shuffle] for name, named in flags.items()})
 
     def _name_columns(self, kinds: Ints) -> dict[str, Flags]:
         """Return for each column which changes name it: inserts and deletes set all."""
-        return {
-            name: (kinds != UPDATE) | (self.naming.random(len(kinds)) < self.named_share)
-            for name in self.versions
-        }
+        share = 1.0 if self.named_share is None else self.named_share
+        return {name: (kinds != UPDATE) | (self.naming.random(len(kinds)) < share) for name in self.versions}
 
     def _state(self, slots: Ints) -> Checksum:
         """Return the checksum of those rows of the pool that exist."""
