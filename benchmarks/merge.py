@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -46,7 +45,7 @@ from cdc_platform.spark.tables.net_changes import (
     compute_net_changes,
     measure_net_changes,
 )
-from cdc_platform.spark.tables.typed_columns import KIND, ORDINAL, flag_of
+from cdc_platform.spark.tables.typed_columns import KIND, ORDINAL
 
 PLATFORM = "platform, v3"
 COLUMNS = [column.name for column in TABLE.columns]
@@ -65,26 +64,41 @@ PEER_MERGE = f"""
 
 
 @dataclass(frozen=True)
+class Changes:
+    """A file of changes, and what the table must be after them."""
+
+    file: Path
+    expected: Checksum
+    has_partial_updates: bool = False
+
+
+@dataclass(frozen=True)
 class Job:
-    """The same work for every candidate."""
+    """The same changes of the same keys for every candidate, as whole rows and as partial updates.
+
+    ``all_named`` are partial updates that name all columns, although each of them could leave some out.
+    """
 
     base: list[Path]
-    changes: Path
-    expected: Checksum
+    changes: Changes
+    partial_updates: Changes
+    all_named: Changes
     scratch: Path
 
 
-def local_merge(table: IcebergTable, changes: Path, *, has_partial_updates: bool = False) -> None:
+def local_merge(table: IcebergTable, changes: Changes) -> None:
     """Do what a cycle does to one table: compute net changes, merge without Spark, publish."""
-    with net_changes_of(table, changes, has_partial_updates=has_partial_updates) as net_changes:
-        measure_net_changes(net_changes, TABLE, has_size=True)
+    with net_changes_of(table, changes) as net_changes:
+        measure_net_changes(
+            net_changes, TABLE, has_size=True, has_partial_updates=changes.has_partial_updates
+        )
         begin_branch(table)
         actual = table.catalog.load_table(table.path)
         base = head(actual)
         local = open_local(actual, base) if base is not None else None
         if local is None:
             raise ValueError(f"{table.name} is not merged here")
-        rows = LocalNetChanges(net_changes.toArrow(), TABLE, has_partial_updates, trusts_inserts=True)
+        rows = LocalNetChanges(net_changes.toArrow(), TABLE, changes.has_partial_updates, trusts_inserts=True)
         merge = plan_merge(local, rows)
         if merge is None or merge.lacks_keys:
             raise ValueError(f"{table.name} is not merged here")
@@ -92,15 +106,15 @@ def local_merge(table: IcebergTable, changes: Path, *, has_partial_updates: bool
         publish(table)
 
 
-def split_merge(table: IcebergTable, changes: Path, *, has_partial_updates: bool = False) -> None:
+def split_merge(table: IcebergTable, changes: Changes) -> None:
     """Do what a cycle does with more net changes: merge existing keys and append inserted ones by Spark."""
-    with net_changes_of(table, changes, has_partial_updates=has_partial_updates) as net_changes:
+    with net_changes_of(table, changes) as net_changes:
         net_changes.createOrReplaceTempView("net_changes")
-        stats = measure_net_changes(net_changes, TABLE)
+        stats = measure_net_changes(net_changes, TABLE, has_partial_updates=changes.has_partial_updates)
         begin_branch(table)
         branch = f"{table.name}.branch_cycle"
         if stats.existing:
-            merged = NetChanges("net_changes", net_changes, stats, TABLE, has_partial_updates)
+            merged = NetChanges("net_changes", net_changes, stats, TABLE, changes.has_partial_updates)
             merge_existing(table.spark, merged, branch)
         append_inserted(net_changes, branch, TABLE, {})
         publish(table)
@@ -120,13 +134,11 @@ def whole_rows(changes: DataFrame) -> DataFrame:
 
 
 @contextmanager
-def net_changes_of(table: IcebergTable, changes: Path, *, has_partial_updates: bool) -> Iterator[DataFrame]:
+def net_changes_of(table: IcebergTable, changes: Changes) -> Iterator[DataFrame]:
     """Provide the net changes, computed once."""
-    frame = table.spark.read.parquet(str(changes))
-    if has_partial_updates:
-        flags = {flag_of(name): "true" for name in VALUES}
-        frame = frame.selectExpr("*", *(f"{value} AS `{name}`" for name, value in flags.items()))
-    net_changes = (compute_net_changes(frame, TABLE) if has_partial_updates else whole_rows(frame)).persist()
+    frame = table.spark.read.parquet(str(changes.file))
+    computed = compute_net_changes(frame, TABLE) if changes.has_partial_updates else whole_rows(frame)
+    net_changes = computed.persist()
     try:
         yield net_changes
     finally:
@@ -145,21 +157,21 @@ def publish(table: IcebergTable) -> None:
     table.spark.sql(f"CALL lake.system.set_current_snapshot('{table.path}', {version})")
 
 
-def window_merge(table: IcebergTable, changes: Path) -> None:
+def window_merge(table: IcebergTable, changes: Changes) -> None:
     """Do the same by hand: the newest change of each key by a window, then one full MERGE."""
-    table.spark.read.parquet(str(changes)).createOrReplaceTempView("changes")
+    table.spark.read.parquet(str(changes.file)).createOrReplaceTempView("changes")
     table.spark.sql(PEER_MERGE.format(table=table.name, changes="changes"))
 
 
 def on_iceberg(
-    table: IcebergTable, job: Job, merge: Callable[[IcebergTable, Path], None]
+    table: IcebergTable, changes: Changes, merge: Callable[[IcebergTable, Changes], None]
 ) -> Callable[[], float]:
     """Return a candidate that merges into an Iceberg table, verifies it and puts it back."""
 
     def run() -> float:
         table.reset()
-        seconds = timed(lambda: merge(table, job.changes))
-        table.verify(job.expected)
+        seconds = timed(lambda: merge(table, changes))
+        table.verify(changes.expected)
         return seconds
 
     return run
@@ -178,7 +190,7 @@ def delta_rs(job: Job) -> Callable[[], float]:
         begun.rename(pristine)
 
     def merge() -> None:
-        newest = newest_per_key(pq.read_table(job.changes))
+        newest = newest_per_key(pq.read_table(job.changes.file))
         (
             DeltaTable(str(target))
             .merge(newest, "t.id = s.id", source_alias="s", target_alias="t")
@@ -192,7 +204,7 @@ def delta_rs(job: Job) -> Callable[[], float]:
         link_copy(pristine, target)
         seconds = timed(merge)
         checksum = checksum_of_batches(DeltaTable(str(target)).to_pyarrow_dataset().to_batches())
-        must_equal(job.expected, checksum, "delta-rs")
+        must_equal(job.changes.expected, checksum, "delta-rs")
         return seconds
 
     return run
@@ -209,12 +221,22 @@ def prepare(options: argparse.Namespace) -> Job:
     scratch = options.work / f"merge-{options.rows}"
     scratch.mkdir(parents=True, exist_ok=True)
     base = write_base(options.work, options.rows)
-    history = History(options.rows, options.seed, pool=max(1, options.changes * 384 // 1000))
+    shares = (None, options.named_share, 1.0)
+    whole, partial, all_named = (write_changes(options, scratch, share) for share in shares)
+    return Job(base, whole, partial, all_named, scratch)
+
+
+def write_changes(options: argparse.Namespace, scratch: Path, named_share: float | None) -> Changes:
+    """Write the changes, as whole rows or as partial updates that name a share of the columns."""
+    pool = max(1, options.changes * 384 // 1000)
+    history = History(options.rows, options.seed, pool, named_share=named_share)
     changes = history.take(options.changes)
-    path = scratch / f"changes-{options.changes}-{options.seed}.parquet"
+    path = scratch / f"changes-{options.changes}-{options.seed}-{named_share}.parquet"
     pq.write_table(changes, path, row_group_size=250_000)
-    print(f"{options.changes:,} changes of {len(changes['id'].unique()):,} keys into {options.rows:,} rows")
-    return Job(base, path, history.checksum, scratch)
+    keys = len(changes["id"].unique())
+    kind = "whole rows" if named_share is None else f"partial updates that name {named_share:.0%}"
+    print(f"{len(changes):,} changes of {keys:,} keys into {options.rows:,} rows: {kind}")
+    return Changes(path, history.checksum, has_partial_updates=named_share is not None)
 
 
 def main() -> None:
@@ -222,6 +244,7 @@ def main() -> None:
     parser = arguments(__doc__ or "")
     parser.add_argument("--rows", type=int, default=10_000_000, help="rows of the table")
     parser.add_argument("--changes", type=int, default=1_000_000, help="changes to merge")
+    parser.add_argument("--named-share", type=float, default=0.5, help="of the columns in a partial update")
     parser.add_argument("--rounds", type=int, default=4, help="rounds; the first, cold one is separate")
     options = parser.parse_args()
     report = Report("merge", options)
@@ -230,13 +253,13 @@ def main() -> None:
         ours = platform_table(lake, "ours", job.base, 3)
         v2, v3 = (peer_table(lake, f"peer_v{version}", job.base, version) for version in (2, 3))
         candidates = {
-            PLATFORM: on_iceberg(ours, job, local_merge),
-            "platform, v3, as partial updates": on_iceberg(
-                ours, job, partial(local_merge, has_partial_updates=True)
-            ),
-            "platform, v3, by Spark": on_iceberg(ours, job, split_merge),
-            "window + MERGE, v2": on_iceberg(v2, job, window_merge),
-            "window + MERGE, v3": on_iceberg(v3, job, window_merge),
+            PLATFORM: on_iceberg(ours, job.changes, local_merge),
+            "platform, v3, partial updates": on_iceberg(ours, job.partial_updates, local_merge),
+            "platform, v3, all columns named": on_iceberg(ours, job.all_named, local_merge),
+            "platform, v3, by Spark": on_iceberg(ours, job.changes, split_merge),
+            "platform, v3, by Spark, partial updates": on_iceberg(ours, job.partial_updates, split_merge),
+            "window + MERGE, v2": on_iceberg(v2, job.changes, window_merge),
+            "window + MERGE, v3": on_iceberg(v3, job.changes, window_merge),
         }
         if importlib.util.find_spec("deltalake"):
             candidates["delta-rs"] = delta_rs(job)

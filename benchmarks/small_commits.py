@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from benchmarks.inputs.changes import History, write_base
 from benchmarks.measure.harness import Report, arguments, timed
 from benchmarks.measure.tables import IcebergTable, open_lake, peer_table, platform_table
-from benchmarks.merge import local_merge, window_merge
+from benchmarks.merge import Changes, local_merge, window_merge
 from cdc_platform.lake.commits.maintenance import compact_small_files, expire_snapshots
 from cdc_platform.lake.commits.snapshots import find_expendable
 from cdc_platform.pipeline.opened.pipeline_settings import MaintenanceSettings
@@ -68,8 +68,9 @@ def run_commits(
     history = History(options.rows, options.seed, pool=options.rows // 2 or 1, hot=options.hot)
     platform, by_hand = Series(), Series()
     for commit in range(1, options.commits + 1):
-        changes = scratch / "changes.parquet"
-        pq.write_table(history.take(options.changes), changes)
+        file = scratch / "changes.parquet"
+        pq.write_table(history.take(options.changes), file)
+        changes = Changes(file, history.checksum)
         before = ours.current_snapshot_id()
         platform.commits_s.append(timed(partial(local_merge, ours, changes)))
         platform.added_bytes.append(added_bytes(ours, before))
@@ -80,7 +81,7 @@ def run_commits(
             by_hand.added_bytes.append(added_bytes(peer, before))
             by_hand.maintenance_s.append(0.0)
         if commit == options.peer_commits:
-            peer.verify(history.checksum)
+            peer.verify(changes.expected)
         if commit % 10 == 0:
             print(f"  {commit}/{options.commits}: {platform.seconds(commit - 10, commit):.2f} s", flush=True)
     ours.verify(history.checksum)

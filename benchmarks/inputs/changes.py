@@ -1,17 +1,22 @@
 """Seeded tables and changes, and the exact result that applying the changes must have."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cdc_platform.model.schema.table_schema import Column, ColumnType, TableSchema
-from cdc_platform.spark.tables.typed_columns import KIND, ORDINAL
+from cdc_platform.spark.tables.typed_columns import KIND, ORDINAL, flag_of
 
 Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+Versions = Ints | Mapping[str, Ints]
+"""The version of each row, or of each of its columns where partial updates changed only some."""
 
 FIRST_MOMENT_MICROS = 1_700_000_000_000_000
 INSERT, UPDATE, DELETE = 0, 1, 2
@@ -60,16 +65,21 @@ CHECKSUM_SQL = (
 """Spark's way to the same checksum."""
 
 
-def value_columns(ids: Ints, versions: Ints) -> dict[str, Ints]:
-    """Return the numbers behind a row's columns: pure functions of its id and its version."""
-    mixed = (ids * 1_000_003 + versions * 7_919) % 1_000_000_007
+def value_columns(ids: Ints, versions: Versions) -> dict[str, Ints]:
+    """Return the numbers behind a row's columns: pure functions of its id and the column's version."""
+    names = [column.name for column in TABLE.value_columns]
+    of_column = versions if isinstance(versions, Mapping) else dict.fromkeys(names, versions)
     return {
-        "owner": mixed % 5_000_000,
-        "balance": mixed % 200_000 - 100_000,
-        "visits": versions,
-        "status": mixed % 7,
-        "updated_at": versions * 1_000 + ids % 1_000,
+        "owner": _mixed(ids, of_column["owner"]) % 5_000_000,
+        "balance": _mixed(ids, of_column["balance"]) % 200_000 - 100_000,
+        "visits": of_column["visits"],
+        "status": _mixed(ids, of_column["status"]) % 7,
+        "updated_at": of_column["updated_at"] * 1_000 + ids % 1_000,
     }
+
+
+def _mixed(ids: Ints, versions: Ints) -> Ints:
+    return (ids * 1_000_003 + versions * 7_919) % 1_000_000_007
 
 
 def arrow_columns(ids: Ints, versions: Ints) -> dict[str, pa.Array]:
@@ -86,7 +96,7 @@ def arrow_columns(ids: Ints, versions: Ints) -> dict[str, pa.Array]:
     }
 
 
-def checksum_of(ids: Ints, versions: Ints) -> Checksum:
+def checksum_of(ids: Ints, versions: Versions) -> Checksum:
     """Return the checksum of the rows with these ids and versions."""
     numbers = value_columns(ids, versions)
     sums = (numbers[name] for name in ("owner", "balance", "visits", "status", "updated_at"))
@@ -125,22 +135,27 @@ def base_checksum(rows: int) -> Checksum:
 class History:
     """A truthful source: it inserts what is not there, and updates and deletes only what is.
 
-    Changes of existing rows spread evenly over a pool of ids, or over its newest share where ``hot``.
+    Changes of existing rows spread evenly over a pool of ids, or over its newest share where ``hot``. An
+    update names each column with the probability ``named_share``, and the changes have the flags of the
+    columns that they name; without it, they are whole rows without flags.
     """
 
     rows: int
     seed: int
     pool: int
     hot: bool = False
+    named_share: float | None = None
 
     def __post_init__(self) -> None:
         """Begin with every row at version 0."""
         self.random = np.random.default_rng(self.seed)
+        self.naming = np.random.default_rng(self.seed + 1)  # the changes are the same for each share
         low = int(self.rows * 0.95) if self.hot else 0
         size = min(self.pool, self.rows - low)
         self.ids: Ints = np.sort(self.random.choice(self.rows - low, size, replace=False)) + low
         self.alive = np.ones(size, dtype=np.bool_)
-        self.versions: Ints = np.zeros(size, dtype=np.int64)
+        names = [column.name for column in TABLE.value_columns]
+        self.versions: dict[str, Ints] = {name: np.zeros(size, dtype=np.int64) for name in names}
         self.next_id = self.rows
         self.ordinal = 0
         self.checksum = base_checksum(self.rows)
@@ -159,19 +174,31 @@ class History:
         touched = np.unique(slots)
         removed = self._state(touched)
         kinds[of_pool] = self._play(slots)
-        self.versions[slots] = ordinals[of_pool] + 1  # the last change of a slot wins
+        flags = self._name_columns(kinds)
+        for name, versions in self.versions.items():
+            names = flags[name][of_pool]
+            versions[slots[names]] = ordinals[of_pool][names] + 1  # the last change of a slot wins
         added = checksum_of(ids[of_fresh], ordinals[of_fresh] + 1)
         self.checksum = difference(difference(self.checksum, removed, self._state(touched)), NOTHING, added)
 
         self.next_id += fresh
         self.ordinal += changes
         shuffle = self.random.permutation(changes)
-        return _changes_table(ids[shuffle], kinds[shuffle], ordinals[shuffle])
+        changed = _changes_table(ids[shuffle], kinds[shuffle], ordinals[shuffle])
+        if self.named_share is None:
+            return changed
+        return _with_flags(changed, {name: named[shuffle] for name, named in flags.items()})
+
+    def _name_columns(self, kinds: Ints) -> dict[str, Flags]:
+        """Return for each column which changes name it: inserts and deletes set all."""
+        share = 1.0 if self.named_share is None else self.named_share
+        return {name: (kinds != UPDATE) | (self.naming.random(len(kinds)) < share) for name in self.versions}
 
     def _state(self, slots: Ints) -> Checksum:
         """Return the checksum of those rows of the pool that exist."""
         exist = slots[self.alive[slots]]
-        return checksum_of(self.ids[exist], self.versions[exist])
+        versions = {name: of_slots[exist] for name, of_slots in self.versions.items()}
+        return checksum_of(self.ids[exist], versions)
 
     def _play(self, slots: Ints) -> Ints:
         """Return what each change does: one in eight deletes, and what follows a delete inserts."""
@@ -190,3 +217,13 @@ class History:
 def _changes_table(ids: Ints, kinds: Ints, ordinals: Ints) -> pa.Table:
     names = pa.array(np.array(KINDS, dtype=object)[kinds], pa.string())
     return pa.table({KIND: names, ORDINAL: pa.array(ordinals), **arrow_columns(ids, ordinals + 1)})
+
+
+def _with_flags(changed: pa.Table, flags: Mapping[str, Flags]) -> pa.Table:
+    """Return changes with only the values of the columns that they name, and the flags of these columns."""
+    for name, named in flags.items():
+        is_named = pa.array(named)
+        values = pc.if_else(is_named, changed[name], None)
+        changed = changed.set_column(changed.schema.get_field_index(name), name, values)
+        changed = changed.append_column(flag_of(name), is_named)
+    return changed

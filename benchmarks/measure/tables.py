@@ -120,8 +120,8 @@ def checksum_of_batches(batches: Iterable[pa.RecordBatch]) -> Checksum:
 
 
 def _checksum_of_batch(batch: pa.RecordBatch) -> Checksum:
-    owners = pc.cast(pc.utf8_window_codeunits(pc.cast(batch["owner"], pa.string()), 6), pa.int64())
-    statuses = pc.cast(pc.utf8_window_codeunits(pc.cast(batch["status"], pa.string()), 7), pa.int64())
+    owners = pc.cast(pc.utf8_slice_codeunits(pc.cast(batch["owner"], pa.string()), 6), pa.int64())
+    statuses = pc.cast(pc.utf8_slice_codeunits(pc.cast(batch["status"], pa.string()), 7), pa.int64())
     moments = pc.subtract(pc.cast(batch["updated_at"], pa.int64()), FIRST_MOMENT_MICROS)
     columns = (batch["id"], owners, batch["balance"], batch["visits"], statuses, moments)
     return Checksum(batch.num_rows, *(pc.sum(column).as_py() or 0 for column in columns))

@@ -147,7 +147,12 @@ def _net_changes(
         local = None
     with ExitStack() as cache:
         net_changes = cache_frame(cache, frame)
-        stats = measure_net_changes(net_changes, build.schema, has_size=local is not None)
+        stats = measure_net_changes(
+            net_changes,
+            build.schema,
+            has_size=local is not None,
+            has_partial_updates=build.has_partial_updates,
+        )
         if local is not None and stats.size_bytes <= pipeline.settings.local_merge_bytes:
             merge = _plan_locally(local, build, net_changes, trusts_inserts=trusts_inserts)
             if merge is not None:

@@ -54,8 +54,8 @@ class LocalMerge:
     @property
     def lacks_keys(self) -> bool:
         """Whether some key lacks its row or has several, which contradicts a trusted source."""
-        keys = self.key_rows.keys
-        return not len(keys) == len(np.unique(keys)) == self.net_changes.touched.num_rows
+        rows_of_key = np.bincount(self.key_rows.keys, minlength=self.net_changes.lookups.num_rows)
+        return not bool((rows_of_key == 1).all())
 
 
 def find_local(pipeline: Pipeline, schema: TableSchema, base: Snapshot) -> LocalTable | None:

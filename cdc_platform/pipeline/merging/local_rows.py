@@ -48,12 +48,19 @@ class LocalNetChanges:
         """Whether a key column of a row is NULL."""
         return any(self.rows[column.name].null_count for column in self.schema.key_columns)
 
+    @cached_property
+    def kept_columns(self) -> Sequence[str]:
+        """The columns that some net change does not name, so that a row keeps its value."""
+        if not self.has_partial_updates:
+            return []
+        flags = {column.name: self.lookups[flag_of(column.name)] for column in self.schema.value_columns}
+        return [name for name, named in flags.items() if not _to_flags(named).all()]
+
     @property
     def read_columns(self) -> Sequence[str]:
         """The columns whose old values matter."""
-        if self.has_partial_updates:
-            return [column.name for column in self.schema.value_columns]
-        return [ORDERING_KEY] if keeps_order(self.schema) else []
+        ordering = [ORDERING_KEY] if keeps_order(self.schema) else []
+        return [*self.kept_columns, *(name for name in ordering if name not in self.kept_columns)]
 
 
 def matching(net_changes: LocalNetChanges, keys: npt.NDArray[np.int64]) -> pa.Table:
@@ -91,10 +98,8 @@ def new_rows(
     stays = _acts(matched, UPDATE, APPEND)
     matched, old = matched.filter(stays), old.filter(stays)
     columns = {column.name: matched[column.name] for column in net_changes.schema.columns}
-    if net_changes.has_partial_updates:
-        for column in net_changes.schema.value_columns:
-            name = column.name
-            columns[name] = _either(_to_flags(matched[flag_of(name)]), matched[name], old[name])
+    for name in net_changes.kept_columns:
+        columns[name] = _either(_to_flags(matched[flag_of(name)]), matched[name], old[name])
     return pa.table(columns | {name: old[name] for name in extra_columns})
 
 

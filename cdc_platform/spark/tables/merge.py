@@ -1,7 +1,6 @@
 """Merge of net changes into a table: inserted keys are appended, existing ones merged without a shuffle."""
 
 from collections.abc import Mapping
-from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
@@ -81,23 +80,24 @@ def merge_everything(spark: SparkSession, net_changes: NetChanges, target: str) 
 
 
 def _merge_sql(source: str, target: str, net_changes: NetChanges, *, is_bounded: bool) -> str:
-    table, has_partial_updates = net_changes.schema, net_changes.has_partial_updates
+    table = net_changes.schema
     conditions = net_changes.stats.conditions(table, is_bounded=is_bounded)
     # Late and repeated changes have no effect; but partial updates were computed with all newer changes.
-    follows = ">=" if has_partial_updates else ">"
+    follows = ">=" if net_changes.has_partial_updates else ">"
     is_newer = f" AND s.{ORDERING_KEY} {follows} coalesce(t.{ORDERING_KEY}, '')"
     newer = is_newer if keeps_order(table) else ""
     return (
         f"MERGE INTO {target} t USING ({source}) s ON {' AND '.join(conditions)} "
         f"WHEN MATCHED AND s.{ACTION} = '{REMOVE}'{newer} THEN DELETE "
-        f"{_update_clause(table, newer, has_partial_updates=has_partial_updates)}"
+        f"{_update_clause(net_changes, newer)}"
     )
 
 
-def _update_clause(table: TableSchema, newer: str, *, has_partial_updates: bool) -> str:
-    new_value = partial(_new_value, has_partial_updates=has_partial_updates)
+def _update_clause(net_changes: NetChanges, newer: str) -> str:
+    table = net_changes.schema
     assignments = [
-        f"{quote_spark('t', column.name)} = {new_value(column.name)}" for column in table.value_columns
+        f"{quote_spark('t', column.name)} = {_new_value(column.name, net_changes)}"
+        for column in table.value_columns
     ] or [
         # In a table with only key columns nothing changes, but existing rows count as matched.
         f"{quote_spark('t', column.name)} = {quote_spark('s', column.name)}"
@@ -106,8 +106,9 @@ def _update_clause(table: TableSchema, newer: str, *, has_partial_updates: bool)
     return f"WHEN MATCHED{newer} THEN UPDATE SET {', '.join(assignments)}"
 
 
-def _new_value(name: str, *, has_partial_updates: bool) -> str:
+def _new_value(name: str, net_changes: NetChanges) -> str:
     new, old = quote_spark("s", name), quote_spark("t", name)
-    if not has_partial_updates:
+    # Without the old value, the merge does not read the column.
+    if not net_changes.has_partial_updates or name in net_changes.stats.named_columns:
         return new
     return f"CASE WHEN {quote_spark('s', flag_of(name))} THEN {new} ELSE {old} END"

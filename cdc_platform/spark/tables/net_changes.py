@@ -37,6 +37,7 @@ class NetChangeStats:
 
     ``low_inclusive`` and ``high_inclusive`` are SQL literals of the first key column's bounds, None if its
     type has no literal or some key is NULL. ``size_bytes`` is the approximate size of the rows, if measured.
+    ``named_columns`` are those that all net changes name, if measured: a merge reads no old value of them.
     """
 
     appended: int
@@ -46,6 +47,7 @@ class NetChangeStats:
     low_inclusive: str | None = None
     high_inclusive: str | None = None
     size_bytes: int = 0
+    named_columns: frozenset[str] = frozenset()
 
     @property
     def existing(self) -> int:
@@ -159,7 +161,7 @@ def _action(row_event: str) -> str:
 
 
 def measure_net_changes(
-    net_changes: DataFrame, table: TableSchema, *, has_size: bool = False
+    net_changes: DataFrame, table: TableSchema, *, has_size: bool = False, has_partial_updates: bool = False
 ) -> NetChangeStats:
     """Count the keys of net changes by action and find their bounds, in one Spark job.
 
@@ -167,6 +169,7 @@ def measure_net_changes(
         net_changes: the result of `compute_net_changes`, or its keys and actions.
         table: the table's columns.
         has_size: whether to measure the size of all columns, too.
+        has_partial_updates: whether to find the columns that all net changes name, by their flags.
     """
     keys = [_col(column.name) for column in table.key_columns]
     first = table.key_columns[0]
@@ -175,6 +178,7 @@ def measure_net_changes(
         any_null = any_null | key.isNull()
     touches = F.col(ACTION).isin(UPDATE, REMOVE)
     sizes = [size for column in table.columns for size in _sizes(column)] if has_size else []
+    values = [column.name for column in table.value_columns] if has_partial_updates else []
     row = net_changes.agg(
         *(F.count_if(F.col(ACTION) == action).alias(action) for action in (APPEND, UPDATE, REMOVE)),
         F.count_if(any_null).alias("nulls"),
@@ -182,6 +186,7 @@ def measure_net_changes(
         F.max(F.when(touches, _col(first.name))).cast("string").alias("high"),
         F.count(F.lit(1)).alias("keys"),
         *(F.sum(size).alias(f"size_{place}") for place, size in enumerate(sizes)),
+        *(F.bool_and(_col(flag_of(name))).alias(f"named_{place}") for place, name in enumerate(values)),
     ).collect()[0]
     kind = spark_type(first.type)
     bounded = kind in BOUNDED_TYPES and not row["nulls"]
@@ -194,6 +199,7 @@ def measure_net_changes(
         low_inclusive=_literal(row["low"], kind) if bounded else None,
         high_inclusive=_literal(row["high"], kind) if bounded else None,
         size_bytes=lengths + row["keys"] * FIXED_BYTES * len(table.columns),
+        named_columns=frozenset(name for place, name in enumerate(values) if row[f"named_{place}"]),
     )
 
 

@@ -85,7 +85,10 @@ def as_arrow(rows: list[Row], names: list[str]) -> pa.Table:
 
 @given(drawn=changed_rows())
 def test_rows_become_what_the_statement_says(drawn: tuple[list[Row], list[Row], bool, bool]) -> None:
-    """Whole rows and partial updates, late ones and new ones, of keys that the table has or not."""
+    """Whole rows and partial updates, late and new ones, of keys that the table has or not.
+
+    Columns that every net change names are not read from the table.
+    """
     stored, changes, has_partial_updates, keeps = drawn
     schema = ORDERED if keeps else SCHEMA
     columns = [column.name for column in schema.columns]
@@ -96,7 +99,7 @@ def test_rows_become_what_the_statement_says(drawn: tuple[list[Row], list[Row], 
     ids = net_changes.touched["id"].to_pylist()
     hit = [row for row in stored if row["id"] in ids]
     keys = np.array([ids.index(row["id"]) for row in hit], dtype=np.int64)
-    matched, old = matching(net_changes, keys), as_arrow(hit, columns)
+    matched, old = matching(net_changes, keys), as_arrow(hit, columns).select(net_changes.read_columns)
     newer = pa.array(is_newer(net_changes, matched, old))
     became = new_rows(net_changes, matched.filter(newer), old.filter(newer)).to_pylist()
     gone = {row["id"] for row, is_gone in zip(hit, newer.to_pylist(), strict=True) if is_gone}
@@ -121,3 +124,19 @@ def test_a_source_that_is_believed_names_what_is_looked_for(
     inserted = {change["id"] for change in changes if change[ACTION] == APPEND}
     assert acting == set(net_changes.touched["id"].to_pylist())
     assert inserted == set(inserted_rows(net_changes, np.arange(len(acting)))["id"].to_pylist())
+
+
+def test_only_columns_that_some_update_leaves_out_are_read() -> None:
+    """A column is read for the values that rows keep, and for nothing else."""
+    changes = [
+        {"id": 1, "a": 1, "tags": None, flag_of("a"): True, flag_of("tags"): True, ACTION: UPDATE},
+        {"id": 2, "a": 1, "tags": None, flag_of("a"): True, flag_of("tags"): None, ACTION: UPDATE},
+    ]
+    names = list(changes[0])
+
+    def read_of(rows: list[Row]) -> list[str]:
+        net_changes = LocalNetChanges(as_arrow(rows, names), SCHEMA, True, trusts_inserts=True)
+        return list(net_changes.read_columns)
+
+    assert read_of(changes[:1]) == []
+    assert read_of(changes) == ["tags"]

@@ -98,6 +98,23 @@ CASES: Final = {
             {"id": 9, "a": 9, "b": None},
         ],
     ),
+    "columns that all, some and none of the changes name": Case(
+        table("partly", {"id": "INT64"}, {"a": "INT64", "b": "STRING(9)", "c": "INT64"}),
+        (
+            tuple((INSERT, ({"id": str(n)}, {"a": "1", "b": "x", "c": "1"})) for n in range(3)),
+            (
+                (UPDATE, ({"id": "0"}, {"a": "2", "b": None})),
+                (UPDATE, ({"id": "1"}, {"a": None})),
+                (UPDATE, ({"id": "1"}, {"a": "3"})),
+            ),
+        ),
+        ((3, 0, 0, False), (0, 2, 0, False)),
+        [
+            {"id": 0, "a": 2, "b": None, "c": 1},
+            {"id": 1, "a": 3, "b": "x", "c": 1},
+            {"id": 2, "a": 1, "b": "x", "c": 1},
+        ],
+    ),
     "a table that lacks a key gets it by the full merge": Case(
         table("lacking", {"id": "INT64"}, {"a": "INT64"}),
         (

@@ -237,3 +237,13 @@ def test_bounds_of_keys_are_literals(
     assert (low, high) == (stats.low_inclusive, stats.high_inclusive)
     assert stats.existing == stats.deleted == len(ids)
     assert (stats.appended, stats.has_null_keys) == (1, None in ids)
+
+
+def test_columns_that_all_net_changes_name_are_measured(spark: "SparkSession") -> None:
+    """Several changes of a key name a column together, and an explicit NULL names it."""
+    keys = {1: [partial(a="1"), partial(b="x")], 2: [partial(a=None)], 3: [insert(a="1")], 4: [DELETE]}
+    net_changes = compute_net_changes(
+        type_changes(log_of(spark, keys), SCHEMA, has_partial_updates=True), SCHEMA
+    )
+    assert {"a"} == measure_net_changes(net_changes, SCHEMA, has_partial_updates=True).named_columns
+    assert not measure_net_changes(net_changes, SCHEMA).named_columns
