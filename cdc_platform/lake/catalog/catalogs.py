@@ -15,7 +15,7 @@ from pyiceberg.table.update import AddSnapshotUpdate, TableRequirement, TableUpd
 from pyiceberg.typedef import Identifier
 
 from cdc_platform.lake.catalog.files import LakeFiles
-from cdc_platform.lake.catalog.lake_settings import CATALOG, COMPARE_AND_SET, LakeSettings
+from cdc_platform.lake.catalog.lake_settings import CATALOG, FORMAT_PROPERTY, LakeSettings
 from cdc_platform.lake.catalog.sql_catalog import LakeSqlCatalog
 from cdc_platform.lake.catalog.vended_files import keep_credentials_fresh
 from cdc_platform.lake.local_writer.metadata import Version3Metadata
@@ -66,9 +66,10 @@ class LandedCommits(_Catalog):
 
 
 class RefusedCommits(_Catalog):
-    """Deletes the data files of a commit that was refused for certain, and that is not tried again.
+    """Deletes the data files of a commit to one of the platform's own tables that was refused for certain.
 
-    pyiceberg deletes the manifests of such a commit, and no metadata name its data files from then on.
+    pyiceberg deletes the manifests of such a commit, and no metadata name its data files from then on. Each
+    attempt writes new files for these tables; for the others, `row_delta.py` commits the same ones again.
     """
 
     def commit_table(
@@ -83,7 +84,7 @@ class RefusedCommits(_Catalog):
         try:
             response = super().commit_table(table, requirements, updates)
         except CommitFailedException:
-            if COMPARE_AND_SET.items() <= table.properties.items():
+            if FORMAT_PROPERTY in table.properties:
                 for update in updates:
                     if isinstance(update, AddSnapshotUpdate):
                         _delete_added(table.io, update.snapshot)

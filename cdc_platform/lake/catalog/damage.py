@@ -6,17 +6,18 @@ themselves.
 
 import logging
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from cdc_platform.errors import CommitConflict, DiskFull, LakeDamaged
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.model.base.stored_texts import LOG_TABLE, RAW_TABLE
+from cdc_platform.model.base.stored_texts import CYCLE_FACT, LOG_TABLE, RAW_TABLE
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
 
 LOGGER: Final = logging.getLogger(__name__)
 RESULTS_TABLE: Final = "check_results"
@@ -115,22 +116,28 @@ def require_own(catalog: "Catalog", namespace: str, names: Collection[str]) -> f
 
     Raises:
         LakeDamaged: one of them is gone, and another one has a commit; or the raw records have none, and
-            the log has.
+            the log has one of a cycle.
     """
 
-    def has_commits(name: str) -> bool:
-        return bool(load_stored(catalog, f"{namespace}.{name}").metadata.snapshots)
+    def snapshots_of(name: str) -> "Sequence[Snapshot]":
+        return load_stored(catalog, f"{namespace}.{name}").metadata.snapshots
 
     present = list_own(catalog, namespace).intersection(names)
     is_incomplete = len(present) < len(names)
-    if is_incomplete and any(map(has_commits, present)):
+    if is_incomplete and any(map(snapshots_of, present)):
         # Looked at again: another process may have created the lake meanwhile.
         for name in sorted({*names} - list_own(catalog, namespace)):
             raise LakeDamaged.dropped(f"{namespace}.{name}")
     # In this order: another process may commit to both meanwhile.
-    if present >= {RAW_TABLE, LOG_TABLE} and has_commits(LOG_TABLE) and not has_commits(RAW_TABLE):
+    is_ordered = present >= {RAW_TABLE, LOG_TABLE} and any(map(_is_of_cycle, snapshots_of(LOG_TABLE)))
+    if is_ordered and not snapshots_of(RAW_TABLE):
         raise LakeDamaged.replaced(f"{namespace}.{RAW_TABLE}")
     return present
+
+
+def _is_of_cycle(snapshot: "Snapshot") -> bool:
+    """Return whether a cycle made a snapshot: the first one, for the first branch, has no rows."""
+    return snapshot.summary is not None and CYCLE_FACT in snapshot.summary.additional_properties
 
 
 def drop_results(catalog: "Catalog", identifier: str, damage: LakeDamaged) -> None:

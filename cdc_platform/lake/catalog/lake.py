@@ -22,6 +22,7 @@ from cdc_platform.lake.catalog.damage import RESULTS_TABLE, drop_results, load_s
 from cdc_platform.lake.catalog.lake_settings import (
     CATALOG,
     COMPARE_AND_SET,
+    FORMAT_PROPERTY,
     KEPT_BY_TIME,
     LakeSettings,
     local_folder,
@@ -90,8 +91,6 @@ def own_tables(*, delivers_events: bool) -> Mapping[str, pa.Schema]:
     """Return the columns of the platform's own tables by name, for an event source or a change stream."""
     return EVENT_TABLES if delivers_events else SYSTEM_TABLES
 
-
-FORMAT_PROPERTY: Final = "cdc.format-version"
 
 SMALL_COMMITS: Final = {
     # Otherwise the metadata files of all commits would stay forever.
@@ -191,7 +190,7 @@ class Lake:
         """Return the current version of one of the platform's own tables.
 
         Raises:
-            LakeDamaged: another program has replaced it since this lake was opened.
+            LakeDamaged: another program has replaced it since this lake has first loaded it.
         """
         table = load_stored(self.catalog, f"{self.system_namespace}.{name}")
         number = table.metadata.table_uuid

@@ -74,6 +74,8 @@ KEPT_BY_TIME: Final[Mapping[str, str]] = {
 
 COMPARE_AND_SET: Final = {"commit.retry.num-retries": "0"}
 """Property of a table for which a commit that is based on outdated data must fail."""
+FORMAT_PROPERTY: Final = "cdc.format-version"
+"""Property of the platform's own tables, and of no others."""
 
 MEANT_OTHERWISE: Final = frozenset("?#%")
 """Characters that addresses of catalogs and tables do not support in the name of a folder."""

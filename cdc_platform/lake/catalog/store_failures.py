@@ -50,8 +50,10 @@ def explain_store(settings: LakeSettings, store: ObjectStore, text: str) -> CdcE
         )
     if _EXPIRED.search(text) and settings.has_vended_credentials:
         return LakeUnreachable(
-            f"The temporary credentials for {settings.warehouse} have expired; the next cycle gets others "
-            f"from the lake's catalog: {cause_in(text, _EXPIRED)}"
+            f"The credentials for {settings.warehouse} have expired, or the store refuses them without a "
+            "reason. If the lake's catalog vends them, the next cycle gets others; otherwise renew those of "
+            "this machine, and check `s3.endpoint` and `s3.region` in the setting `lake.catalog`: "
+            f"{cause_in(text, _EXPIRED)}"
         )
     sign = next((sign for sign in (_DENIED, _EXPIRED) if sign.search(text)), None)
     if sign is not None:

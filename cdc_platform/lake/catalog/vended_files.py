@@ -3,9 +3,9 @@
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import lru_cache
+from functools import cache, lru_cache
 from threading import Lock
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyarrow.fs import FileSystem
 from pyiceberg.table import Table
@@ -17,8 +17,15 @@ from cdc_platform.lake.catalog.object_store import find_store
 
 MAX_AGE_S: Final = 300.0
 """Maximum age of credentials whose expiry is not stated. No store issues them for less than 15 minutes."""
+PAUSE_S: Final = 10.0
+"""Pause between two attempts to renew credentials."""
+TIMEOUT_S: Final = 10.0
+"""Maximum time without an answer of the catalog to such an attempt."""
 _EXPIRIES: Final = ("s3.session-token-expires-at-ms", "gcs.oauth2.token-expires-at")
 """Properties of a table with the time at which its credentials expire, in milliseconds since 1970."""
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog.rest import RestCatalog
 
 _FileSystems = Callable[[str, str | None], FileSystem]
 
@@ -37,21 +44,24 @@ class VendedFiles(LakeFiles):
     @property
     def fs_by_scheme(self) -> _FileSystems:
         """File systems by scheme and bucket, with the present credentials."""
-        with self._lock:
-            if time.time() >= self._due_s:
-                # Until the former ones expire, they serve as well, and then the store refuses them.
+        # Until the former ones expire, they serve as well, for other threads and if the catalog fails; then
+        # the store refuses them.
+        if time.time() >= self._due_s and self._lock.acquire(blocking=False):
+            try:
+                self._due_s = time.time() + PAUSE_S
                 with suppress(Exception):
                     self._renew()
-            return self._systems
+            finally:
+                self._lock.release()
+        return self._systems
 
     @fs_by_scheme.setter
     def fs_by_scheme(self, systems: _FileSystems) -> None:
         self._systems = systems
 
     def _renew(self) -> None:
-        from pyiceberg.catalog.rest import RestCatalog
-
-        table = RestCatalog(CATALOG, **self._settings).load_table(self._table)
+        with _impatient_catalog()(CATALOG, **self._settings) as catalog:
+            table = catalog.load_table(self._table)
         self.properties, self._due_s = table.io.properties, _due_s(table.io.properties)
         self._systems = lru_cache(self._initialize_fs)
 
@@ -78,8 +88,30 @@ def keep_credentials_fresh(table: Table, settings: Mapping[str, str]) -> Table:
     return table
 
 
+@cache
+def _impatient_catalog() -> "type[RestCatalog]":
+    """Return a REST catalog whose requests end after a time: pyiceberg's wait for ever."""
+    from pyiceberg.catalog.rest import RestCatalog
+    from requests import PreparedRequest, Response, Session
+    from requests.adapters import HTTPAdapter
+
+    class Impatient(HTTPAdapter):
+        def send(self, request: PreparedRequest, **options: Any) -> Response:  # type: ignore[override]
+            return super().send(request, **options | {"timeout": TIMEOUT_S})
+
+    class ImpatientCatalog(RestCatalog):
+        def _create_session(self) -> Session:
+            session = super()._create_session()
+            for scheme in ("https://", "http://"):
+                session.mount(scheme, Impatient())
+            return session
+
+    return ImpatientCatalog
+
+
 def _due_s(properties: Properties) -> float:
     """Return when credentials that were just vended are to be renewed, in seconds since 1970."""
     now = time.time()
-    lives = (float(properties[name]) / 1000 - now for name in _EXPIRIES if name in properties)
+    stated = (str(properties.get(name, "")) for name in _EXPIRIES)
+    lives = (int(text) / 1000 - now for text in stated if text.isdecimal())
     return now + min((life / 2 for life in lives), default=MAX_AGE_S)

@@ -30,7 +30,8 @@ DATA_FILES: Final = pa.schema([(DATA_FILE, pa.binary())])
 class DataFileWriter:
     """Writes rows to new data files of a table without partitions, for a commit by the process that made it.
 
-    It is pickled for Spark's tasks, with the credentials of the table's storage.
+    It is pickled for Spark's tasks, with the credentials of the table's storage, and with the settings of a
+    REST catalog that vends them.
     """
 
     io: FileIO

@@ -21,6 +21,8 @@ Stored = TypeVar("Stored")
 COPIES_TABLE: Final = "copies"
 RAW_TABLE: Final = "raw_change_records"
 LOG_TABLE: Final = "change_log"
+CYCLE_FACT: Final = "cdc.cycle"
+"""Entry of a snapshot's summary: the number of the cycle that made it."""
 QUARANTINE_TABLE: Final = "quarantine"
 READ_PROGRESS_TABLE: Final = "files"
 """Tables of the lake whose texts are parsed in modules that do not know the lake."""

@@ -13,6 +13,7 @@ from pyiceberg.table import Table
 
 from cdc_platform.lake.commits.filters import equals
 from cdc_platform.lake.state.cuts import Cut
+from cdc_platform.lake.state.lost_tables import stored_version
 from cdc_platform.lake.state.schema_history import load_history_at
 from cdc_platform.model.schema.column_versions import ColumnHistory
 from cdc_platform.model.schema.evolution import SchemaHistory, same_type
@@ -190,8 +191,11 @@ def _lake_rows(pipeline: Pipeline, table: TableSchema, cut: Cut) -> Iterator[pa.
     # The source does not have the deleted rows that a table keeps.
     has_deleted = keeps_deleted(stored_at(pipeline, table, cut.tables[table.name]))
     lives = equals(DELETED, value=False) if has_deleted else AlwaysTrue()
-    scan = lake_table.scan(lives, snapshot_id=cut.tables[table.name], selected_fields=columns)
-    yield from scan.to_arrow_batch_reader()
+    version = stored_version(lake_table, cut.tables[table.name])
+    snapshot_id = cut.tables[table.name] if version is None else version.snapshot_id
+    yield from lake_table.scan(
+        lives, snapshot_id=snapshot_id, selected_fields=columns
+    ).to_arrow_batch_reader()
 
 
 def _differences(pipeline: Pipeline, table: TableSchema, cut: Cut) -> Differences:

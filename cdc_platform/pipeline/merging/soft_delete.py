@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from cdc_platform.errors import SettingError
 from cdc_platform.lake.commits.commits import count_rows
+from cdc_platform.lake.state.lost_tables import stored_version
 from cdc_platform.model.base.names import quote_spark
 from cdc_platform.model.schema.table_options import (
     DELETED,
@@ -86,7 +87,7 @@ def misses_deleted(table: Table, version: Snapshot | None, schema: TableSchema) 
 def stored_at(pipeline: Pipeline, table: TableSchema, snapshot_id: int) -> TableSchema:
     """Return the columns of a table at a snapshot, including those of soft deletes if it had them."""
     stored_table = load_table(pipeline, table.name)
-    version = stored_table.metadata.snapshot_by_id(snapshot_id)
+    version = stored_version(stored_table, snapshot_id)
     options = pipeline.options(table.name)
     softly = stored_schema(table, replace(options, soft_delete=True))
     if version is None or misses_deleted(stored_table, version, softly):

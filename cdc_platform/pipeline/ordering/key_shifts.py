@@ -49,7 +49,7 @@ class _Keys:
     @classmethod
     def of(cls, events: pa.Table) -> "_Keys":
         """Return the keys and the transactions of some events."""
-        return cls(*(events[name].combine_chunks().unique() for name in ("transaction_id", "keys")))
+        return cls(*(events[name].unique() for name in ("transaction_id", "keys")))
 
     def among(self, batch: pa.RecordBatch) -> pa.Array:
         """Return which raw records may have one of the keys in one of the transactions."""

@@ -102,7 +102,10 @@ def _find_version(pipeline: Pipeline, table: str, cycle: int, newest: Cut | None
             f"Table `{table}` is behind the log at cycle {cycle}: another run has extended the log since "
             "this one merged the table, or the cut was materialised without it. The next cycle merges it."
         )
-    return _Version(table, main.snapshot_id, is_new=False)
+    named_id = newest.tables.get(table, main.snapshot_id) if newest is not None else main.snapshot_id
+    # Another program may have compacted the table and expired the snapshot that the newest cut names.
+    is_gone = stored_table.metadata.snapshot_by_id(named_id) is None
+    return _Version(table, main.snapshot_id, is_new=is_gone)
 
 
 def _move_mains(pipeline: Pipeline, cut: Cut, names: Iterable[str]) -> None:

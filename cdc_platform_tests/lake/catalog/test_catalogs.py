@@ -20,7 +20,7 @@ from cdc_platform.errors import SettingError, SetupError
 from cdc_platform.lake.catalog.access import reaching
 from cdc_platform.lake.catalog.catalogs import open_catalog
 from cdc_platform.lake.catalog.lake import Lake
-from cdc_platform.lake.catalog.lake_settings import COMPARE_AND_SET, LakeSettings
+from cdc_platform.lake.catalog.lake_settings import COMPARE_AND_SET, FORMAT_PROPERTY, LakeSettings
 from cdc_platform.lake.local_writer.metadata import Version3Metadata
 
 COLUMNS: Final = pa.schema([pa.field("id", pa.int64())])
@@ -79,16 +79,20 @@ def test_tables_are_listed_with_their_metadata_files(settings: LakeSettings) -> 
     assert lake.table_files() == {"t": table.metadata_location if is_listed else None}
 
 
-def test_a_refused_commit_leaves_no_data_files(settings: LakeSettings, tmp_path: Path) -> None:
-    """The table names those of the commit that was first, and no others are there."""
+@pytest.mark.parametrize(("files", "own"), [(1, {FORMAT_PROPERTY: "1"}), (2, {})])
+def test_a_refused_commit_to_an_own_table_leaves_no_data_files(
+    settings: LakeSettings, tmp_path: Path, files: int, own: dict[str, str]
+) -> None:
+    """A published table keeps them, because its writer commits the same files again."""
     catalog, rows = open_catalog(settings), pa.table({"id": [1]})
     catalog.create_namespace("p")
-    table = catalog.create_table("p.t", COLUMNS, properties={**COMPARE_AND_SET, "format-version": "2"})
+    properties = {**COMPARE_AND_SET, "format-version": "2", **own}
+    table = catalog.create_table("p.t", COLUMNS, properties=properties)
     outdated = catalog.load_table("p.t")
     table.append(rows)
     with pytest.raises(CommitFailedException):
         outdated.append(rows)
-    assert len([*tmp_path.rglob("*.parquet")]) == 1
+    assert files == len([*tmp_path.rglob("*.parquet")])
 
 
 def test_pyiceberg_itself_is_unchanged(settings: LakeSettings) -> None:

@@ -10,7 +10,6 @@ from cdc_platform.errors import LakeDamaged, LakeFormatUnknown
 from cdc_platform.lake.catalog.column_properties import BOUNDS, DICTIONARY
 from cdc_platform.lake.catalog.lake import (
     CUT,
-    FORMAT_PROPERTY,
     LOG,
     ORIGINAL_TABLES,
     QUARANTINE,
@@ -18,7 +17,7 @@ from cdc_platform.lake.catalog.lake import (
     SYSTEM_TABLES,
     Lake,
 )
-from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import FORMAT_PROPERTY, LakeSettings
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.control import load_lineage
 from cdc_platform.lake.state.cuts import Cut, append_cut, list_cuts
@@ -156,6 +155,15 @@ def test_an_own_table_that_another_program_has_replaced_is_no_beginning(
     for lake in [pipeline.lake] if is_open else opened_again:
         with pytest.raises(LakeDamaged, match=rf"table `old__cdc\.{name}`: another program has replaced it"):
             lake.system_table(name)
+
+
+def test_a_log_that_no_cycle_has_extended_needs_no_raw_records(tmp_path: Path) -> None:
+    """Its first snapshot has no rows; a start may have taken back the only commit of raw records."""
+    lake = Lake(LakeSettings(str(tmp_path)), "bank")
+    log = lake.system_table(LOG)
+    log.append(log.schema().as_arrow().empty_table())
+    for is_reader in (False, True):
+        assert replace(lake, is_reader=is_reader).system_table(RAW).metadata.snapshots == []
 
 
 def test_a_lake_whose_creation_was_interrupted_gets_the_other_tables(tmp_path: Path) -> None:

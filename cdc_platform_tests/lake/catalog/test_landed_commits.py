@@ -7,7 +7,7 @@ import pytest
 from pyiceberg.exceptions import CommitFailedException
 
 from cdc_platform.lake.catalog.catalogs import open_catalog
-from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.lake.catalog.lake_settings import COMPARE_AND_SET, FORMAT_PROPERTY, LakeSettings
 from cdc_platform_tests.servers.rest_catalog import rest_catalog
 from cdc_platform_tests.support.proxies.http_proxy import Fault, every, http_proxy
 
@@ -26,7 +26,7 @@ def test_a_commit_that_has_landed_is_no_conflict(tmp_path: Path) -> None:
         catalog = open_catalog(settings)
         catalog.create_namespace("bank")
         table = catalog.create_table(
-            "bank.accounts", ROWS.schema, properties={"commit.retry.num-retries": "0"}
+            "bank.accounts", ROWS.schema, properties={**COMPARE_AND_SET, FORMAT_PROPERTY: "1"}
         )
         outdated = catalog.load_table("bank.accounts")
         proxy.choose = every(1, "/tables/", (Fault.ANSWER_409,))

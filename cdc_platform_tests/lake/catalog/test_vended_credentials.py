@@ -1,6 +1,8 @@
 """Temporary credentials from a REST catalog, which expire while a process reads and writes."""
 
 import pickle
+import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,11 +10,13 @@ import pyarrow as pa
 import pytest
 
 from cdc_platform.errors import LakeUnreachable
+from cdc_platform.lake.catalog import vended_files
 from cdc_platform.lake.catalog.access import reaching
 from cdc_platform.lake.catalog.lake import QUARANTINE, Lake
+from cdc_platform.lake.catalog.vended_files import VendedFiles
 from cdc_platform.lake.commits.data_files import DATA_FILES, DataFileWriter, data_files_of
 from cdc_platform.lake.commits.writes import CycleStep, append_cycle, append_files
-from cdc_platform_tests.servers.credential_vending import VendingLake, vending_lake
+from cdc_platform_tests.servers.credential_vending import LOGIN, VendingLake, vending_lake
 
 pytestmark = pytest.mark.integration
 
@@ -65,3 +69,25 @@ def test_credentials_that_expire_earlier_are_worth_a_retry(
         table.scan().to_arrow()
     with pytest.raises(LakeUnreachable, match="have expired"), reaching(lake.settings):
         table.io.new_input(table.metadata_location).exists()
+
+
+def test_a_catalog_that_does_not_answer_keeps_no_file_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The former credentials serve until they expire, and the next attempt to renew them waits a while."""
+    monkeypatch.setattr(vended_files, "TIMEOUT_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(0)
+        catalog = {"uri": f"http://127.0.0.1:{silent.getsockname()[1]}", "warehouse": "w"}
+        expiry = {"s3.session-token-expires-at-ms": str(int(time.time() * 1000))}
+        files = VendedFiles({**LOGIN, "s3.region": "r", **expiry}, catalog, ("bank", "accounts"))
+        for _ in range(3):
+            files.fs_by_scheme("s3", "bucket")
+        silent.accept()
+        with pytest.raises(BlockingIOError):
+            silent.accept()
+
+
+@pytest.mark.parametrize("expiry", ["", "never", "2026-01-01T00:00:00Z"])
+def test_an_expiry_that_is_no_number_is_none(expiry: str) -> None:
+    """The credentials are renewed as if their catalog did not state when they expire."""
+    files = VendedFiles({**LOGIN, "s3.session-token-expires-at-ms": expiry}, {}, ("bank", "accounts"))
+    files.fs_by_scheme("s3", "bucket")

@@ -23,6 +23,9 @@ from cdc_platform.spark.session.spark_settings import (
     SparkSettings,
 )
 
+DELEGATION = "header.X-Iceberg-Access-Delegation"
+"""A header: others hold tokens, so all are hidden."""
+
 
 def test_a_sleeping_machine_loses_no_executor(tmp_path: Path) -> None:
     """Only a cluster has executors that can be lost; the driver's own sleeps and wakes with it."""
@@ -104,8 +107,9 @@ def test_secrets_stay_away_from_the_command_line(tmp_path: Path) -> None:
     conf = spark_config(spark, lake)
     assert conf["spark.authenticate"] == "true"
     assert set() == own.keys() & conf.keys()
-    assert own == launch_secrets(spark, lake)
-    assert session_secrets(spark, lake) == {"spark.sql.catalog.lake.token": "b"}
+    vended = {f"spark.sql.catalog.lake.{DELEGATION}": "vended-credentials"}
+    assert own | vended == launch_secrets(spark, lake)
+    assert session_secrets(spark, lake) == {"spark.sql.catalog.lake.token": "b", **vended}
     remote = SparkSettings(remote="sc://spark:15002", conf=own)
     assert own.items() <= spark_config(remote, LakeSettings(str(tmp_path))).items()
     assert launch_secrets(remote, lake) == session_secrets(remote, lake) == {}
@@ -131,7 +135,8 @@ def test_only_what_is_harmless_is_on_the_command_line(tmp_path: Path) -> None:
     assert "hush" not in str(conf)
     assert (conf["spark.executor.memory"], conf["spark.sql.catalog.lake.s3.endpoint"]) == ("1g", "http://s")
     prefix = "spark.sql.catalog.lake"
-    assert {*own, f"{prefix}.uri", f"{prefix}.s3.sse.key"} == set(hidden)
+    hidden_names = ("uri", "s3.sse.key", DELEGATION)
+    assert {*own, *(f"{prefix}.{name}" for name in hidden_names)} == set(hidden)
     assert not conf.keys() & hidden.keys()
     plain = LakeSettings(str(tmp_path))
     assert launch_secrets(SparkSettings(), plain) == {}
