@@ -144,7 +144,8 @@ def write_checksums(spark: "SparkSession", *, are_written: bool) -> None:
     For each of them Hadoop starts a process to set its permissions, which takes more than to write it.
     """
     java: Any = spark._jvm  # noqa: SLF001  no setting does it
-    files = java.org.apache.hadoop.fs.FileSystem.getLocal(spark._jsc.hadoopConfiguration())  # noqa: SLF001
+    conf: Any = spark._jsc.hadoopConfiguration()  # noqa: SLF001  Java's method wants what Spark itself uses
+    files = java.org.apache.hadoop.fs.FileSystem.getLocal(conf)
     files.setWriteChecksum(are_written)
     files.setVerifyChecksum(are_written)
 
