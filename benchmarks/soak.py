@@ -32,8 +32,7 @@ from benchmarks.measure.tables import open_session
 from cdc_platform.lake.catalog.lake import SYSTEM_TABLES, Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.spark.session.spark_settings import SparkSettings
-from cdc_platform_tests.servers.jars import fetch_jars
-from cdc_platform_tests.servers.kafka import CONNECTOR, Broker, broker
+from cdc_platform_tests.servers.kafka import Broker, broker
 from cdc_platform_tests.support.footprints.footprint import Session, tree_of
 from cdc_platform_tests.support.footprints.soak import Cycle, Soak, take_turns
 from cdc_platform_tests.support.workloads.workload import WORKLOADS, Place, needs_broker
@@ -60,8 +59,6 @@ def open_soaks(
         shared: Broker | None = None
         if any(map(needs_broker, names)):
             shared = stack.enter_context(broker(folder / "broker"))
-            for jar in fetch_jars(CONNECTOR, with_dependencies=False):
-                spark.sql(f"ADD JAR '{jar}'")
         soaks = []
         for name in names:
             place = Place(folder / name, lake, name, options.changes, options.seed, "history" in name)

@@ -52,8 +52,7 @@ from cdc_platform.sources.debezium.splits.outcome import OUTCOME, SplitOutcome
 from cdc_platform.sources.debezium.splits.split_reader import SplitContext
 from cdc_platform.sources.workers import prepare_worker
 from cdc_platform.spark.session.spark_settings import SparkSettings
-from cdc_platform_tests.servers.jars import fetch_jars
-from cdc_platform_tests.servers.kafka import CONNECTOR, broker
+from cdc_platform_tests.servers.kafka import broker
 
 TABLE: Final = "public.items"
 BLOCK_TYPES: Final = {"id": "int64", "n": "int64", "big": "string"}
@@ -172,11 +171,9 @@ def debezium_files(options: argparse.Namespace, _spark: SparkSession) -> Iterato
 
 
 @contextmanager
-def debezium_kafka(options: argparse.Namespace, spark: SparkSession) -> Iterator[Bench]:
+def debezium_kafka(options: argparse.Namespace, _spark: SparkSession) -> Iterator[Bench]:
     """Provide a topic of some partitions with the same events."""
     file, verify = _debezium_changes(options)
-    for jar in fetch_jars(CONNECTOR, with_dependencies=False):
-        spark.sql(f"ADD JAR '{jar}'")
     shutil.rmtree(options.work / "broker", ignore_errors=True)
     with broker(options.work / "broker") as kafka:
         kafka.create(TOPIC, PARTITIONS)

@@ -1,7 +1,6 @@
 """The YAML of a pipeline that reads Debezium's events of PostgreSQL."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +28,6 @@ class DebeziumPipeline(PipelineComponent):
             from cdc_platform.sources.debezium.rows.plans import check_masks
 
             check_masks(settings)
-        return settings
-
-    def to_settings(self, folder: Path) -> PipelineSettings:
-        """Return the settings of the pipeline; a Spark that reads topics has a source for them."""
-        settings = super().to_settings(folder)
-        if isinstance(settings.source, DebeziumSettings) and isinstance(settings.source.input, KafkaInput):
-            return replace(settings, spark=settings.spark.with_kafka())
         return settings
 
     def upstream(self, settings: PipelineSettings) -> Upstream:

@@ -106,7 +106,6 @@ def debezium_files(folder: Path, _request: pytest.FixtureRequest) -> Iterator[Se
 @contextmanager
 def debezium_topics(folder: Path, request: pytest.FixtureRequest) -> Iterator[Sent]:
     """Messages of a topic: those of the lines whose key or value is bad, and one that is not UTF-8."""
-    request.getfixturevalue("kafka_spark")
     kafka: Broker = request.getfixturevalue("kafka")
     topic = f"{folder.name}.public.orders"
     kafka.create(topic, max_message_bytes=str(2**23))

@@ -11,7 +11,6 @@ from cdc_platform.errors import SettingError
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
-from cdc_platform.spark.session.spark_settings import KAFKA_CONNECTOR
 from cdc_platform_tests.yaml_files import write_defs
 
 
@@ -32,8 +31,7 @@ def test_topics_are_read_with_a_source_for_them(tmp_path: Path) -> None:
     kafka = {
         "bootstrap_servers": "localhost:9092",
         "topics_pattern": "shop[.].*",
-        "options": {"kafka.security.protocol": "SSL"},
-        "client": {"ssl.ca.location": "ca.pem"},
+        "client": {"security.protocol": "SSL", "ssl.ca.location": "ca.pem"},
         "max_messages": 5,
         "transaction_patience_s": 60.0,
         "start_offsets": {"shop.public.a/0": 7},
@@ -42,8 +40,6 @@ def test_topics_are_read_with_a_source_for_them(tmp_path: Path) -> None:
     assert isinstance(settings.source, DebeziumSettings)
     assert KafkaInput(**kafka) == settings.source.input  # type: ignore[arg-type]  # a test's mapping
     assert DebeziumSettings.from_options(settings.source.to_options()) == settings.source
-    assert KAFKA_CONNECTOR in settings.spark.packages
-    assert KAFKA_CONNECTOR not in load(tmp_path, {"files": {"path": "files"}}).spark.packages
 
 
 def test_mistakes_are_named_as_in_the_file(tmp_path: Path) -> None:

@@ -67,7 +67,6 @@ def test_cycles_leave_nothing_behind(
     takes_turns = name in BY_TURNS
     broker: Broker | None = None
     if needs_broker(name):
-        request.getfixturevalue("kafka_spark")
         broker = request.getfixturevalue("kafka")
     # What other tests have left there is not asked about here.
     spark.catalog.clearCache()

@@ -25,9 +25,6 @@ SHA256: Final = {
     "org.checkerframework:checker-qual:3.55.1": (
         "857658c8bdcbff794949a8d9922f88d63ee3751c203c7cd7d21ea97f9e745288"
     ),
-    "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.1": (
-        "9c1ce986f548e6b1dcb0e2dfe2f253a0bc58f2232a32a0c9c6c674dd25a8570c"
-    ),
 }
 """Checksums of the platform's default packages, as published on Maven Central."""
 BRINGS: Final[Mapping[str, tuple[str, ...]]] = {

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Annotated, Final
 
 from cdc_platform.errors import SettingError
@@ -20,7 +20,6 @@ _MASTER: Final = re.compile(
 )
 _MEMORY: Final = re.compile(r"[1-9]\d*[kmgtKMGT]")
 _REMOTE: Final = re.compile(r"sc://[^\s/:;]+(:\d+)?(/.*)?")
-KAFKA_CONNECTOR: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.1"
 
 
 @dataclass(frozen=True)
@@ -112,10 +111,3 @@ class SparkSettings:
         if self.ship_package is None:
             return self.remote is None and not self.is_local
         return self.ship_package
-
-    def with_kafka(self) -> "SparkSettings":
-        """Return the same with Spark's Kafka source among the packages, if it is missing."""
-        name = KAFKA_CONNECTOR.rpartition(":")[0]
-        if any(package.startswith(f"{name}:") for package in self.packages):
-            return self
-        return replace(self, packages=(*self.packages, KAFKA_CONNECTOR))

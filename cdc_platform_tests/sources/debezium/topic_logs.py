@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadWindow
-from cdc_platform.sources.debezium.kafka.messages import ARRIVED, MESSAGES, ROUTE, ROUTED
+from cdc_platform.sources.debezium.kafka.message_dealer import DEALT_MESSAGES
+from cdc_platform.sources.debezium.kafka.messages import MESSAGES
 from cdc_platform.sources.debezium.kafka.topic_ranges import TopicPartition, TopicRange, plan_ranges
 from cdc_platform.sources.debezium.kafka.topics_reader import TopicsReading
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
@@ -86,13 +87,8 @@ class TopicLogs:
 
         def decode(splits: int) -> LocalSplits:
             rounds.append(splits)
-            routed = pa.Table.from_batches(reading.router(splits)(batches), ROUTED)
-            routed = routed.sort_by([(name, "ascending") for name in (ARRIVED, *ROUTED.names[:3])])
-            numbers = pa.array(
-                [zlib.crc32(route.encode()) % splits for route in routed[ROUTE].to_pylist()], pa.int64()
-            )
-            dealt = routed.select(MESSAGES.names).append_column(SPLIT, numbers)
-            parts = [dealt.filter(pc.equal(numbers, number)).to_batches() for number in range(splits)]
+            blocks = pa.Table.from_batches(reading.dealer(splits)(batches), DEALT_MESSAGES)
+            parts = [blocks.filter(pc.equal(blocks[SPLIT], number)).to_batches() for number in range(splits)]
             rows = [batch for part in parts for batch in reading.decoder(part)]
             self.dealt.append(sum(any(batch.num_rows for batch in part) for part in parts))
             return LocalSplits(pa.Table.from_batches(rows, SPLIT_BLOCKS))

@@ -18,7 +18,6 @@ from cdc_platform.spark.session.config import (
 )
 from cdc_platform.spark.session.spark_settings import (
     DEFAULT_PACKAGES,
-    KAFKA_CONNECTOR,
     POSTGRESQL_DRIVER,
     SparkSettings,
 )
@@ -174,13 +173,6 @@ def test_a_postgresql_catalog_brings_its_driver(tmp_path: Path) -> None:
     """The driver is fetched only where it is needed."""
     lake = LakeSettings(str(tmp_path), {"type": "sql", "uri": "postgresql+psycopg2://u:p@h/d"})
     assert POSTGRESQL_DRIVER in spark_config(SparkSettings(), lake)["spark.jars.packages"]
-
-
-def test_sources_of_kafka_are_fetched_once() -> None:
-    """Where topics are read Spark's source is among the packages, in the version that is named if any."""
-    assert SparkSettings().with_kafka().packages == (*DEFAULT_PACKAGES, KAFKA_CONNECTOR)
-    named = SparkSettings(packages=(*DEFAULT_PACKAGES, f"{KAFKA_CONNECTOR.rpartition(':')[0]}:4.1.9"))
-    assert named == named.with_kafka()
 
 
 def test_a_folder_of_jars_replaces_packages(tmp_path: Path) -> None:

@@ -20,8 +20,6 @@ from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import MaintenanceSettings
 from cdc_platform.pipeline.publishing.maintain import maintain_lake
 from cdc_platform.sources.debezium.settings.connector import SnapshotPolicy
-from cdc_platform_tests.servers.jars import require_jars
-from cdc_platform_tests.servers.kafka import CONNECTOR
 from cdc_platform_tests.support.crash_points.files import mortal_lake, watch_catalogs
 from cdc_platform_tests.support.crash_points.kept_lakes import KeptLake
 from cdc_platform_tests.support.crash_points.runs import Act, Trial, reopened
@@ -65,7 +63,6 @@ class Scenario:
         cycles: so many whole cycles come before it.
         changes: settings of the pipeline.
         repeats: whether the user repeats the run before the pipeline catches up.
-        jars: that Spark's tasks need to read the source, by their Maven coordinates.
         reads: whether there is input that the cycles before have not read.
     """
 
@@ -74,7 +71,6 @@ class Scenario:
     cycles: int = 2
     changes: Mapping[str, Any] = field(default_factory=dict)
     repeats: bool = False
-    jars: tuple[str, ...] = ()
     reads: bool = True
 
     @contextmanager
@@ -86,8 +82,6 @@ class Scenario:
         settings = mortal_lake(lake)
         place = Place(folder / "input", settings, PIPELINE, CHANGES)
         with mortal_session(spark, settings, folder) as session, self.source(place) as work:
-            for jar in require_jars(*self.jars):
-                session.sql(f"ADD JAR '{jar}'")
             for remaining_tries in reversed(range(self.cycles)):
                 work.send()
                 if not remaining_tries and not self.reads:
@@ -157,20 +151,19 @@ def _with_tasks(name: str, scenario: Scenario) -> dict[str, Scenario]:
     return {name: scenario, f"{name}, by Spark": by_spark}
 
 
-def _with_snapshots(open_outlet: OpenOutlet | None, of: Callable[..., Scenario]) -> dict[str, Scenario]:
+def _with_snapshots(open_outlet: OpenOutlet | None) -> dict[str, Scenario]:
     """Return a first snapshot of a connector that is under way when the run dies."""
     opened = partial(snapshots, CALM, open_outlet=open_outlet)
-    return _with_tasks("snapshot", of(opened, cycles=1))
+    return _with_tasks("snapshot", Scenario(opened, cycles=1))
 
 
-def _of_outlet(name: str, open_outlet: OpenOutlet, jars: tuple[str, ...] = ()) -> dict[str, Scenario]:
+def _of_outlet(name: str, open_outlet: OpenOutlet) -> dict[str, Scenario]:
     """Return the kinds of cycles that read the source, which others do not meet."""
-    of = partial(Scenario, jars=jars)
     opened = partial(transactions, open_outlet)
     kinds = {
-        "first cycle": of(opened, cycles=0),
-        **_with_tasks("ordinary", of(opened)),
-        **_with_snapshots(open_outlet, of),
+        "first cycle": Scenario(opened, cycles=0),
+        **_with_tasks("ordinary", Scenario(opened)),
+        **_with_snapshots(open_outlet),
     }
     return {f"{name}: {kind}": scenario for kind, scenario in kinds.items()}
 
@@ -207,10 +200,10 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
     **_with_tasks("datastream: replay", Scenario(refused_files, replay, repeats=True)),
     **_with_tasks("debezium: schema change", Scenario(widening_transactions)),
     **_with_tasks("datastream: backfill", Scenario(backfilled_files, cycles=1)),
-    **{f"debezium: {kind}": of for kind, of in _with_snapshots(None, Scenario).items()},
+    **{f"debezium: {kind}": of for kind, of in _with_snapshots(None).items()},
     "debezium: repeated snapshot": Scenario(partial(snapshots, REPEATING), cycles=PARTS + 1),
     **_with_tasks("debezium: incremental snapshot", Scenario(partial(snapshots, CHUNKING), cycles=PARTS + 1)),
-    **_of_outlet("debezium from Kafka", topics, CONNECTOR),
+    **_of_outlet("debezium from Kafka", topics),
     **_of_outlet("debezium by the engine", spool),
     **_with_tasks("debezium: replay", Scenario(refused_transactions, replay, repeats=True)),
 }

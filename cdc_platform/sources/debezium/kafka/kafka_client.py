@@ -1,62 +1,24 @@
-"""Kafka client of the platform itself, librdkafka: topics, the ends of their partitions, and few messages.
+"""Inspection of topics: the ends of their partitions, and their first messages."""
 
-Spark reads what is too much for one process.
-"""
-
-import logging
 import time
-from collections.abc import Generator, Iterable, Mapping
-from contextlib import closing
-from dataclasses import replace
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Final
 
-from cdc_platform.errors import SettingError, SourceError
-from cdc_platform.model.base.libraries import optional_library
-from cdc_platform.sources.debezium.kafka.kafka_failures import refusal, silence
-from cdc_platform.sources.debezium.kafka.topic_ranges import TopicPartition, TopicRange, check_offsets
+from cdc_platform.sources.debezium.kafka.connection import MOVING, KafkaConnection, name_of
+from cdc_platform.sources.debezium.kafka.messages import in_order
+from cdc_platform.sources.debezium.kafka.topic_consumer import TopicConsumer
+from cdc_platform.sources.debezium.kafka.topic_ranges import TopicPartition
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
 from cdc_platform.sources.debezium.wire.messages import RawMessage
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
-LOGGER: Final = logging.getLogger(__name__)
-GROUP: Final = "cdc_platform"
-"""Consumer group without committed offsets, which only the lake stores."""
-_DENIED: Final = frozenset(
-    {
-        *("_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED"),
-        *("TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED", "_SSL"),
-    }
-)
-_MOVING: Final = frozenset(
-    {
-        *("UNKNOWN_LEADER_EPOCH", "FENCED_LEADER_EPOCH", "NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE"),
-        *("OFFSET_NOT_AVAILABLE", "KAFKA_STORAGE_ERROR", "UNKNOWN_TOPIC_OR_PART"),
-    }
-)
-"""Errors of partitions with a new leader, for which the client tries again."""
 MOVED_S: Final = 0.2
-_LOST: Final = frozenset({"_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE", "_LOG_TRUNCATION"})
-"""Errors of a partition that no longer has the next offset."""
-_CONSUMER: Final = {
-    "group.id": GROUP,
-    "enable.auto.commit": False,
-    # Missing messages are an error and never skipped.
-    "auto.offset.reset": "error",
-    # A range may end with transaction markers or with offsets that compaction removed.
-    "enable.partition.eof": True,
-    # All requested messages exist, so a broker need not wait for more.
-    "fetch.wait.max.ms": 10,
-    # The platform's errors report problems; librdkafka's log would repeat them with every try.
-    "log_level": 2,
-    # Limits the data that is fetched ahead of this process.
-    "queued.max.messages.kbytes": 16 * 1024,
-}
 
 
 class KafkaClient:
-    """Client that inspects the topics of a setting and reads few of their messages.
+    """Client that inspects the topics of a setting.
 
     Raises:
         LibraryMissing: the client's library is not installed.
@@ -65,8 +27,8 @@ class KafkaClient:
 
     def __init__(self, settings: KafkaInput) -> None:
         self._settings, self._timeout_s = settings, settings.timeout_s
-        self._last_problem: tuple[str, str] | None = None
-        self._admin: AdminClient = self._open("AdminClient", {})
+        self._connection = KafkaConnection(settings)
+        self._admin: AdminClient = self._connection.open("AdminClient", {})
 
     def partitions(self) -> list[TopicPartition]:
         """Return the partitions of all topics that match, by topic and number.
@@ -82,8 +44,8 @@ class KafkaClient:
             try:
                 return self._with_offsets(self._places())
             except KafkaException as error:
-                if _name_of(error) not in _MOVING or time.monotonic() > give_up_at:
-                    raise self._meaning(error) from error
+                if name_of(error) not in MOVING or time.monotonic() > give_up_at:
+                    raise self._connection.meaning(error) from error
             time.sleep(MOVED_S)
 
     def _places(self) -> list[tuple[str, int, str]]:
@@ -134,107 +96,8 @@ class KafkaClient:
             partition for partition in self.partitions() if partition.end_exclusive > partition.earliest
         ]
         share = max(1, limit // max(1, len(partitions)))
-        yield from self.messages(partition.first(share) for partition in partitions)
-
-    def messages(self, ranges: Iterable[TopicRange]) -> Generator[RawMessage, None, None]:
-        """Yield the messages of ranges, ordered by offset within a partition, in any order of partitions.
-
-        Raises:
-            OffsetsLost: messages of a range are gone.
-            SourceUnreachable: no broker sends a message in time.
-            AccessDenied: the brokers deny access, or access to a topic.
-        """
-        from confluent_kafka import TopicPartition as Place
-
-        remaining = {
-            (topic_range.topic, topic_range.partition): topic_range
-            for topic_range in ranges
-            if topic_range.start < topic_range.end_exclusive
-        }
-        if not remaining:
-            return
-        self._last_problem = None
-        properties = {**_CONSUMER, "isolation.level": self._settings.isolation}
-        with closing(self._open("Consumer", properties)) as consumer:
-            consumer.assign([Place(*place, topic_range.start) for place, topic_range in remaining.items()])
-            while remaining:
-                message = self._next(consumer, remaining)
-                place, is_end = (message.topic(), message.partition()), message.error() is not None
-                topic_range = replace(remaining[place], start=message.offset() + (not is_end))
-                if not is_end and message.offset() < topic_range.end_exclusive:
-                    yield _raw(message)
-                remaining[place] = topic_range
-                if topic_range.start >= topic_range.end_exclusive:
-                    del remaining[place]
-                    consumer.incremental_unassign([Place(*place)])
-
-    def _next(self, consumer: Any, remaining: Mapping[tuple[str, int], TopicRange]) -> Any:
-        """Return the next message, or end of a partition, within the ranges."""
-        from confluent_kafka import KafkaException
-
-        give_up_at = time.monotonic() + self._timeout_s
-        while True:
-            message = consumer.poll(max(0.0, give_up_at - time.monotonic()))
-            if message is None:
-                raise self._meaning(TimeoutError("no message came"))
-            error, topic_range = message.error(), remaining.get((message.topic(), message.partition()))
-            # The consumer group, which brokers may reject, is not needed: only errors of these ranges matter.
-            if topic_range is None:
-                continue
-            if error is None or error.name() == "_PARTITION_EOF":
-                return message
-            self._remember(error)
-            if error.name() in _LOST:
-                self._check_lost(consumer, topic_range)
-            if error.name() not in _MOVING:
-                raise self._meaning(KafkaException(error))
-
-    def _check_lost(self, consumer: Any, topic_range: TopicRange) -> None:
-        """Raise OffsetsLost if a partition lacks the next message of a range."""
-        from confluent_kafka import KafkaException
-        from confluent_kafka import TopicPartition as Place
-
-        try:
-            ends = consumer.get_watermark_offsets(
-                Place(topic_range.topic, topic_range.partition), timeout=self._timeout_s
-            )
-        except KafkaException as error:
-            raise self._meaning(error) from error
-        check_offsets(
-            TopicPartition(topic_range.topic, topic_range.partition, topic_range.topic_id, *ends),
-            topic_range.start,
-        )
-
-    def _open(self, kind: str, properties: dict[str, object]) -> Any:
-        library = optional_library("confluent_kafka", "kafka")
-        from confluent_kafka.admin import AdminClient
-
-        client_properties = {**self._settings.client_properties(), **properties, "error_cb": self._remember}
-        try:
-            # Its own log goes to the error output; the platform's errors report what matters.
-            client_type = {"AdminClient": AdminClient, "Consumer": library.Consumer}[kind]
-            return client_type(client_properties, logger=LOGGER)
-        except library.KafkaException as error:
-            raise SettingError(
-                "input.kafka.client",
-                f"has properties that librdkafka rejects; some of its names differ from Java's: {error}",
-            ) from error
-
-    def _remember(self, error: Any) -> None:
-        # While a broker is down, librdkafka keeps trying; its last problem says more than the timeout.
-        self._last_problem = error.name(), error.str()
-
-    def _meaning(self, error: Exception) -> SourceError:
-        names = {_name_of(error), (self._last_problem or ("", ""))[0]}
-        reason = "; ".join(text for text in (str(error), (self._last_problem or ("", ""))[1]) if text)
-        meaning = refusal if names & _DENIED else silence
-        return meaning(self._settings.bootstrap_servers, reason)
-
-
-def _name_of(error: Exception) -> str:
-    """Return Kafka's name of an error; empty for other errors."""
-    kafka_error: Any = error.args[0] if error.args else None
-    return str(kafka_error.name()) if hasattr(kafka_error, "name") else ""
+        ranges = [partition.first(share) for partition in partitions]
+        yield from in_order(TopicConsumer(self._settings, ranges).batches())
 
 
 def _id_of(topic: Any) -> str:
@@ -242,17 +105,3 @@ def _id_of(topic: Any) -> str:
     topic_id = topic.topic_id
     high, low = topic_id.get_most_significant_bits(), topic_id.get_least_significant_bits()
     return f"{high % 2**64:016x}{low % 2**64:016x}"
-
-
-def _raw(message: Any) -> RawMessage:
-    headers = message.headers()
-    return RawMessage(
-        message.topic(),
-        message.key(),
-        message.value(),
-        None if headers is None else dict(headers),
-        message.partition(),
-        message.offset(),
-        message.timestamp()[1] * 1000,
-        message.offset(),
-    )

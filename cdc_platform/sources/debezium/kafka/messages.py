@@ -1,13 +1,14 @@
-"""Messages of topics, and their assignment to splits."""
+"""Messages of topics by column, and their order of arrival."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_platform.sources.workers import prepare_worker
+from cdc_platform.sources.debezium.wire.messages import RawMessage
 
 MESSAGES: Final = pa.schema(
     [
@@ -20,63 +21,46 @@ MESSAGES: Final = pa.schema(
         ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
     ]
 )
-"""Columns of each message, in the order of arrival."""
+"""Columns of messages; `micros` is the send time."""
+_PLACE: Final = ("topic", "partition", "offset")
 
 
-ARRIVED: Final = "arrived"
-"""Latest send time of a partition's messages up to this one."""
-ROUTE: Final = "route"
-"""Text shared by messages that must be in one split."""
-ROUTED: Final = pa.schema([*MESSAGES, (ARRIVED, pa.int64()), (ROUTE, pa.string())])
-_TRANSACTION: Final = (
-    r'"source":\{[^{}]*"txId":(?P<change>[0-9]+)'
-    r'|"__(?:source_)?txId":(?P<flat>[0-9]+)'
-    r'|(?:^\{|"payload":\{)"status":"(?:BEGIN|END)","id":"(?P<boundary>[0-9]+):'
-)
-_SNAPSHOT_ROW: Final = r'"snapshot":"(?:true|first|last|first_in_data_collection|last_in_data_collection)"'
-_TOGETHER: Final = 5_000
-"""Offsets of a partition whose snapshot rows go to the same split."""
-
-
-@dataclass(frozen=True)
-class MessageRouter:
-    """Assigns batches of a partition's messages, which are in order, to splits.
-
-    The messages of a transaction belong together, as far as their texts show; a split with only a part of a
-    transaction is decoded again together with the others.
+def in_order(batches: Iterable[pa.RecordBatch]) -> list[RawMessage]:
+    """Return messages in about the order of sending; each partition keeps its order, for any sender's clock.
 
     Args:
-        splits: maximum number of splits.
-        spreads_snapshots: whether the rows of a snapshot may be in several splits.
+        batches: `MESSAGES` of any partitions, in any order.
     """
+    messages: list[RawMessage] = []
+    places: list[pa.RecordBatch] = []
+    for batch in batches:
+        messages += _messages_of(batch)
+        places.append(batch.select([*_PLACE, "micros"]))
+    if not messages:
+        return []
+    table = pa.Table.from_batches(places)
+    by_place = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in _PLACE])
+    arrived = _arrival_micros(table.take(by_place))
+    by_arrival = by_place.to_numpy()[np.argsort(arrived, kind="stable")]
+    return [messages[number] for number in by_arrival.tolist()]
 
-    splits: int = 1
-    spreads_snapshots: bool = False
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the messages with their routes, and with the latest send time so far."""
-        prepare_worker()
-        newest: dict[tuple[str, int], int] = {}
-        for batch in batches:
-            if batch.num_rows:
-                place = (batch.column("topic")[0].as_py(), batch.column("partition")[0].as_py())
-                arrived = pc.cumulative_max(batch.column("micros"), start=newest.get(place))
-                newest[place] = arrived[-1].as_py()
-                columns = [*batch.columns, arrived, self._routes(batch)]
-                yield pa.RecordBatch.from_arrays(columns, schema=ROUTED)
+def _arrival_micros(ordered: pa.Table) -> npt.NDArray[np.int64]:
+    """Return the latest send time of each partition's messages up to each one."""
+    micros: npt.NDArray[np.int64] = pc.fill_null(ordered["micros"], 0).to_numpy().copy()
+    topics = ordered["topic"].combine_chunks().dictionary_encode().indices.to_numpy()
+    partitions = ordered["partition"].to_numpy()
+    is_next = (np.diff(topics) != 0) | (np.diff(partitions) != 0)
+    for part in np.split(micros, np.flatnonzero(is_next) + 1):
+        np.maximum.accumulate(part, out=part)
+    return micros
 
-    def _routes(self, batch: pa.RecordBatch) -> pa.Array:
-        values = pc.cast(batch.column("value"), pa.large_binary())
-        matches = pc.extract_regex(values, _TRANSACTION)
-        groups = [
-            pc.cast(pc.fill_null(pc.struct_field(matches, name), b""), pa.string())
-            for name in ("change", "flat", "boundary")
-        ]
-        routes = pc.binary_join_element_wise(*groups, "")
-        if not self.spreads_snapshots:
-            return routes
-        is_row = pc.fill_null(pc.match_substring_regex(values, _SNAPSHOT_ROW), False)
-        numbers = pc.cast(pc.divide(batch.column("offset"), _TOGETHER), pa.string())
-        partitions = pc.cast(batch.column("partition"), pa.string())
-        of_rows = pc.binary_join_element_wise(batch.column("topic"), partitions, numbers, "/")
-        return pc.if_else(is_row, of_rows, routes)
+
+def _messages_of(batch: pa.RecordBatch) -> Iterator[RawMessage]:
+    columns = [batch.column(name).to_pylist() for name in MESSAGES.names]
+    for topic, partition, offset, micros, key, value, headers in zip(*columns, strict=True):
+        yield RawMessage(topic, key, value, _headers(headers), partition, offset, micros, offset)
+
+
+def _headers(headers: list[dict[str, Any]] | None) -> dict[str, Any] | None:
+    return None if headers is None else {item["key"]: item["value"] for item in headers}

@@ -98,6 +98,15 @@ class TopicRange:
         return self.end_exclusive > self.seen
 
     @property
+    def is_empty(self) -> bool:
+        """Whether the range has no offsets."""
+        return self.start >= self.end_exclusive
+
+    def after(self, start: int) -> "TopicRange":
+        """Return the range without the messages before an offset."""
+        return replace(self, start=start)
+
+    @property
     def as_file(self) -> SourceFile:
         """The partition in the form in which reports name what was read."""
         return SourceFile(self.origin, self.topic, 0, 0, self.topic_id)
@@ -205,6 +214,25 @@ def check_offsets(tp: TopicPartition, start: int) -> None:
             f"the next message to read, {start}: a broker has lost messages that had been read, see "
             f"`unclean.leader.election.enable`. {_OTHER_WAY}, such as `{tp.origin}: {tp.end_exclusive}`."
         )
+
+
+def deal_ranges(ranges: Sequence[TopicRange], max_tasks: int) -> list[tuple[TopicRange, ...]]:
+    """Cut ranges, and return those of each task, which have about the same number of offsets."""
+    offsets = sum(item.end_exclusive - item.start for item in ranges)
+    share = max(1, -(-offsets // max_tasks))
+    tasks: list[list[TopicRange]] = [[]]
+    space = share
+    for item in ranges:
+        rest = item
+        while not rest.is_empty:
+            if not space:
+                tasks.append([])
+                space = share
+            end_exclusive = min(rest.end_exclusive, rest.start + space)
+            tasks[-1].append(replace(rest, end_exclusive=end_exclusive))
+            space -= end_exclusive - rest.start
+            rest = rest.after(end_exclusive)
+    return [tuple(task) for task in tasks]
 
 
 def _share(topic_range: TopicRange, share: float) -> TopicRange:

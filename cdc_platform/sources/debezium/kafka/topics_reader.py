@@ -3,12 +3,13 @@
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import pyarrow as pa
 
 from cdc_platform.model.stream.read_windows import ReadPlan
-from cdc_platform.sources.debezium.kafka.messages import MESSAGES, MessageRouter
+from cdc_platform.sources.debezium.kafka.message_dealer import MessageDealer, messages_of
+from cdc_platform.sources.debezium.kafka.messages import in_order
 from cdc_platform.sources.debezium.kafka.topic_ranges import TopicProgress, TopicRange
 from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
@@ -21,7 +22,6 @@ from cdc_platform.sources.debezium.splits.rounds import DecodedSplits, joined_ou
 from cdc_platform.sources.debezium.splits.split_reader import SplitContext, SplitReader
 from cdc_platform.sources.debezium.transactions.progress import PassedUntil
 from cdc_platform.sources.debezium.transactions.transaction_buffer import Admission, TransactionBuffer
-from cdc_platform.sources.debezium.wire.messages import RawMessage
 from cdc_platform.sources.event_batches import EventBatches
 from cdc_platform.sources.workers import prepare_worker
 
@@ -32,7 +32,7 @@ Rows = TypeVar("Rows")
 
 @dataclass(frozen=True)
 class TopicSplitDecoder:
-    """Decodes the messages of one split, with its number, into `SPLIT_BLOCKS`.
+    """Decodes the messages of one split into `SPLIT_BLOCKS`.
 
     Args:
         context: context of the cycle.
@@ -44,20 +44,21 @@ class TopicSplitDecoder:
     state: str | None
     ranges: tuple[TopicRange, ...]
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the blocks of the split; none if it has no messages."""
+    def __call__(self, dealt: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the blocks of the split that has these `DEALT_MESSAGES`; none if it has no messages."""
         prepare_worker()
-        reader, number = self.reader(), None
-        for batch in batches:
-            if batch.num_rows:
-                number = batch.column(SPLIT)[0].as_py()
-                take_messages(reader, batch)
-        if number is not None:
-            yield from reader.blocks(number)
+        blocks = [batch for batch in dealt if batch.num_rows]
+        if blocks:
+            yield from self.reader(messages_of(blocks)).blocks(blocks[0].column(SPLIT)[0].as_py())
 
-    def reader(self) -> SplitReader:
-        """Return a reader without messages."""
-        return SplitReader(self.context, self.state, {item.origin: item.as_file for item in self.ranges})
+    def reader(self, batches: Iterable[pa.RecordBatch] = ()) -> SplitReader:
+        """Return a reader that has taken `MESSAGES`."""
+        files = {item.origin: item.as_file for item in self.ranges}
+        reader = SplitReader(self.context, self.state, files)
+        for message in in_order(batches):
+            origin = f"{message.topic}/{message.partition}"
+            reader.take(message, origin, message.position, message.timestamp_micros or 0)
+        return reader
 
 
 class TopicsReading:
@@ -96,20 +97,17 @@ class TopicsReading:
         messages = sum(item.end_exclusive - item.start for item in self.ranges)
         return 1 if is_flattened else max(1, min(max_tasks, messages // MIN_SPLIT_MESSAGES))
 
-    def router(self, splits: int) -> MessageRouter:
-        """Return the router of messages to splits; a snapshot that replaces tables is one transaction."""
-        return MessageRouter(splits, spreads_snapshots=not self._start.snapshots.servers)
+    def dealer(self, splits: int) -> MessageDealer:
+        """Return what deals messages out to splits; a snapshot that replaces tables is one transaction."""
+        return MessageDealer(splits, spreads_snapshots=not self._start.snapshots.servers)
 
     @cached_property
     def _start(self) -> DecoderState:
         return DecoderState.from_json(self._state)
 
     def locally(self, batches: Iterable[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:
-        """Yield the raw records of messages in the order of arrival, decoded by this process."""
-        reader = self.decoder.reader()
-        for batch in batches:
-            take_messages(reader, batch)
-        split = LocalSplits(pa.Table.from_batches(reader.blocks()))
+        """Yield the raw records of `MESSAGES`, decoded by this process."""
+        split = LocalSplits(pa.Table.from_batches(self.decoder.reader(batches).blocks()))
         rows = self.read(lambda _splits: split, 1)
         for blocks in rows.splits:
             yield from rows.release(blocks)
@@ -143,23 +141,6 @@ class TopicsReading:
         return report_batches(Reading(files, progress), outcome, admission, batches, self._context.window)
 
 
-def take_messages(reader: SplitReader, batch: pa.RecordBatch) -> None:
-    """Pass messages to a reader."""
-    for message in _messages_of(batch):
-        origin = f"{message.topic}/{message.partition}"
-        reader.take(message, origin, message.position, message.timestamp_micros or 0)
-
-
 def _progress(topic_range: TopicRange, resume: int | None) -> str:
     next_offset = topic_range.end_exclusive if resume is None else resume
     return TopicProgress(topic_range.topic_id, next_offset, topic_range.end_exclusive).to_text()
-
-
-def _messages_of(batch: pa.RecordBatch) -> Iterator[RawMessage]:
-    columns = [batch.column(name).to_pylist() for name in MESSAGES.names]
-    for topic, partition, offset, micros, key, value, headers in zip(*columns, strict=True):
-        yield RawMessage(topic, key, value, _headers(headers), partition, offset, micros, offset)
-
-
-def _headers(headers: list[dict[str, Any]] | None) -> dict[str, Any] | None:
-    return None if headers is None else {item["key"]: item["value"] for item in headers}

@@ -1,7 +1,6 @@
 """The source for Debezium's events in Kafka topics."""
 
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Mapping
 from typing import TYPE_CHECKING
 
 from cdc_platform.model.base.cached_values import cached_value
@@ -16,7 +15,6 @@ from cdc_platform.sources.debezium.files.source import (
     tables_of,
 )
 from cdc_platform.sources.debezium.kafka.kafka_client import KafkaClient
-from cdc_platform.sources.debezium.kafka.kafka_failures import broker_failures
 from cdc_platform.sources.debezium.kafka.topic_ranges import plan_ranges
 from cdc_platform.sources.debezium.rows.decoder import Decoder
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class TopicsSource(DebeziumSource):
-    """Asks brokers for the offsets of topics, reads few messages itself, and sets up Spark's reads of many.
+    """Asks brokers for the offsets of topics, reads few messages itself, and many in Spark's tasks.
 
     Only the lake stores offsets, together with the records up to them: nothing is committed to Kafka.
     """
@@ -43,7 +41,7 @@ class TopicsSource(DebeziumSource):
 
     @cached_value
     def client(self) -> KafkaClient:
-        """The connection of this process; Spark has its own."""
+        """The connection of this process; each task has its own."""
         return KafkaClient(self.kafka)
 
     def list_tables(self) -> tuple[TableSchema, ...]:
@@ -80,11 +78,11 @@ class TopicsSource(DebeziumSource):
         """
         if not max_s:
             return None
-        from cdc_platform.sources.debezium.kafka.local_topics import poll_messages
+        from cdc_platform.sources.debezium.kafka.local_topics import read_small
 
         reading = self._reading(cycle, plan)
-        messages = poll_messages(self.client, reading.ranges)
-        return None if messages is None else reading.locally(messages.to_batches())
+        messages = read_small(self.kafka, reading.ranges)
+        return None if messages is None else reading.locally(messages)
 
     def read(self, spark: "SparkSession", cycle: int, plan: ReadPlan, max_tasks: int) -> "TaskRecords":
         """Decode the messages of a plan in Spark tasks, and return their raw records."""
@@ -100,7 +98,7 @@ class TopicsSource(DebeziumSource):
             return TaskRecords(spark.range(0), iter, list(reading.locally(())))
 
         def decode(splits: int) -> "SparkSplits":
-            messages = read_messages(spark, self.kafka, reading.ranges, reading.router(splits))
+            messages = read_messages(spark, self.kafka, reading.ranges, reading.dealer(splits))
             return decoded_by_tasks(messages, reading.decoder, self._frames)
 
         return raw_records(reading.read(decode, reading.max_splits(max_tasks)))
@@ -109,12 +107,6 @@ class TopicsSource(DebeziumSource):
         from cdc_platform.sources.debezium.kafka.topics_reader import TopicsReading
 
         return TopicsReading(self.settings, self.kafka, cycle, plan)
-
-    @contextmanager
-    def _kept_frames(self) -> Iterator[None]:
-        """Keep decoded events, and translate broker failures in Spark's tasks into errors of the source."""
-        with broker_failures(self.kafka.bootstrap_servers), super()._kept_frames():
-            yield
 
     def close(self) -> None:
         """Drop the connection."""

@@ -211,7 +211,7 @@ class DebeziumSettings(SourceSettings):
         if isinstance(self.input, EngineInput):
             return replace(self, input=replace(self.input, password=""))
         if isinstance(self.input, KafkaInput):
-            return replace(self, input=replace(self.input, options={}, client={}))
+            return replace(self, input=replace(self.input, client={}))
         return self
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Settings of Kafka topics, and of the two clients that read them."""
+"""Settings of Kafka topics."""
 
 import re
 from collections.abc import Mapping
@@ -10,25 +10,11 @@ from cdc_platform.model.base.declared_settings import Described, check_filled, c
 
 TIMEOUT_S: Final = 30.0
 """Timeout of requests to brokers."""
-SPARK_PREFIX: Final = "kafka."
-"""Prefix of options that Spark's source passes on to Kafka's client."""
-OURS: Final = frozenset(
-    {
-        *("assign", "subscribe", "subscribePattern", "startingOffsets", "endingOffsets", "includeHeaders"),
-        *("kafka.key.deserializer", "kafka.value.deserializer", "kafka.interceptor.classes"),
-        *("kafka.auto.offset.reset", "kafka.enable.auto.commit", "kafka.bootstrap.servers"),
-    }
+RESERVED: Final = frozenset(
+    {"bootstrap.servers", "enable.auto.commit", "auto.offset.reset", "enable.partition.eof"}
 )
-"""Options of Spark's source that the platform sets, or that the source rejects."""
-_SHARED: Final = frozenset(
-    {
-        *("security.protocol", "sasl.mechanism", "sasl.kerberos.service.name", "client.id"),
-        *("ssl.endpoint.identification.algorithm", "isolation.level", "client.dns.lookup"),
-    }
-)
-"""Properties with the same name and meaning in Java's client and librdkafka."""
-_JAAS: Final = "sasl.jaas.config"
-_LOGIN: Final = re.compile(r"\b(username|password)\s*=\s*\"((?:[^\"\\]|\\.)*)\"")
+"""Properties of librdkafka that the platform sets."""
+_ISOLATION: Final = "isolation.level"
 
 
 @dataclass(frozen=True)
@@ -44,21 +30,11 @@ class KafkaInput:
         ),
     ]
     # Without a representation, because they may hold credentials and settings may appear in a traceback.
-    options: Annotated[
-        Mapping[str, str],
-        Described(
-            "Further options of Spark's source. Options of Kafka's client begin with `kafka.`, such "
-            "as `kafka.security.protocol`; `kafka.isolation.level`, by default `read_committed`, "
-            "applies to both clients."
-        ),
-    ] = field(default_factory=dict, repr=False)
     client: Annotated[
         Mapping[str, str],
         Described(
-            "Properties of librdkafka, which lists topics and offsets and reads small numbers of "
-            "messages, if its names differ from those of Java's client, such as `ssl.ca.location`. "
-            "Protocol, mechanism, and name and password of `kafka.sasl.jaas.config` come from "
-            "`options`."
+            "Properties of Kafka's client librdkafka, such as `security.protocol`, `sasl.username` and "
+            "`ssl.ca.location`. `isolation.level` is by default `read_committed`."
         ),
     ] = field(default_factory=dict, repr=False)
     max_messages: Annotated[
@@ -93,19 +69,11 @@ class KafkaInput:
         for broker in self.brokers.split(","):
             address = broker.rpartition("://")[2]
             check_host("input.kafka.bootstrap_servers", address, "broker:9092 or broker:9092,broker:9093")
-        self._check_options()
+        reserved = sorted(RESERVED & self.client.keys())
+        if reserved:
+            raise SettingError(f"input.kafka.client.{reserved[0]}", "is set by the platform; remove it")
         for name, offset in self.start_offsets.items():
             _check_start(name, offset)
-
-    def _check_options(self) -> None:
-        reserved = sorted(OURS & self.options.keys())
-        if reserved:
-            raise SettingError(f"input.kafka.options.{reserved[0]}", "is set by the platform; remove it")
-        for name in self.options:
-            # Spark ignores unknown options; its own options have capital letters.
-            if "." in name and name == name.lower() and not name.startswith(SPARK_PREFIX):
-                problem = f"is an option of Kafka's client: write `{SPARK_PREFIX}{name}`"
-                raise SettingError(f"input.kafka.options.{name}", problem)
 
     def matches(self, topic: str) -> bool:
         """Return whether a topic matches the pattern."""
@@ -119,33 +87,11 @@ class KafkaInput:
     @property
     def isolation(self) -> str:
         """Kafka's isolation level; by default messages of aborted transactions are ignored."""
-        return self.options.get(f"{SPARK_PREFIX}isolation.level", "read_committed")
-
-    def spark_options(self) -> dict[str, str]:
-        """Return the options of Spark's source, except topics and offsets."""
-        return {
-            **self.options,
-            f"{SPARK_PREFIX}bootstrap.servers": self.brokers,
-            f"{SPARK_PREFIX}isolation.level": self.isolation,
-            "includeHeaders": "true",
-            # Lost messages are reported, never skipped.
-            "failOnDataLoss": "true",
-        }
+        return self.client.get(_ISOLATION, "read_committed")
 
     def client_properties(self) -> dict[str, str]:
-        """Return the properties of librdkafka, with the name and password of a login from Java's."""
-        properties = {
-            name.removeprefix(SPARK_PREFIX): value
-            for name, value in self.options.items()
-            if name.startswith(SPARK_PREFIX)
-        }
-        login = {f"sasl.{name}": _plain(value) for name, value in _LOGIN.findall(properties.get(_JAAS, ""))}
-        shared = {name: value for name, value in properties.items() if name in _SHARED}
-        return {"bootstrap.servers": self.brokers, **shared, **login, **self.client}
-
-
-def _plain(text: str) -> str:
-    return re.sub(r"\\(.)", r"\1", text)
+        """Return the properties of librdkafka."""
+        return {**self.client, "bootstrap.servers": self.brokers, _ISOLATION: self.isolation}
 
 
 def _check_start(name: str, offset: object) -> None:

@@ -5,22 +5,24 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
 from confluent_kafka import Producer
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from py4j.protocol import Py4JJavaError
 
 from cdc_platform.errors import OffsetsLost, SourceUnreachable
 from cdc_platform.sources.debezium.kafka.kafka_client import KafkaClient
-from cdc_platform.sources.debezium.kafka.kafka_failures import broker_failures
-from cdc_platform.sources.debezium.kafka.local_topics import MAX_BYTES, MAX_OFFSETS, poll_messages
-from cdc_platform.sources.debezium.kafka.messages import MESSAGES, MessageRouter
+from cdc_platform.sources.debezium.kafka.local_topics import MAX_BYTES, MAX_OFFSETS, read_small
+from cdc_platform.sources.debezium.kafka.message_dealer import MessageDealer, messages_of
+from cdc_platform.sources.debezium.kafka.messages import in_order
+from cdc_platform.sources.debezium.kafka.topic_consumer import TopicConsumer
 from cdc_platform.sources.debezium.kafka.topic_ranges import TopicPartition, TopicRange
 from cdc_platform.sources.debezium.kafka.topics_frame import read_messages
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
+from cdc_platform.sources.debezium.splits.outcome import SPLIT
+from cdc_platform.sources.debezium.wire.messages import RawMessage
 from cdc_platform_tests.servers.kafka import ANSWERED_WITHIN_S, Broker
 
 if TYPE_CHECKING:
@@ -74,25 +76,19 @@ def _produce(producer: Producer, dice: Random) -> None:
     )
 
 
-def _client(topics: KafkaInput, isolation: str) -> tuple[KafkaInput, KafkaClient]:
-    kafka = replace(topics, options={"kafka.isolation.level": isolation})
-    return kafka, KafkaClient(kafka)
-
-
-def _polled(client: KafkaClient, ranges: Sequence[TopicRange]) -> list[dict[str, Any]]:
-    messages = poll_messages(client, ranges)
+def _read(place: KafkaInput, ranges: Sequence[TopicRange]) -> list[RawMessage]:
+    """Return the messages of ranges, read by this process."""
+    messages = read_small(place, ranges)
     assert messages is not None
-    rows: list[dict[str, Any]] = messages.to_pylist()
-    return rows
+    return in_order(messages)
 
 
 def _read_by_spark(
-    spark: "SparkSession", place: KafkaInput, ranges: Sequence[TopicRange]
-) -> list[dict[str, Any]]:
-    """Return the messages of ranges as a single split."""
-    messages = read_messages(spark, place, ranges, MessageRouter()).select(*MESSAGES.names)
-    rows: list[dict[str, Any]] = messages.toArrow().to_pylist()
-    return rows
+    spark: "SparkSession", place: KafkaInput, ranges: Sequence[TopicRange], splits: int
+) -> list[RawMessage]:
+    """Return the messages of ranges, read by as many tasks as there are splits."""
+    blocks = read_messages(spark, place, ranges, MessageDealer(splits)).toArrow().to_batches()
+    return in_order(messages_of(blocks))
 
 
 def _cut(partition: TopicPartition, cuts: Sequence[float]) -> list[TopicRange]:
@@ -116,43 +112,49 @@ def test_ranges_add_up_to_the_topics(
     topics: KafkaInput, cuts: Sequence[Sequence[float]], isolation: str
 ) -> None:
     """Wherever ranges end, at messages, markers or aborted ones, each message is in one of them."""
-    _, client = _client(topics, isolation)
-    partitions = client.partitions()
-    whole = _polled(client, [partition.first(partition.end_exclusive) for partition in partitions])
+    place = replace(topics, client={"isolation.level": isolation})
+    partitions = KafkaClient(place).partitions()
+    whole = _read(place, [partition.first(partition.end_exclusive) for partition in partitions])
     chunks = [_cut(partition, part) for partition, part in zip(partitions, cuts, strict=False)]
-    rows = [
-        row
+    messages = [
+        message
         for step in itertools.zip_longest(*chunks)
-        for row in _polled(client, [partition for partition in step if partition is not None])
+        for message in _read(place, [partition for partition in step if partition is not None])
     ]
-    assert sorted(whole, key=_place) == sorted(rows, key=_place)
-    assert len({_place(row) for row in rows}) == len(rows)
+    assert sorted(whole, key=_place) == sorted(messages, key=_place)
+    assert len({_place(message) for message in messages}) == len(messages)
 
 
-def _place(row: dict[str, Any]) -> tuple[str, int, int]:
-    return row["topic"], row["partition"], row["offset"]
+def _place(message: RawMessage) -> tuple[str, int, int]:
+    return message.topic, message.partition, message.position
 
 
 @pytest.mark.parametrize("isolation", ISOLATIONS)
-@pytest.mark.parametrize("cuts", [(), (0.4, 0.7)])
+@pytest.mark.parametrize(("cuts", "splits"), [((), 1), ((0.4, 0.7), 1), ((), 4)])
 def test_spark_reads_the_same(
-    kafka_spark: "SparkSession", topics: KafkaInput, isolation: str, cuts: Sequence[float]
+    spark: "SparkSession", topics: KafkaInput, isolation: str, cuts: Sequence[float], splits: int
 ) -> None:
-    """Spark and this process read the same messages, with the same parts, in the same order."""
-    place, client = _client(topics, isolation)
+    """Spark's tasks and this process read the same messages, with the same parts, in the same order."""
+    place = replace(topics, client={"isolation.level": isolation})
     ranges = [
-        chunks[len(chunks) // 2] for partition in client.partitions() if (chunks := _cut(partition, cuts))
+        chunks[len(chunks) // 2]
+        for partition in KafkaClient(place).partitions()
+        if (chunks := _cut(partition, cuts))
     ]
-    expected = (
-        read_messages(kafka_spark, place, ranges, MessageRouter())
-        .select(*MESSAGES.names)
-        .toArrow()
-        .to_pylist()
-    )
-    assert expected == _polled(client, ranges)
-    assert ("polled.aborted" in {row["topic"] for row in expected}) == (isolation == ISOLATIONS[1])
-    assert {True, False} == {row["value"] is None for row in expected}
-    assert {True, False} == {row["headers"] is None for row in expected}
+    expected = _read_by_spark(spark, place, ranges, splits)
+    assert expected == _read(place, ranges)
+    assert ("polled.aborted" in {message.topic for message in expected}) == (isolation == ISOLATIONS[1])
+    assert {True, False} == {message.value is None for message in expected}
+    assert {True, False} == {message.headers is None for message in expected}
+
+
+def test_each_task_gets_one_split(spark: "SparkSession", topics: KafkaInput) -> None:
+    """As many tasks as splits decode, and each of them has one."""
+    partitions = KafkaClient(topics).partitions()
+    ranges = [partition.first(partition.end_exclusive) for partition in partitions]
+    frame = read_messages(spark, topics, ranges, MessageDealer(3, spreads_snapshots=True))
+    of_tasks = frame.rdd.mapPartitions(lambda rows: [{row[SPLIT] for row in rows}]).collect()
+    assert [{0}, {1}, {2}] == [splits or {number} for number, splits in enumerate(of_tasks)]
 
 
 def test_many_or_large_messages_are_left_to_spark(kafka: Broker) -> None:
@@ -162,14 +164,12 @@ def test_many_or_large_messages_are_left_to_spark(kafka: Broker) -> None:
     for _ in range(MAX_BYTES // 900_000 + 1):
         producer.produce("large.a", b"x" * 900_000)
     assert producer.flush(ANSWERED_WITHIN_S) == 0
-    client = KafkaClient(KafkaInput(kafka.address, "large[.].*"))
-    (partition,) = client.partitions()
-    assert poll_messages(client, [partition.first(partition.end_exclusive)]) is None
-    assert len(_polled(client, [partition.first(partition.end_exclusive - 1)])) == partition.end_exclusive - 1
-    assert (
-        poll_messages(client, [replace(partition, end_exclusive=MAX_OFFSETS + 1).first(MAX_OFFSETS + 1)])
-        is None
-    )
+    place = KafkaInput(kafka.address, "large[.].*")
+    (partition,) = KafkaClient(place).partitions()
+    assert read_small(place, [partition.first(partition.end_exclusive)]) is None
+    assert len(_read(place, [partition.first(partition.end_exclusive - 1)])) == partition.end_exclusive - 1
+    many = replace(partition, end_exclusive=MAX_OFFSETS + 1).first(MAX_OFFSETS + 1)
+    assert read_small(place, [many]) is None
 
 
 def test_a_broker_may_restart_while_messages_are_read(kafka: Broker) -> None:
@@ -179,46 +179,32 @@ def test_a_broker_may_restart_while_messages_are_read(kafka: Broker) -> None:
     for _ in range(40):
         producer.produce("restarted.a", b"x" * 900_000)
     assert producer.flush(ANSWERED_WITHIN_S) == 0
-    client = KafkaClient(KafkaInput(kafka.address, "restarted[.].*"))
-    (partition,) = client.partitions()
-    messages = client.messages([partition.first(partition.end_exclusive)])
-    offsets = [next(messages).offset]
+    place = KafkaInput(kafka.address, "restarted[.].*")
+    (partition,) = KafkaClient(place).partitions()
+    batches = TopicConsumer(place, [partition.first(partition.end_exclusive)]).batches()
+    offsets = next(batches).column("offset").to_pylist()
     kafka.stop()
     kafka.start()
-    offsets += [message.offset for message in messages]
+    for batch in batches:
+        offsets += batch.column("offset").to_pylist()
     assert [*range(40)] == offsets
 
 
 def test_an_end_that_is_not_there_is_waited_for(topics: KafkaInput) -> None:
     """A broker that has less than it said is an error to try again after, and no message is passed over."""
-    client = KafkaClient(replace(topics, timeout_s=1.0))
-    partition = next(partition for partition in client.partitions() if partition.origin == "polled.b/0")
+    place = replace(topics, timeout_s=1.0)
+    partition = next(item for item in KafkaClient(place).partitions() if item.origin == "polled.b/0")
+    beyond = partition.end_exclusive + 1
     with pytest.raises(SourceUnreachable, match="no message came"):
-        poll_messages(
-            client,
-            [
-                replace(partition, end_exclusive=partition.end_exclusive + 1).first(
-                    partition.end_exclusive + 1
-                )
-            ],
-        )
+        read_small(place, [replace(partition, end_exclusive=beyond).first(beyond)])
 
 
-@pytest.mark.parametrize("is_local", [True, False])
-def test_messages_deleted_after_the_plan_are_lost(
-    kafka_spark: "SparkSession", kafka: Broker, is_local: bool
-) -> None:
-    """Either way of reading fails for a range with deleted messages, and reads no others instead."""
-    topic = f"deleted.{'here' if is_local else 'spark'}"
-    kafka.create(topic)
-    kafka.send([json.dumps({"topic": topic, "key": 1, "value": 1, "timestamp": NOW_MS})] * 9, {})
-    place = KafkaInput(kafka.address, topic, {"kafkaConsumer.pollTimeoutMs": "5000"})
-    client = KafkaClient(place)
-    ranges = [partition.first(partition.end_exclusive) for partition in client.partitions()]
-    kafka.forget(topic, 0, 4)
-    # The session of tests has got its jars late, so that its driver cannot read what a task says.
-    expected = OffsetsLost if is_local else (OffsetsLost, Py4JJavaError)
-    with pytest.raises(expected, match=topic if is_local else "aborted"), broker_failures(kafka.address):
-        poll_messages(client, ranges) if is_local else read_messages(
-            kafka_spark, place, ranges, MessageRouter()
-        ).toArrow()
+def test_messages_deleted_after_the_plan_are_lost(kafka: Broker) -> None:
+    """A range with deleted messages fails, and no others are read instead."""
+    kafka.create("deleted.a")
+    kafka.send([json.dumps({"topic": "deleted.a", "key": 1, "value": 1, "timestamp": NOW_MS})] * 9, {})
+    place = KafkaInput(kafka.address, "deleted[.].*")
+    ranges = [partition.first(partition.end_exclusive) for partition in KafkaClient(place).partitions()]
+    kafka.forget("deleted.a", 0, 4)
+    with pytest.raises(OffsetsLost, match="the next one has offset 0, the first available one 4"):
+        read_small(place, ranges)

@@ -2,15 +2,19 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import Any, Final
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cdc_platform.errors import OffsetsLost, SettingError, SourceNotFound
 from cdc_platform.sources.debezium.kafka.topic_ranges import (
     TopicPartition,
     TopicProgress,
     TopicRange,
+    deal_ranges,
     plan_ranges,
 )
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
@@ -114,7 +118,7 @@ def test_no_topic_is_an_error() -> None:
         ("topics_pattern", {"topics_pattern": "*"}),
         ("max_messages", {"max_messages": 0}),
         ("transaction_patience_s", {"transaction_patience_s": 0.0}),
-        ("options.assign", {"options": {"assign": "{}"}}),
+        ("client.auto.offset.reset", {"client": {"auto.offset.reset": "latest"}}),
         ("start_offsets.shop", {"start_offsets": {"shop": 1}}),
         ("start_offsets.shop/0", {"start_offsets": {"shop/0": -1}}),
     ],
@@ -126,24 +130,32 @@ def test_settings_are_checked(setting: str, fields: dict[str, Any]) -> None:
     assert f"input.kafka.{setting}" == raised.value.setting
 
 
-def test_a_login_reaches_both_clients_and_no_output() -> None:
-    """Java's login line is read for librdkafka; what it alone needs wins; nothing of it is in a text."""
-    line = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="me" password="a\\"b";'
-    options = {
-        "kafka.security.protocol": "SASL_SSL",
-        "kafka.sasl.mechanism": "PLAIN",
-        "kafka.sasl.jaas.config": line,
-        "kafka.ssl.truststore.location": "trust.jks",
-        "minPartitions": "1",
-    }
-    settings = replace(SETTINGS, options=options, client={"ssl.ca.location": "ca.pem"})
+def test_a_login_reaches_the_client_and_no_output() -> None:
+    """The client gets its properties with the brokers; none of them is in a text."""
+    login = {"security.protocol": "SASL_SSL", "sasl.username": "me", "sasl.password": "secret"}
+    settings = replace(SETTINGS, client=login)
     assert settings.client_properties() == {
+        **login,
         "bootstrap.servers": "localhost:9092",
-        "security.protocol": "SASL_SSL",
-        "sasl.mechanism": "PLAIN",
-        "sasl.username": "me",
-        "sasl.password": 'a"b',
-        "ssl.ca.location": "ca.pem",
+        "isolation.level": "read_committed",
     }
-    assert options.items() <= settings.spark_options().items()
-    assert "PlainLoginModule" not in repr(settings)
+    assert "secret" not in repr(settings)
+
+
+@given(
+    sizes=st.lists(st.integers(0, 50), min_size=1, max_size=6),
+    max_tasks=st.integers(1, 8),
+)
+def test_tasks_share_the_offsets(sizes: list[int], max_tasks: int) -> None:
+    """Each offset is in one task, in the order of its partition, and no task has more than its share."""
+    ranges = [TopicRange("t", number, "", 7, 7, 7 + size) for number, size in enumerate(sizes)]
+    tasks = deal_ranges(ranges, max_tasks)
+    dealt = [
+        [(item.partition, offset) for item in task for offset in range(item.start, item.end_exclusive)]
+        for task in tasks
+    ]
+    expected = [(number, offset) for number, size in enumerate(sizes) for offset in range(7, 7 + size)]
+    assert expected == list(chain.from_iterable(dealt))
+    assert len(tasks) <= max_tasks
+    assert max(map(len, dealt)) <= -(-sum(sizes) // max_tasks)
+    assert all(len({item.partition for item in task}) == len(task) for task in tasks)

@@ -19,7 +19,7 @@ from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
 
 INPUTS: list[Input] = [
     FilesInput("events/*.jsonl"),
-    KafkaInput("localhost:9092", r"s\..*", {"kafka.security.protocol": "SSL"}),
+    KafkaInput("localhost:9092", r"s\..*", {"security.protocol": "SSL"}),
     EngineInput(
         "localhost",
         "d",
@@ -69,7 +69,7 @@ def test_brokers_may_be_listed_with_spaces_and_empty_places(servers: str, broker
     settings = DebeziumSettings.from_fields({"input": {"kafka": TOPICS | {"bootstrap_servers": servers}}})
     assert isinstance(settings.input, KafkaInput)
     assert brokers == settings.input.client_properties()["bootstrap.servers"]
-    assert brokers == settings.input.spark_options()["kafka.bootstrap.servers"]
+    assert brokers == settings.input.client_properties()["bootstrap.servers"]
 
 
 @pytest.mark.parametrize(
@@ -108,8 +108,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
         for servers in ("broker", "b:1,c", "b:", "SSL://b", ",", "b:1,,c")
     ),
     *(
-        ({"input": {"kafka": TOPICS | {"options": {name: "x"}}}}, f"input.kafka.options.{name}")
-        for name in ("security.protocol", "kafka.key.deserializer", "subscribe")
+        ({"input": {"kafka": TOPICS | {"client": {name: "x"}}}}, f"input.kafka.client.{name}")
+        for name in ("bootstrap.servers", "auto.offset.reset")
     ),
     ({"signal_table": "signals"}, "signal_table"),
     ({}, "input"),

@@ -1,0 +1,93 @@
+"""Deals messages out to splits, so that those of a transaction are in one split."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+from zlib import crc32
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdc_platform.sources.debezium.splits.marked_rows import from_octets, to_octets
+from cdc_platform.sources.debezium.splits.outcome import SPLIT
+
+OCTETS: Final = "octets"
+DEALT_MESSAGES: Final = pa.schema([(SPLIT, pa.int32()), (OCTETS, pa.binary())])
+"""Some messages of a split: Spark moves octets, since single messages cost it more than their decoding."""
+DEALT_BYTES: Final = 16 * 1024**2
+"""Bytes of messages that a task deals out at once."""
+_TRANSACTION: Final = (
+    r'"source":\{[^{}]*"txId":(?P<change>[0-9]+)'
+    r'|"__(?:source_)?txId":(?P<flat>[0-9]+)'
+    r'|(?:^\{|"payload":\{)"status":"(?:BEGIN|END)","id":"(?P<boundary>[0-9]+):'
+)
+_SNAPSHOT_ROW: Final = r'"snapshot":"(?:true|first|last|first_in_data_collection|last_in_data_collection)"'
+_TOGETHER: Final = 5_000
+"""Offsets of a partition whose snapshot rows go to the same split."""
+
+
+@dataclass(frozen=True)
+class MessageDealer:
+    """Deals messages out to splits.
+
+    The messages of a transaction belong together, as far as their texts show; a split with only a part of a
+    transaction is decoded again together with the others.
+
+    Args:
+        splits: maximum number of splits.
+        spreads_snapshots: whether the rows of a snapshot may be in several splits.
+    """
+
+    splits: int = 1
+    spreads_snapshots: bool = False
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the messages of each split as `DEALT_MESSAGES`."""
+        waiting: list[pa.RecordBatch] = []
+        for batch in batches:
+            waiting.append(batch)
+            if sum(part.nbytes for part in waiting) >= DEALT_BYTES:
+                yield self._deal(waiting)
+                waiting.clear()
+        if waiting:
+            yield self._deal(waiting)
+
+    def _deal(self, batches: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
+        numbers: list[int] = []
+        octets: list[bytes] = []
+        for batch in pa.Table.from_batches(batches).combine_chunks().to_batches():
+            splits = self._splits_of(batch)
+            for number in sorted(pc.unique(splits).to_pylist()):
+                numbers.append(number)
+                octets.append(to_octets(batch.filter(pc.equal(splits, number))))
+        return pa.RecordBatch.from_arrays([pa.array(numbers, pa.int32()), octets], schema=DEALT_MESSAGES)
+
+    def _splits_of(self, messages: pa.RecordBatch) -> pa.Array:
+        """Return the split of each message."""
+        routes = self.routes(messages).dictionary_encode()
+        splits = [crc32(route.encode()) % self.splits for route in routes.dictionary.to_pylist()]
+        return pa.array(splits, pa.int32()).take(routes.indices)
+
+    def routes(self, messages: pa.RecordBatch) -> pa.Array:
+        """Return the text of each message that it shares with those that must be in its split."""
+        values = pc.cast(messages.column("value"), pa.large_binary())
+        matches = pc.extract_regex(values, _TRANSACTION)
+        groups = [
+            pc.cast(pc.fill_null(pc.struct_field(matches, name), b""), pa.string())
+            for name in ("change", "flat", "boundary")
+        ]
+        routes = pc.binary_join_element_wise(*groups, "")
+        if not self.spreads_snapshots:
+            return routes
+        is_row = pc.fill_null(pc.match_substring_regex(values, _SNAPSHOT_ROW), False)
+        numbers = pc.cast(pc.divide(messages.column("offset"), _TOGETHER), pa.string())
+        partitions = pc.cast(messages.column("partition"), pa.string())
+        of_rows = pc.binary_join_element_wise(messages.column("topic"), partitions, numbers, "/")
+        return pc.if_else(is_row, of_rows, routes)
+
+
+def messages_of(blocks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the `MESSAGES` of `DEALT_MESSAGES`."""
+    for block in blocks:
+        for octets in block.column(OCTETS):
+            yield from from_octets(octets.as_buffer())
