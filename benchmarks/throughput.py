@@ -59,6 +59,9 @@ BLOCK_TYPES: Final = {"id": "int64", "n": "int64", "big": "string"}
 """Types of the same columns in schema blocks."""
 TOPIC: Final = "bench.public.items"
 PARTITIONS: Final = 4
+SENT_MS: Final = 1_700_000_000_000
+MESSAGES_A_MS: Final = 20
+"""As many as a connector sends of a snapshot."""
 EVENTS_A_FILE: Final = 500
 RATE: Final = 1_000.0
 """Transactions a second of the simulator, each of about three changes."""
@@ -178,7 +181,10 @@ def debezium_kafka(options: argparse.Namespace, _spark: SparkSession) -> Iterato
     with broker(options.work / "broker") as kafka:
         kafka.create(TOPIC, PARTITIONS)
         with file.open(encoding="utf-8") as lines:
-            sent = [json.dumps({**json.loads(line), "timestamp": 1_700_000_000_000}) for line in lines]
+            sent = [
+                json.dumps({**json.loads(line), "timestamp": SENT_MS + number // MESSAGES_A_MS})
+                for number, line in enumerate(lines)
+            ]
         kafka.send(sent, {TOPIC: PARTITIONS})
         source = DebeziumSettings(
             KafkaInput(kafka.address, "bench[.].*", max_messages=500_000), columns=_types(options)

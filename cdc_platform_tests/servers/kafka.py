@@ -246,9 +246,12 @@ class Group:
 
 
 def _encoded(part: Any) -> bytes | None:
+    """Return a part of a message as Kafka Connect's converter writes it, without spaces."""
     if part is None:
         return None
-    return (part if isinstance(part, str) else json.dumps(part, ensure_ascii=False)).encode()
+    if isinstance(part, str):
+        return part.encode()
+    return json.dumps(part, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _answers(port: int) -> bool:

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Final
-from zlib import crc32
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,12 +16,15 @@ DEALT_MESSAGES: Final = pa.schema([(SPLIT, pa.int32()), (OCTETS, pa.binary())])
 """Some messages of a split: Spark moves octets, since single messages cost it more than their decoding."""
 DEALT_BYTES: Final = 16 * 1024**2
 """Bytes of messages that a task deals out at once."""
+_COLON: Final = r"\s*:\s*"
+_STATUS: Final = rf'"status"{_COLON}"(?:BEGIN|END)"'
 _TRANSACTION: Final = (
-    r'"source":\{[^{}]*"txId":(?P<change>[0-9]+)'
-    r'|"__(?:source_)?txId":(?P<flat>[0-9]+)'
-    r'|(?:^\{|"payload":\{)"status":"(?:BEGIN|END)","id":"(?P<boundary>[0-9]+):'
+    rf'(?:"source"{_COLON}\{{[^{{}}]*"txId"|"__(?:source_)?txId"){_COLON}(?P<change>[0-9]+)'
+    rf'|(?:^|"payload"{_COLON})\{{\s*{_STATUS}\s*,\s*"id"{_COLON}"(?P<boundary>[0-9]+):'
 )
-_SNAPSHOT_ROW: Final = r'"snapshot":"(?:true|first|last|first_in_data_collection|last_in_data_collection)"'
+_SNAPSHOT_ROW: Final = (
+    rf'"snapshot"{_COLON}"(?:true|first|last|first_in_data_collection|last_in_data_collection)"'
+)
 _TOGETHER: Final = 5_000
 """Offsets of a partition whose snapshot rows go to the same split."""
 
@@ -44,11 +47,13 @@ class MessageDealer:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the messages of each split as `DEALT_MESSAGES`."""
         waiting: list[pa.RecordBatch] = []
+        waiting_bytes = 0
         for batch in batches:
             waiting.append(batch)
-            if sum(part.nbytes for part in waiting) >= DEALT_BYTES:
+            waiting_bytes += batch.nbytes
+            if waiting_bytes >= DEALT_BYTES:
                 yield self._deal(waiting)
-                waiting.clear()
+                waiting, waiting_bytes = [], 0
         if waiting:
             yield self._deal(waiting)
 
@@ -65,7 +70,7 @@ class MessageDealer:
     def _splits_of(self, messages: pa.RecordBatch) -> pa.Array:
         """Return the split of each message."""
         routes = self.routes(messages).dictionary_encode()
-        splits = [crc32(route.encode()) % self.splits for route in routes.dictionary.to_pylist()]
+        splits = [_number_of(route) % self.splits for route in routes.dictionary.to_pylist()]
         return pa.array(splits, pa.int32()).take(routes.indices)
 
     def routes(self, messages: pa.RecordBatch) -> pa.Array:
@@ -74,7 +79,7 @@ class MessageDealer:
         matches = pc.extract_regex(values, _TRANSACTION)
         groups = [
             pc.cast(pc.fill_null(pc.struct_field(matches, name), b""), pa.string())
-            for name in ("change", "flat", "boundary")
+            for name in ("change", "boundary")
         ]
         routes = pc.binary_join_element_wise(*groups, "")
         if not self.spreads_snapshots:
@@ -84,6 +89,11 @@ class MessageDealer:
         partitions = pc.cast(messages.column("partition"), pa.string())
         of_rows = pc.binary_join_element_wise(messages.column("topic"), partitions, numbers, "/")
         return pc.if_else(is_row, of_rows, routes)
+
+
+def _number_of(route: str) -> int:
+    """Return a number that is the same in all tasks; of a checksum, similar routes would share a remainder."""
+    return int.from_bytes(blake2b(route.encode(), digest_size=8).digest())
 
 
 def messages_of(blocks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -12,7 +12,9 @@ Fact = TypeVar("Fact")
 _Servers = Mapping[str, ServerSnapshots]
 
 
-def joined_state(before: DecoderState, start: DecoderState, end: DecoderState) -> DecoderState | None:
+def joined_state(
+    before: DecoderState, start: DecoderState, end: DecoderState, *, is_ordered: bool = True
+) -> DecoderState | None:
     """Return the state after a split; None if the split must be decoded again from `before`.
 
     Decoding a split from an earlier state and from the actual one gives the same events if both states agree
@@ -22,11 +24,12 @@ def joined_state(before: DecoderState, start: DecoderState, end: DecoderState) -
         before: state after all earlier splits.
         start: the earlier state from which the split was decoded.
         end: state after the split, with the facts that it used.
+        is_ordered: whether the earlier splits precede this one; otherwise their messages come among its own.
     """
     use = end.use
     if use.has_notifications and before.owners != start.owners:
         return None
-    snapshots = _joined_snapshots(before.snapshots.servers, start.snapshots.servers, end)
+    snapshots = _joined_snapshots(before, start.snapshots.servers, end, is_ordered=is_ordered)
     owners = _joined_facts(before.owners, start.owners, end.owners)
     keys = _joined_facts(before.keys, start.keys, end.keys)
     key_types = _joined_facts(before.key_types, start.key_types, end.key_types)
@@ -77,20 +80,24 @@ def _joined_pairer(before: Pairer, end: DecoderState) -> Pairer:
     return Pairer.from_fields([*rows, *(row for row in end.pairer.to_fields() if tuple(row[:4]) in deleted)])
 
 
-def _joined_snapshots(before: _Servers, start: _Servers, end: DecoderState) -> _Servers | None:
+def _joined_snapshots(
+    before: DecoderState, start: _Servers, end: DecoderState, *, is_ordered: bool
+) -> _Servers | None:
     """Return the snapshots of each server; None if the split may have confused two of them."""
     use, servers = end.use, end.snapshots.servers
-    if before == start:
+    if before.snapshots.servers == start:
         return servers
     if use.has_notifications:
         return None
-    joined = dict(before)
+    joined = dict(before.snapshots.servers)
     for server in use.servers & servers.keys():
-        actual, assumed, after = before.get(server), start.get(server), servers[server]
+        actual, assumed, after = before.snapshots.servers.get(server), start.get(server), servers[server]
         if actual is None or _is_same(actual, assumed):
             joined[server] = after if actual is None else _with_changes(after, actual)
         elif assumed is None and _is_of_beginning(actual, after, is_snapshot=server in use.snapshot_servers):
             joined[server] = _with_changes(actual, after)
+        elif assumed is None and not is_ordered and _is_beginning_of(before, server, after):
+            joined[server] = _with_changes(after, actual)
         else:
             return None
     return joined
@@ -105,6 +112,14 @@ def _is_of_beginning(actual: ServerSnapshots, after: ServerSnapshots, *, is_snap
     """Return whether there has only been the first snapshot, and the split has rows of no other one."""
     beginning = ServerSnapshots(actual.first, actual.first)
     return _is_same(actual, beginning) and (not is_snapshot or _is_same(after, beginning))
+
+
+def _is_beginning_of(others: DecoderState, server: str, after: ServerSnapshots) -> bool:
+    """Return whether a split has only the first snapshot, and other splits only changes since then."""
+    actual = others.snapshots.servers[server]
+    is_snapshot = server in others.use.snapshot_servers
+    lowest_change = others.use.lowest_changes.get(server, 0)
+    return after.first < lowest_change and _is_of_beginning(after, actual, is_snapshot=is_snapshot)
 
 
 def _with_changes(snapshots: ServerSnapshots, other: ServerSnapshots) -> ServerSnapshots:

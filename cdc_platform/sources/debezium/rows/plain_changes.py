@@ -177,6 +177,9 @@ class PlainChanges:
             self._decode(form, changes[middle:])
             return
         self.runs.append(run)
+        if form.op is not READ:
+            positions = (change.envelope.source.lsn for change, _ in changes)
+            self._rows.state.use.see_changes(form.server, min(positions))
         self._note_change(form, run.micros)
 
     def _decode_each(self, form: PlainForm, changes: Sequence[Change]) -> None:

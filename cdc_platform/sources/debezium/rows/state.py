@@ -21,6 +21,7 @@ class StateUse:
         names: tables of events, by `SCHEMA.TABLE`.
         servers: servers of events.
         snapshot_servers: servers of rows from a snapshot.
+        lowest_changes: lowest position of a change, by server; 0 if one states none.
         has_notifications: whether the connector has sent a notification about a snapshot.
         lowest_floors: lowest position of a snapshot that an ordering key depended on, by server.
         compared_topics: topics with a tombstone that was compared with the deleted key of an earlier message.
@@ -31,6 +32,7 @@ class StateUse:
     names: set[str] = field(default_factory=set)
     servers: set[str] = field(default_factory=set)
     snapshot_servers: set[str] = field(default_factory=set)
+    lowest_changes: dict[str, int] = field(default_factory=dict)
     has_notifications: bool = False
     lowest_floors: dict[str, int] = field(default_factory=dict)
     compared_topics: set[str] = field(default_factory=set)
@@ -43,6 +45,13 @@ class StateUse:
         self.servers.add(source.server)
         if is_snapshot(source):
             self.snapshot_servers.add(source.server)
+        else:
+            self.see_changes(source.server, source.lsn or 0)
+
+    def see_changes(self, server: str, lowest_position: int) -> None:
+        """Take note of changes."""
+        lowest = self.lowest_changes.get(server, lowest_position)
+        self.lowest_changes[server] = min(lowest, lowest_position)
 
 
 @dataclass(slots=True)

@@ -131,12 +131,15 @@ def joined_outcome(outcomes: Sequence[SplitOutcome], state: str | None) -> Split
         state: that state, as text.
     """
     start, ends = DecoderState.from_json(state), [outcome.end for outcome in outcomes]
+    # Changes follow the snapshot that a stream begins with.
+    ends.sort(key=lambda end: not end.use.snapshot_servers)
     # A flattened stream's tombstones follow their deletes.
     is_flattened = len(outcomes) > 1 and any(end.use.reported_topics for end in ends)
     if not outcomes or is_flattened or _sharing(outcomes) is not None:
         return None
     # Any of them may have come before any other.
-    if any(joined_state(before, start, end) is None for before, end in permutations(ends, 2)):
+    pairs = permutations(ends, 2)
+    if any(joined_state(before, start, end, is_ordered=False) is None for before, end in pairs):
         return None
     combined = ends[0]
     for end in ends[1:]:

@@ -20,15 +20,15 @@ KAFKA: Final = KafkaInput("localhost:9092", ".*")
 SNAPSHOT: Final = {"snapshot": "true"}
 
 
-def batches_of(*values: Any) -> list[pa.RecordBatch]:
-    """Return messages of a partition."""
+def batches_of(*values: Any, separators: tuple[str, str] = (",", ":")) -> list[pa.RecordBatch]:
+    """Return messages of a partition, with these separators in their texts."""
     rows = [
         {
             "topic": "t",
             "partition": 0,
             "offset": number,
             "micros": number,
-            "value": None if value is None else json.dumps(value, separators=(",", ":")).encode(),
+            "value": None if value is None else json.dumps(value, separators=separators).encode(),
         }
         for number, value in enumerate(values)
     ]
@@ -37,9 +37,18 @@ def batches_of(*values: Any) -> list[pa.RecordBatch]:
 
 
 def routes_of(*values: Any, spreads_snapshots: bool = False) -> list[str]:
-    """Return the routes of messages of a partition."""
+    """Return the routes of messages of a partition, which are the same with spaces in the texts."""
     dealer = MessageDealer(4, spreads_snapshots)
-    return [route for batch in batches_of(*values) for route in dealer.routes(batch).to_pylist()]
+    compact, spaced = (
+        [
+            route
+            for batch in batches_of(*values, separators=separators)
+            for route in dealer.routes(batch).to_pylist()
+        ]
+        for separators in ((",", ":"), (", ", ": "))
+    )
+    assert compact == spaced
+    return compact
 
 
 @pytest.mark.parametrize(
@@ -90,6 +99,14 @@ def test_each_message_is_dealt_out_once(numbers: list[int], splits: int) -> None
     of_transactions = {(numbers[offset or 0], split) for split, part in dealt.items() for offset in part}
     assert len(of_transactions) == len(set(numbers))
     assert set(dealt) <= set(range(splits))
+
+
+def test_splits_are_of_similar_sizes() -> None:
+    """Numbers of transactions that differ in a few digits only are spread as well as others."""
+    values = [envelope("c", after={"id": 1}, source={"txId": 1_000_000 + 100 * n}) for n in range(8_000)]
+    (block,) = MessageDealer(8)(batches_of(*values))
+    sizes = [len(in_order(messages_of([block.slice(number, 1)]))) for number in range(block.num_rows)]
+    assert (len(sizes), 900 < min(sizes) <= max(sizes) < 1_100) == (8, True)
 
 
 @pytest.mark.parametrize("transaction", range(1, 13))

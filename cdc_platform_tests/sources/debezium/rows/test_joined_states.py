@@ -101,3 +101,28 @@ def test_facts_of_other_tables_matter_to_nobody() -> None:
     assert state is not None
     assert state.full == {"public.others"}
     assert set(state.owners) == {"public.others", TABLE}
+
+
+@pytest.mark.parametrize(("lsn", "is_joined"), [(301, True), (300, False), (299, False), (None, False)])
+@pytest.mark.parametrize("is_ordered", [True, False])
+def test_changes_after_the_first_snapshot_may_be_in_other_splits(
+    lsn: int | None, *, is_joined: bool, is_ordered: bool
+) -> None:
+    """If their order is unknown, their positions say that the snapshot came first."""
+    place = {"lsn": lsn, "sequence": '[null,"880"]'}
+    changes = state_after(line(envelope("c", after=ROW, source=place), {"id": 1}))
+    state = joined_state(changes, DecoderState(), state_after(READ), is_ordered=is_ordered)
+    assert (is_joined and not is_ordered) is (state is not None)
+    if state is not None:
+        assert state_after(READ).snapshots.servers.keys() == state.snapshots.servers.keys()
+        assert {(300, 300)} == {(each.first, each.newest) for each in state.snapshots.servers.values()}
+
+
+def test_plain_changes_have_positions_too() -> None:
+    """The lowest position is that of all changes, decoded one by one or by column."""
+    changes = [
+        line(envelope("u", after=ROW, source={"lsn": lsn, "sequence": f'["1","{lsn}"]'}), {"id": 1})
+        for lsn in (900, 800, 700, 850)
+    ]
+    (lowest,) = state_after(*changes).use.lowest_changes.values()
+    assert lowest == 700
