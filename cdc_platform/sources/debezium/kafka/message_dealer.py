@@ -92,7 +92,7 @@ class MessageDealer:
 
 
 def _number_of(route: str) -> int:
-    """Return a number that is the same in all tasks; of a checksum, similar routes would share a remainder."""
+    """Return a number that is the same in all tasks; similar checksums share remainders."""
     return int.from_bytes(blake2b(route.encode(), digest_size=8).digest())
 
 
