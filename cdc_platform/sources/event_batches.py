@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -37,8 +36,7 @@ class TransactionEvent(msgspec.Struct, frozen=True, gc=False):
     fault: str | None = None
 
 
-@dataclass
-class FileCounts:
+class FileCounts(msgspec.Struct, gc=False):
     """Counts of one file."""
 
     events: int = 0
@@ -51,9 +49,10 @@ class FileCounts:
         else:
             self.events += 1
 
-    def plus(self, other: "FileCounts") -> "FileCounts":
-        """Return the sums of both counts."""
-        return FileCounts(self.events + other.events, self.faults + other.faults)
+    def add_all(self, other: "FileCounts") -> None:
+        """Count the events of another one, too."""
+        self.events += other.events
+        self.faults += other.faults
 
 
 class EventBatches:

@@ -42,14 +42,15 @@ class SplitStarts:
         self._newest: tuple[bytes, EnvelopeContent | None] = (b"", None)
 
     def follow(self, texts: Sequence[bytes]) -> None:
-        """Follow lines; only those that begin or end a transaction matter, and few others look similar."""
+        """Follow lines; only the last one that begins or ends a transaction matters."""
         if not self._settings.has_transaction_metadata:
             return
-        for text in texts:
+        for text in reversed(texts):
             if _STATUS in text and any(word in text for word in _BOUNDARIES):
                 content = _content_of(text)
                 if isinstance(content, TransactionBegin | TransactionEnd):
                     self._is_open = isinstance(content, TransactionBegin)
+                    return
 
     def may_begin(self, text: bytes, previous: bytes | None) -> bool:
         """Return whether a split may begin with a line.

@@ -130,15 +130,14 @@ class SplitOutcome:
 def combined_outcome(outcomes: Sequence[SplitOutcome]) -> SplitOutcome:
     """Return the outcome of several splits that do not share transactions."""
     transactions: dict[str, Transaction] = {}
-    counts: dict[str, dict[str, FileCounts]] = {}
+    counts: defaultdict[str, defaultdict[str, FileCounts]] = defaultdict(lambda: defaultdict(FileCounts))
     notes: defaultdict[str, list[tuple[SourceMessage, str, int]]] = defaultdict(list)
     lines: dict[str, SplitLines] = {}
     for outcome in outcomes:
         transactions |= outcome.transactions
         for name, by_origin in outcome.counts.items():
-            of_name = counts.setdefault(name, {})
             for origin, count in by_origin.items():
-                of_name[origin] = of_name.get(origin, FileCounts()).plus(count)
+                counts[name][origin].add_all(count)
         for name, some in outcome.notes.items():
             notes[name] += some
         for path, part in outcome.lines.items():

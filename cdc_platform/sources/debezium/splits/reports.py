@@ -73,7 +73,7 @@ def _counts(counts: Counts, admission: Admission) -> defaultdict[str, FileCounts
     passing: defaultdict[str, FileCounts] = defaultdict(FileCounts)
     for name, by_origin in counts.items():
         for origin, count in by_origin.items() if name not in admission.excluded else ():
-            passing[origin] = passing[origin].plus(count)
+            passing[origin].add_all(count)
     return passing
 
 

@@ -93,36 +93,34 @@ class TransactionBuffer:
             if name not in waiting and _is_behind(transaction, admission, beginnings)
         }
         passing = {name: transaction for name, transaction in transactions.items() if name not in excluded}
-        until = self.passed_until
-        for name, transaction in passing.items():
-            until = self._later(until, name, transaction)
         faults = {name: self._fault(name, transaction) for name, transaction in passing.items()}
         return replace(
             admission,
-            until=until,
+            until=self._until(passing),
             excluded=frozenset(excluded),
             faults={name: fault for name, fault in faults.items() if fault is not None},
             resume=earliest(transactions[name].places for name in excluded),
             again_since_micros=self._again_since_micros(transactions, waiting),
         )
 
-    def _later(self, until: PassedUntil, name: str, transaction: Transaction) -> PassedUntil:
-        """Return the last transaction that has passed, after one more.
+    def _until(self, passing: Mapping[str, Transaction]) -> PassedUntil:
+        """Return the last transaction that has passed, after more of them.
 
         A transaction with only faulty events, or committed after it was read, does not count, since its
         position would make all later transactions look repeated.
         """
-        committed_ms = 0 if is_buffered_snapshot(name) else transaction.committed_ms
+        until = self.passed_until
+        ordering_key, commit_lsn, newest_ms = until.ordering_key, until.commit_lsn, until.committed_ms
         latest_ms = None if self.read_micros is None else self.read_micros // 1000 + _CLOCKS_DIFFER_MS
-        is_ahead = latest_ms is not None and committed_ms > latest_ms
-        if is_ahead or (transaction.has_events and not transaction.has_sound_events):
-            return until
-        return replace(
-            until,
-            ordering_key=max(until.ordering_key, transaction.last_order),
-            commit_lsn=max(until.commit_lsn, transaction.commit_lsn or -1),
-            committed_ms=max(until.committed_ms, committed_ms),
-        )
+        for name, transaction in passing.items():
+            committed_ms = 0 if is_buffered_snapshot(name) else transaction.committed_ms
+            is_ahead = latest_ms is not None and committed_ms > latest_ms
+            if is_ahead or (transaction.has_events and not transaction.has_sound_events):
+                continue
+            ordering_key = max(ordering_key, transaction.last_order)
+            commit_lsn = max(commit_lsn, transaction.commit_lsn or -1)
+            newest_ms = max(newest_ms, committed_ms)
+        return replace(until, ordering_key=ordering_key, commit_lsn=commit_lsn, committed_ms=newest_ms)
 
     def _again_since_micros(
         self, transactions: Mapping[str, Transaction], waiting: Mapping[str, Transaction]

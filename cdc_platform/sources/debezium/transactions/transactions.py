@@ -2,15 +2,16 @@
 
 from bisect import bisect_right
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import accumulate
+
+import msgspec
 
 from cdc_platform.model.stream.ordering_key import SEPARATOR
 from cdc_platform.sources.debezium.wire.positions import commit_of, has_total_order
 
 
-@dataclass(slots=True)
-class Transaction:
+class Transaction(msgspec.Struct, gc=False):
     """Messages of a transaction that have arrived.
 
     ``last_taken`` and ``bounded_at`` are the numbers of messages that had arrived with its last message and
@@ -25,7 +26,7 @@ class Transaction:
     commit_lsn: int | None = None
     begun_at: tuple[str, int] | None = None
     last_micros: int = 0
-    places: dict[str, int] = field(default_factory=dict)
+    places: dict[str, int] = msgspec.field(default_factory=dict)
     last_taken: int = 0
     bounded_at: int = 0
     has_events: bool = False
