@@ -22,7 +22,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from benchmarks.datastream import make_event, write_files
-from benchmarks.inputs.events import with_schema_blocks
+from benchmarks.inputs.events import with_schema_blocks, with_transactions
 from benchmarks.measure.harness import Report, arguments, must_equal
 from benchmarks.measure.tables import open_session
 from benchmarks.measure.usage import DRIVER, JVM, WORKERS, Meter
@@ -46,7 +46,7 @@ from cdc_platform.sources.datastream.settings.datastream_settings import Datastr
 from cdc_platform.sources.debezium.files.decoding import FileSplitDecoder, event_files
 from cdc_platform.sources.debezium.files.segments import Segment
 from cdc_platform.sources.debezium.files.splits import FileSplit
-from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput
+from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput, Input
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
 from cdc_platform.sources.debezium.splits.outcome import OUTCOME, SplitOutcome
 from cdc_platform.sources.debezium.splits.split_reader import SplitContext
@@ -58,6 +58,7 @@ TABLE: Final = "public.items"
 BLOCK_TYPES: Final = {"id": "int64", "n": "int64", "big": "string"}
 """Types of the same columns in schema blocks."""
 TOPIC: Final = "bench.public.items"
+TRANSACTIONS_TOPIC: Final = "bench.transaction"
 PARTITIONS: Final = 4
 SENT_MS: Final = 1_700_000_000_000
 MESSAGES_A_MS: Final = 20
@@ -144,8 +145,7 @@ def _debezium_changes(options: argparse.Namespace) -> tuple[Path, Callable[[Spar
     file = folder / "1.jsonl"
     folder.mkdir(parents=True)
     with file.open("w", encoding="utf-8") as lines:
-        wholes = (whole for whole, _ in changes.lines())
-        lines.writelines(map(_in_blocks, wholes) if options.schema_blocks else wholes)
+        lines.writelines(_lines(changes, options))
 
     def verify(spark: SparkSession, pipeline: Pipeline) -> None:
         frame = spark.table(pipeline.lake.spark_table(TABLE))
@@ -154,22 +154,33 @@ def _debezium_changes(options: argparse.Namespace) -> tuple[Path, Callable[[Spar
     return file, verify
 
 
-def _in_blocks(line: str) -> str:
-    """Return a line with schema blocks, as compact as Kafka Connect's converter writes them."""
-    message = with_schema_blocks(json.loads(line), BLOCK_TYPES)
-    return json.dumps(message, separators=(",", ":")) + "\n"
+def _lines(changes: Changes, options: argparse.Namespace) -> Iterator[str]:
+    """Yield the lines with all values, as compact as Kafka Connect's converter writes them if they change."""
+    lines = (whole for whole, _ in changes.lines())
+    if not (options.transactions or options.schema_blocks):
+        yield from lines
+        return
+    messages: Iterator[dict[str, Any]] = map(json.loads, lines)
+    if options.transactions:
+        messages = with_transactions(messages, TRANSACTIONS_TOPIC, TABLE, options.transactions)
+    for message in messages:
+        is_change = message["topic"] == TOPIC
+        in_blocks = options.schema_blocks and is_change
+        parts = with_schema_blocks(message, BLOCK_TYPES) if in_blocks else message
+        yield json.dumps(parts, separators=(",", ":")) + "\n"
 
 
-def _types(options: argparse.Namespace) -> Mapping[str, Mapping[str, str]]:
-    """Return the types that the settings declare."""
-    return {} if options.schema_blocks else {TABLE: TYPES}
+def _settings(place: Input, options: argparse.Namespace) -> DebeziumSettings:
+    """Return the settings, with the types that no schema block declares."""
+    types = {} if options.schema_blocks else {TABLE: TYPES}
+    return DebeziumSettings(place, columns=types, has_transaction_topic=bool(options.transactions))
 
 
 @contextmanager
 def debezium_files(options: argparse.Namespace, _spark: SparkSession) -> Iterator[Bench]:
     """Provide one file of events."""
     file, verify = _debezium_changes(options)
-    source = DebeziumSettings(FilesInput(str(file.parent)), columns=_types(options))
+    source = _settings(FilesInput(str(file.parent)), options)
     yield Bench(source, options.changes, verify)
 
 
@@ -180,22 +191,21 @@ def debezium_kafka(options: argparse.Namespace, _spark: SparkSession) -> Iterato
     shutil.rmtree(options.work / "broker", ignore_errors=True)
     with broker(options.work / "broker") as kafka:
         kafka.create(TOPIC, PARTITIONS)
+        kafka.create(TRANSACTIONS_TOPIC, 1)
         with file.open(encoding="utf-8") as lines:
             sent = [
                 json.dumps({**json.loads(line), "timestamp": SENT_MS + number // MESSAGES_A_MS})
                 for number, line in enumerate(lines)
             ]
         kafka.send(sent, {TOPIC: PARTITIONS})
-        source = DebeziumSettings(
-            KafkaInput(kafka.address, "bench[.].*", max_messages=500_000), columns=_types(options)
-        )
+        source = _settings(KafkaInput(kafka.address, "bench[.].*", max_messages=500_000), options)
         yield Bench(source, options.changes, verify)
 
 
 def decode_alone(options: argparse.Namespace, report: Report) -> None:
     """Report what this process needs to decode the events of one split of the file, without Spark."""
     file, _ = _debezium_changes(options)
-    settings = DebeziumSettings(FilesInput(str(file.parent)), columns=_types(options))
+    settings = _settings(FilesInput(str(file.parent)), options)
     (found,) = event_files(settings).list_files()
     context = SplitContext(settings.to_options(), 1, ReadWindow("stream", 0, 2**50), is_one_stream=True)
     events = min(options.changes, SPLIT_EVENTS)
@@ -298,6 +308,12 @@ def main() -> None:
     parser.add_argument("--changes", type=int, default=1_000_000, help="changes; approximate for Spanner")
     parser.add_argument(
         "--schema-blocks", action="store_true", help="Debezium's messages have schema blocks around them"
+    )
+    parser.add_argument(
+        "--transactions",
+        type=int,
+        default=0,
+        help="changes of a transaction that has BEGIN and END; 0 for none",
     )
     parser.add_argument("--rounds", type=int, default=2, help="rounds; the last one counts")
     parser.add_argument(

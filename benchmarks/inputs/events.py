@@ -1,7 +1,8 @@
 """Messages of changes as Debezium's connector for PostgreSQL sends them, with or without schema blocks."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 
 _SOURCE: Final = {
@@ -63,3 +64,54 @@ def _block(name: str, types: Mapping[str, str]) -> dict[str, Any]:
 
 def _fields(types: Mapping[str, str]) -> list[dict[str, Any]]:
     return [{"type": kind, "optional": True, "field": name} for name, kind in types.items()]
+
+
+def with_transactions(
+    messages: Iterable[dict[str, Any]], topic: str, table: str, size: int
+) -> Iterator[dict[str, Any]]:
+    """Yield rows of a snapshot as they are, and the changes after them in transactions of some size.
+
+    Args:
+        messages: messages of one table, whose values have no schema blocks.
+        topic: topic of the beginnings and ends, as with `provide.transaction.metadata`.
+        table: the table, as `SCHEMA.TABLE`.
+        size: changes of each transaction.
+    """
+    remaining = iter(messages)
+    for message in remaining:
+        if message["value"]["op"] == "r":
+            yield message
+        else:
+            yield from _transaction([message, *islice(remaining, size - 1)], topic, table)
+
+
+def _transaction(changes: Sequence[dict[str, Any]], topic: str, table: str) -> Iterator[dict[str, Any]]:
+    first, last = changes[0]["value"]["source"], changes[-1]["value"]["source"]
+    name, previous = first["txId"], str(first["lsn"] - 10)
+    yield _boundary("BEGIN", f"{name}:{first['lsn']}", topic, first["ts_ms"])
+    for number, change in enumerate(changes, start=1):
+        source = change["value"]["source"]
+        source |= {"txId": name, "sequence": json.dumps([previous, str(source["lsn"])])}
+        order = {"total_order": number, "data_collection_order": number}
+        change["value"]["transaction"] = {"id": f"{name}:{source['lsn']}", **order}
+        yield change
+    counts = [{"data_collection": table, "event_count": len(changes)}]
+    yield _boundary("END", f"{name}:{last['lsn'] + 5}", topic, last["ts_ms"], len(changes), counts)
+
+
+def _boundary(
+    status: str,
+    name: str,
+    topic: str,
+    sent_ms: int,
+    events: int | None = None,
+    counts: Sequence[Mapping[str, Any]] | None = None,
+) -> dict[str, Any]:
+    value = {
+        "status": status,
+        "id": name,
+        "event_count": events,
+        "data_collections": counts,
+        "ts_ms": sent_ms,
+    }
+    return {"topic": topic, "key": {"id": name}, "value": value}

@@ -130,14 +130,13 @@ class SplitOutcome:
 def combined_outcome(outcomes: Sequence[SplitOutcome]) -> SplitOutcome:
     """Return the outcome of several splits that do not share transactions."""
     transactions: dict[str, Transaction] = {}
-    counts: defaultdict[str, defaultdict[str, FileCounts]] = defaultdict(lambda: defaultdict(FileCounts))
+    counts: dict[str, Mapping[str, FileCounts]] = {}
     notes: defaultdict[str, list[tuple[SourceMessage, str, int]]] = defaultdict(list)
     lines: dict[str, SplitLines] = {}
     for outcome in outcomes:
         transactions |= outcome.transactions
         for name, by_origin in outcome.counts.items():
-            for origin, count in by_origin.items():
-                counts[name][origin].add_all(count)
+            counts[name] = _sums(counts[name], by_origin) if name in counts else by_origin
         for name, some in outcome.notes.items():
             notes[name] += some
         for path, part in outcome.lines.items():
@@ -156,6 +155,14 @@ def combined_outcome(outcomes: Sequence[SplitOutcome]) -> SplitOutcome:
         use=last.use,
         lines=lines,
     )
+
+
+def _sums(*parts: Mapping[str, FileCounts]) -> Mapping[str, FileCounts]:
+    sums: defaultdict[str, FileCounts] = defaultdict(FileCounts)
+    for part in parts:
+        for origin, count in part.items():
+            sums[origin].add_all(count)
+    return sums
 
 
 def _joined_lines(first: SplitLines, second: SplitLines) -> SplitLines:
