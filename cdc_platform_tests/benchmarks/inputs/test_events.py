@@ -16,7 +16,11 @@ def test_changes_are_in_transactions_behind_the_snapshot() -> None:
     messages = [change_message(op, "items", {"id": 1}, {"id": 1}, lsn, 5) for op, lsn in places]
     sent = with_transactions(messages, "bench.transaction", "public.items", 3)
     lines = [json.dumps(message) for message in sent]
-    decoded = list(Decoder(settings_with(has_transaction_topic=True)).decode_lines(lines))
+    decoded = list(
+        Decoder(
+            settings_with(columns={"public.items": {"id": "bigint"}}, has_transaction_topic=True)
+        ).decode_lines(lines)
+    )
     changes = [event.transaction_id for event in decoded if isinstance(event, SourceEvent)]
     ends = {event.transaction_id: event.event_count for event in decoded if isinstance(event, TransactionEnd)}
     begun = [event.transaction_id for event in decoded if isinstance(event, TransactionBegin)]
