@@ -22,7 +22,7 @@ from cdc_platform.lake.state.lost_commits import revert_lost_commits
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.pipeline.histories import history_plan
-from cdc_platform.pipeline.merging import build, merge
+from cdc_platform.pipeline.merging import build, merge, next_versions
 from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering import change_streams, log_commit
@@ -181,9 +181,9 @@ def test_two_merges_cannot_mix_on_the_branch(
 
     def rival() -> None:
         # Like any second run, it finds the branch unfinished and starts over.
-        monkeypatch.setattr(merge, "finished_head", lambda *_args: None)
+        monkeypatch.setattr(next_versions, "finished_head", lambda *_args: None)
         merge_tables(pipeline, spark, [pipeline.table("accounts")])
-        monkeypatch.setattr(merge, "finished_head", finished_head)
+        monkeypatch.setattr(next_versions, "finished_head", finished_head)
 
     interrupt_once(monkeypatch, build, step, rival)
     with pytest.raises(CommitConflict, match=r"Another run (merged `accounts`|has changed)"):

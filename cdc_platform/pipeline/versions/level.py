@@ -35,14 +35,14 @@ def find_level(pipeline: Pipeline) -> frozenset[str]:
     )
 
 
-def note_level(pipeline: Pipeline, table: Table, name: str, source_table: str, cut: Cut | None) -> None:
+def note_level(pipeline: Pipeline, table: Table, name: str, cut: Cut | None) -> None:
     """Note that a table or history has nothing to merge.
 
     A table that was compacted since its cut is not noted: the next cut names the compacted version.
     """
     newest, published_id = head(table), cut.tables.get(name) if cut is not None else None
     if published_id is not None and newest is not None and newest.snapshot_id == published_id:
-        columns = pipeline.schema_history.tables.get(source_table)
+        columns = pipeline.schema_history.tables.get(pipeline.lake_tables[name])
         pipeline.level_tables.note(name, published_id, columns, table.metadata_location)
 
 
@@ -69,5 +69,5 @@ def _is_stored(pipeline: Pipeline, name: str, files: Mapping[str, str | None], c
     pipeline.level_tables.forget(name)
     table = pipeline.lake.table(name)
     if table is not None:
-        note_level(pipeline, table, name, pipeline.lake_tables[name], cut)
+        note_level(pipeline, table, name, cut)
     return table is not None and pipeline.level_tables.has_file(name, table.metadata_location)
