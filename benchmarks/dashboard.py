@@ -25,11 +25,11 @@ from cdc_platform.dashboard.change_rates import COUNTED_ROWS
 from cdc_platform.dashboard.facts import PipelineFacts, PipelineHistory, WatchedPipeline
 from cdc_platform.dashboard.page import PageOptions
 from cdc_platform.dashboard.watch import Watch
-from cdc_platform.lake.catalog.lake import CUT, LOG, RAW
-from cdc_platform.lake.commits.commits import CYCLE, NEXT_ORDINAL, POSITION, STATS
+from cdc_platform.lake.commits.commits import NEXT_ORDINAL, POSITION, STATS
 from cdc_platform.lake.state.control import load_lineage, save_lineage
 from cdc_platform.lake.state.cuts import NUMBER
 from cdc_platform.model.base.schemas import CHANGE_LOG, CUTS, RAW_CHANGE_RECORDS, TIMESTAMP
+from cdc_platform.model.base.stored_names import CUT, CYCLE, LOG, RAW
 from cdc_platform.model.stream.lineage import ChildAnnouncement, advance
 from cdc_platform.model.stream.read_windows import ReadWindow, WindowOutcome, WindowReport
 from cdc_platform_tests.support.pipelines import window_row

@@ -23,8 +23,8 @@ from typing import Final
 from benchmarks.measure.harness import Report, arguments, must_equal
 from benchmarks.measure.tables import open_session
 from cdc_platform.errors import CdcError
-from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.model.base.stored_names import LOG
 from cdc_platform.spark.session.config import session_secrets
 from cdc_platform.spark.session.spark_settings import SparkSettings
 from cdc_platform_tests.servers.object_store import BUCKET, REGION, object_store

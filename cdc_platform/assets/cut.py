@@ -22,8 +22,8 @@ from cdc_platform.checks.freshness import (
 )
 from cdc_platform.claims import has_waiting_run
 from cdc_platform.errors import CheckFailed
-from cdc_platform.lake.catalog.lake import CUT
 from cdc_platform.model.base.schemas import CUTS
+from cdc_platform.model.base.stored_names import CUT
 from cdc_platform.partitions import level_partitions
 from cdc_platform.pipeline.cycle_loop import follow_source, pause
 from cdc_platform.pipeline.histories.history_build import extend_histories

@@ -14,10 +14,10 @@ from cdc_platform.dashboard.partition_lanes import PartitionLanes, draw_partitio
 from cdc_platform.dashboard.read_lanes import ReadLanes, load_read_lanes
 from cdc_platform.dashboard.time_span import TimeSpan, Values
 from cdc_platform.errors import CdcError
-from cdc_platform.lake.catalog.lake import LOG, RAW
-from cdc_platform.lake.commits.commits import CYCLE, ancestors_of, count_rows, head, number_of
+from cdc_platform.lake.commits.commits import ancestors_of, count_rows, head, number_of
 from cdc_platform.lake.state.control import load_lineage
 from cdc_platform.lake.state.last_results import LastResult
+from cdc_platform.model.base.stored_names import CYCLE, LOG, RAW
 from cdc_platform.pipeline.on_demand.status import Status, read_status
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings

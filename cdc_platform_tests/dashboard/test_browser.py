@@ -10,8 +10,8 @@ from typing import Any, Final
 import pytest
 
 from cdc_platform.components.loading import load_settings
-from cdc_platform.lake.catalog.lake import CHECK_RESULTS, QUARANTINE
 from cdc_platform.lake.state.last_results import LastResult, save_results
+from cdc_platform.model.base.stored_names import CHECK_RESULTS, QUARANTINE
 from cdc_platform.pipeline.opened.pipeline import open_pipeline
 from cdc_platform_tests import programs
 from cdc_platform_tests.commands.invoking import begin, run

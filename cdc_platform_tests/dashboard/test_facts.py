@@ -20,7 +20,7 @@ from cdc_platform.dashboard.metrics import PipelineCollector
 from cdc_platform.dashboard.page import PageOptions, PipelineView, write_page
 from cdc_platform.dashboard.read_lanes import load_read_lanes
 from cdc_platform.dashboard.time_span import TimeSpan
-from cdc_platform.lake.catalog.lake import LOG, READ_PROGRESS, Lake
+from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import head
 from cdc_platform.lake.state.copies import COPY, COPY_BRANCH, ChunkBatch, CopyPlan, save_plans
@@ -28,6 +28,7 @@ from cdc_platform.lake.state.cuts import Cut, append_cut, newest_cut
 from cdc_platform.lake.state.last_results import LastResult
 from cdc_platform.model.base.names import FRESH
 from cdc_platform.model.base.schemas import READ_PROGRESS_ROWS
+from cdc_platform.model.base.stored_names import LOG, READ_PROGRESS
 from cdc_platform.model.stream.unread import unread_path
 from cdc_platform.pipeline.on_demand.status import Status
 from cdc_platform_tests.support.watched_lakes import ROWS, SECOND, WatchedLake

@@ -12,13 +12,13 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.errors import CommitConflict
-from cdc_platform.lake.catalog.lake import CUT, LOG, RAW
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits import branches
 from cdc_platform.lake.commits.commits import BRANCH, head, read_mark
 from cdc_platform.lake.state import lost_commits
 from cdc_platform.lake.state.cuts import Cut, list_cuts
 from cdc_platform.lake.state.lost_commits import revert_lost_commits
+from cdc_platform.model.base.stored_names import CUT, LOG, RAW
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.pipeline.histories import history_plan

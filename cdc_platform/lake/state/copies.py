@@ -16,7 +16,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from cdc_platform.errors import CommitConflict
-from cdc_platform.lake.catalog.lake import COPIES, Lake
+from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.commits.commits import (
     POSITION,
     Version,
@@ -28,6 +28,7 @@ from cdc_platform.lake.commits.commits import (
     read_fact,
 )
 from cdc_platform.model.base.schemas import COPY_ROWS
+from cdc_platform.model.base.stored_names import COPIES
 from cdc_platform.model.base.stored_texts import parse_stored, read_stored, understanding
 from cdc_platform.model.base.timestamps import from_datetime, to_datetime
 from cdc_platform.model.schema.table_schema import TableSchema

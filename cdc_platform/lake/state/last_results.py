@@ -14,11 +14,12 @@ from pyiceberg.table import Table
 from cdc_platform.errors import CdcError, CommitConflict, LakeDamaged
 from cdc_platform.lake.catalog.access import reaching
 from cdc_platform.lake.catalog.damage import RESULTS_REMEDY
-from cdc_platform.lake.catalog.lake import CHECK_RESULTS, Lake
+from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.retries import commit_again
 from cdc_platform.lake.commits.commits import Version
 from cdc_platform.lake.commits.snapshots import forget_snapshots, replace_rows
 from cdc_platform.model.base.schemas import CHECK_RESULT_ROWS
+from cdc_platform.model.base.stored_names import CHECK_RESULTS
 from cdc_platform.model.base.stored_texts import understanding
 from cdc_platform.model.base.timestamps import from_datetime, to_datetime
 

@@ -18,14 +18,15 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 
 from cdc_platform.errors import CommitConflict
-from cdc_platform.lake.catalog.lake import LOG, QUARANTINE, RAW, READ_PROGRESS, Lake
+from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.retries import commit_again
-from cdc_platform.lake.commits.commits import CYCLE, Version, head, read_mark
+from cdc_platform.lake.commits.commits import Version, head, read_mark
 from cdc_platform.lake.commits.metadata_files import delete_old_metadata
 from cdc_platform.lake.state.quarantine import Replays, load_replays, untaken_records
 from cdc_platform.model.base.progress import StepReport
 from cdc_platform.model.base.quantities import as_count
 from cdc_platform.model.base.schemas import READ_PROGRESS_ROWS
+from cdc_platform.model.base.stored_names import CYCLE, LOG, QUARANTINE, RAW, READ_PROGRESS
 from cdc_platform.model.base.stored_texts import read_stored, understanding
 from cdc_platform.model.stream.files import READ_AGAIN, FileReport
 from cdc_platform.model.stream.quarantined_records import QuarantinedRecord

@@ -4,10 +4,10 @@ from itertools import pairwise
 
 from pyspark.sql import SparkSession
 
-from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import ancestors_of, head, position_of
 from cdc_platform.lake.state.control import load_lineage, load_stuck
 from cdc_platform.lake.state.cuts import cut_positions
+from cdc_platform.model.base.stored_names import LOG
 from cdc_platform.model.stream.lineage import Lineage, Partition, PartitionState, watermark_micros
 from cdc_platform.pipeline.checks.check_result import CheckResult, Scope
 from cdc_platform.pipeline.opened.pipeline import Pipeline

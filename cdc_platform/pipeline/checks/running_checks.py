@@ -6,9 +6,9 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import Mark, read_mark
 from cdc_platform.lake.state.cuts import cuts_since_moment, newest_cut
+from cdc_platform.model.base.stored_names import LOG
 from cdc_platform.pipeline.checks.check_result import (
     EVERYTHING,
     Check,

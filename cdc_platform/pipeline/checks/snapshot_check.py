@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
-from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import read_mark
+from cdc_platform.model.base.stored_names import LOG
 from cdc_platform.model.base.timestamps import to_datetime
 from cdc_platform.model.stream.ordering_key import SEPARATOR
 from cdc_platform.model.stream.records import ChangeKind

@@ -5,10 +5,10 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.quarantine import count_by_reason
 from cdc_platform.lake.state.read_progress import read_report
+from cdc_platform.model.base.stored_names import RAW
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.model.stream.files import WaitingTransaction
 from cdc_platform.model.stream.records import RecordKind

@@ -10,7 +10,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from cdc_platform.model.base.stored_texts import LOG_TABLE, MISUNDERSTOOD, damage_of
+from cdc_platform.model.base.stored_names import LOG
+from cdc_platform.model.base.stored_texts import MISUNDERSTOOD, damage_of
 from cdc_platform.model.rows.resolution import RowChange, RowId, RowTracker, Values
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.sources.json_codec import NULL, read_members, write
@@ -67,7 +68,7 @@ class ChainChange:
         try:
             return cls._of(line)
         except MISUNDERSTOOD as error:
-            raise damage_of(error, LOG_TABLE, f"a change of {line['table_name']} {line['keys']}") from error
+            raise damage_of(error, LOG, f"a change of {line['table_name']} {line['keys']}") from error
 
     @classmethod
     def _of(cls, line: Mapping[str, Any]) -> "ChainChange":

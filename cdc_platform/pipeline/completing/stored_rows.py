@@ -12,11 +12,11 @@ from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
-from cdc_platform.lake.catalog.lake import LOG, RAW
 from cdc_platform.lake.commits.bounds import is_true_throughout
 from cdc_platform.lake.commits.commits import head
 from cdc_platform.model.base.cached_values import cached_value
 from cdc_platform.model.base.names import KEY_PREFIX, case_key, quote_spark, quote_text
+from cdc_platform.model.base.stored_names import LOG, RAW
 from cdc_platform.model.rows.resolution import RowId
 from cdc_platform.model.schema.evolution import SchemaHistory, same_type
 from cdc_platform.model.schema.observed_columns import ObservedColumn, parse_column_types

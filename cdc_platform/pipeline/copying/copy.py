@@ -12,7 +12,7 @@ from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
 from cdc_platform.errors import CdcError, CommitConflict, CopyExpired, LakeError
-from cdc_platform.lake.catalog.lake import LOG, Lake
+from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.commits.branches import move_branch
 from cdc_platform.lake.commits.commits import ancestors_of, count_rows, head, read_mark
 from cdc_platform.lake.commits.maintenance import expire_snapshots
@@ -20,6 +20,7 @@ from cdc_platform.lake.state.copies import COPY_BRANCH, CopyPlan, CopyProgress, 
 from cdc_platform.lake.state.copy_columns import replace_columns
 from cdc_platform.lake.state.cuts import Cut, newest_cut
 from cdc_platform.model.base.progress import Step
+from cdc_platform.model.base.stored_names import LOG
 from cdc_platform.model.schema.table_options import stored_schema
 from cdc_platform.pipeline.copying.chunks import copy_chunks, has_columns, level_branch
 from cdc_platform.pipeline.copying.copy_plans import find_new_tables, make_plans, plan_missing_copies

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from cdc_platform.errors import CommitConflict, SourceError
-from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.copies import CopyPlan, columns_to_text, load_plans, save_plans
 from cdc_platform.lake.state.cuts import newest_cut
+from cdc_platform.model.base.stored_names import LOG
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.reading.trace import trace_lineage

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import SparkSession
 
-from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import count_rows, head, read_mark
 from cdc_platform.lake.state.cuts import Cut
+from cdc_platform.model.base.stored_names import LOG
 from cdc_platform.model.schema.column_versions import Conversion
 from cdc_platform.model.schema.table_options import columns_in_history, history_name
 from cdc_platform.model.schema.table_schema import TableSchema

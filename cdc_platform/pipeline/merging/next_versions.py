@@ -10,11 +10,11 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import SparkSession
 
-from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import fact, read_mark
 from cdc_platform.lake.state.cuts import Cut, cut_number, newest_cut
 from cdc_platform.lake.state.lost_tables import require_published
 from cdc_platform.model.base.progress import Step
+from cdc_platform.model.base.stored_names import LOG
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.pipeline.merging.build import MergeOutcome
 from cdc_platform.pipeline.opened.pipeline import Pipeline

@@ -8,12 +8,12 @@ from typing import Any, Final
 from pyiceberg.table import Table
 
 from cdc_platform.errors import RowNotFound, TableNotFound
-from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.filters import all_of, between, equals, is_any
 from cdc_platform.lake.state.control import load_lineage
 from cdc_platform.lake.state.cuts import Cut, cuts_since
 from cdc_platform.lake.state.quarantine import count_quarantined_records, describe_next_step, has_replays
 from cdc_platform.model.base.names import lake_table_name
+from cdc_platform.model.base.stored_names import LOG
 from cdc_platform.model.base.stored_texts import understanding
 from cdc_platform.model.base.timestamps import from_datetime, to_rfc3339
 from cdc_platform.model.rows.row_key import NANOSECOND_TEXT, KeyColumn, RowKey, parse_key

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Final
 
-from cdc_platform.lake.catalog.lake import LOG, RAW
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.quarantine import ReplayMark, load_quarantine, mark_replayed
 from cdc_platform.lake.state.read_progress import load_read_progress
+from cdc_platform.model.base.stored_names import LOG, RAW
 from cdc_platform.model.stream.files import READ_AGAIN
 from cdc_platform.model.stream.quarantined_records import (
     QuarantinedRecord,

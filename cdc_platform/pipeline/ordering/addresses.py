@@ -9,9 +9,9 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
-from cdc_platform.lake.catalog.lake import QUARANTINE, RAW
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.quarantine import ReplayMark, load_quarantine, mark_replayed
+from cdc_platform.model.base.stored_names import QUARANTINE, RAW
 from cdc_platform.model.base.stored_texts import parse_stored, read_stored, understanding
 from cdc_platform.model.stream.events import ADDRESS, ADDRESS_ONLY, ORDERING_KEY, AddressedDelete
 from cdc_platform.model.stream.quarantined_records import QuarantinedRecord, ReplaySource

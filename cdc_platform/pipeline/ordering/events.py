@@ -11,11 +11,11 @@ from pyiceberg.table import Table
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
-from cdc_platform.lake.catalog.lake import LOG, RAW
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.commits.filters import all_of, equals, is_any
 from cdc_platform.lake.state.quarantine import QuarantinedPlace, ReplayMark, mark_replayed, open_places
 from cdc_platform.lake.state.read_progress import ReadFile, last_reads
+from cdc_platform.model.base.stored_names import LOG, RAW
 from cdc_platform.model.base.timestamps import to_datetime
 from cdc_platform.model.stream.files import is_of_file, is_of_version
 from cdc_platform.model.stream.quarantined_records import QuarantinedRecord, ReplaySource

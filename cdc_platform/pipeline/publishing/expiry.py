@@ -7,12 +7,12 @@ from typing import Final
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
-from cdc_platform.lake.catalog.lake import CUT, DELETION_MARKERS, LINEAGE, LOG, QUARANTINE
-from cdc_platform.lake.commits.commits import CYCLE, ancestors_of, head, number_of, read_mark
+from cdc_platform.lake.commits.commits import ancestors_of, head, number_of, read_mark
 from cdc_platform.lake.commits.maintenance import delete_rows, expire_snapshots
 from cdc_platform.lake.commits.snapshots import SHORT_LIFE_S, find_expendable
 from cdc_platform.lake.state.cuts import Cut, cycle_published_by, find_cuts, publications_since
 from cdc_platform.lake.state.quarantine import find_taken_snapshot
+from cdc_platform.model.base.stored_names import CUT, CYCLE, DELETION_MARKERS, LINEAGE, LOG, QUARANTINE
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import KEPT_SNAPSHOTS_MIN
 from cdc_platform.pipeline.versions.branch import load_table

@@ -12,16 +12,7 @@ from pyiceberg.table.snapshots import Operation
 from pyspark.sql import SparkSession
 
 from cdc_platform.errors import LakeError
-from cdc_platform.lake.catalog.lake import (
-    CUT,
-    DELETION_MARKERS,
-    LINEAGE,
-    LOG,
-    QUARANTINE,
-    RAW,
-    READ_PROGRESS,
-    UNMAINTAINED,
-)
+from cdc_platform.lake.catalog.lake import UNMAINTAINED
 from cdc_platform.lake.commits.commits import (
     BRANCH,
     ancestors_of,
@@ -40,6 +31,15 @@ from cdc_platform.lake.commits.metadata_files import delete_old_metadata
 from cdc_platform.lake.commits.staging import drop_staging
 from cdc_platform.lake.state.cuts import Cut
 from cdc_platform.model.base.cached_values import cached_value
+from cdc_platform.model.base.stored_names import (
+    CUT,
+    DELETION_MARKERS,
+    LINEAGE,
+    LOG,
+    QUARANTINE,
+    RAW,
+    READ_PROGRESS,
+)
 from cdc_platform.model.base.turns import choose_by_turns
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import MaintenanceSettings

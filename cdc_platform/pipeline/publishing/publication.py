@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from cdc_platform.errors import CommitConflict
-from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.branches import advance_main, contains
 from cdc_platform.lake.commits.commits import head, read_mark
 from cdc_platform.lake.state.cuts import Cut, append_cut, cut_number, newest_cut
 from cdc_platform.lake.state.lost_tables import require_published
+from cdc_platform.model.base.stored_names import LOG
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_step import pipeline_step
 from cdc_platform.pipeline.versions.branch import finished_head, load_table

@@ -11,13 +11,13 @@ from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
 from cdc_platform.errors import SourceError, as_source_error
-from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.lake.commits.commits import POSITION, read_mark
 from cdc_platform.lake.commits.data_files import DATA_FILES, data_file_writer, data_files_of
 from cdc_platform.lake.commits.writes import CycleStep, append_files
 from cdc_platform.lake.state.control import read_control
 from cdc_platform.lake.state.read_progress import load_read_progress, save_poll, waiting_texts
 from cdc_platform.model.base.quantities import as_count
+from cdc_platform.model.base.stored_names import RAW
 from cdc_platform.model.stream.lineage import live, watermark_micros
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest, WindowOutcome, WindowReport
 from cdc_platform.model.stream.records import RecordKind

@@ -1,8 +1,8 @@
 """Derivation of the partition lineage from the reports of committed cycles."""
 
-from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.control import load_lineage, read_control, save_lineage
+from cdc_platform.model.base.stored_names import RAW
 from cdc_platform.model.stream.lineage import Lineage, advance, begin, prune
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 

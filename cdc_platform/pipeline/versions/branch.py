@@ -16,7 +16,6 @@ from cdc_platform.lake.commits.branches import contains, move_branch
 from cdc_platform.lake.commits.commits import (
     ATTEMPT,
     BRANCH,
-    CYCLE,
     ancestors_of,
     fact,
     head,
@@ -27,6 +26,7 @@ from cdc_platform.lake.commits.commits import (
 from cdc_platform.lake.state.cuts import Cut, cut_number, newest_cut
 from cdc_platform.lake.state.lost_tables import require_published
 from cdc_platform.model.base.names import lake_table_name
+from cdc_platform.model.base.stored_names import CYCLE
 from cdc_platform.model.base.stored_texts import parse_stored
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.spark.frames.table_frames import read_current

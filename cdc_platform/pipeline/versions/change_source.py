@@ -6,10 +6,10 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
-from cdc_platform.lake.catalog.lake import DELETION_MARKERS
 from cdc_platform.lake.state.copies import COPY_BRANCH, CopyProgress
 from cdc_platform.lake.state.quarantine import may_lack_changes
 from cdc_platform.model.base.names import quote_spark
+from cdc_platform.model.base.stored_names import DELETION_MARKERS
 from cdc_platform.model.base.timestamps import to_datetime
 from cdc_platform.model.schema.column_versions import ColumnHistory
 from cdc_platform.model.schema.evolution import SchemaHistory

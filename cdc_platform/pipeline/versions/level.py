@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 from pyiceberg.table import Table
 
-from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import head, read_mark
 from cdc_platform.lake.state.cuts import Cut, newest_cut
 from cdc_platform.model.base.names import lake_table_name
+from cdc_platform.model.base.stored_names import LOG
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.versions.log_span import tables_changed_after
 

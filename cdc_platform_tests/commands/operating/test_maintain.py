@@ -9,8 +9,8 @@ import pytest
 
 from cdc_platform.commands.operating import maintain
 from cdc_platform.components.loading import load_settings
-from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.model.base.stored_names import LOG
 from cdc_platform.pipeline.opened.pipeline import open_pipeline
 from cdc_platform_tests.commands.invoking import run
 from cdc_platform_tests.yaml_files import write_defs

@@ -10,9 +10,10 @@ import pytest
 from pyiceberg.table import StaticTable, Table
 from pyiceberg.table.locations import LocationProvider
 
-from cdc_platform.lake.catalog.lake import CUT, LOG, SCHEMA, Lake
+from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import KEPT_BY_TIME, LOGGED_FILES, LakeSettings
 from cdc_platform.lake.commits.metadata_files import delete_old_metadata, keep_by_time
+from cdc_platform.model.base.stored_names import CUT, LOG, SCHEMA
 
 LOGGED: Final = 4
 SHORT: Final = {**KEPT_BY_TIME, "write.metadata.previous-versions-max": str(LOGGED)}

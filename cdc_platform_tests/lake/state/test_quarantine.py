@@ -7,9 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from cdc_platform.lake.catalog.lake import QUARANTINE, READ_PROGRESS, Lake
+from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.lake.commits.commits import CYCLE
 from cdc_platform.lake.state.quarantine import (
     ReplayMark,
     count_quarantined_records,
@@ -25,6 +24,7 @@ from cdc_platform.lake.state.read_progress import (
     waiting_texts,
 )
 from cdc_platform.model.base.schemas import QUARANTINE_ROWS, READ_PROGRESS_ROWS
+from cdc_platform.model.base.stored_names import CYCLE, QUARANTINE, READ_PROGRESS
 from cdc_platform.model.stream.files import READ_AGAIN
 from cdc_platform.model.stream.quarantined_records import ReplaySource
 from cdc_platform.model.stream.unread import FailedRead, failed_reads, unread_path

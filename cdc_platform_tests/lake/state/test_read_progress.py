@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from cdc_platform.lake.catalog.lake import RAW, READ_PROGRESS, Lake
+from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LOGGED_FILES, LakeSettings
-from cdc_platform.lake.commits.commits import CYCLE, read_mark
+from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.read_progress import (
     POLLS_STORED_EVERY_S,
     list_failed_reads,
@@ -17,6 +17,7 @@ from cdc_platform.lake.state.read_progress import (
     save_poll,
 )
 from cdc_platform.model.base.schemas import RAW_EVENT_RECORDS
+from cdc_platform.model.base.stored_names import CYCLE, RAW, READ_PROGRESS
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.model.stream.unread import FailedRead, failed_reads
 

@@ -14,9 +14,10 @@ import pytest
 from pyiceberg.table import Table
 
 from cdc_platform.errors import CommitConflict
-from cdc_platform.lake.catalog.lake import DELETION_MARKERS, LOG, QUARANTINE, RAW, Lake
+from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.quarantine import ReplayMark, load_quarantine, mark_replayed
+from cdc_platform.model.base.stored_names import DELETION_MARKERS, LOG, QUARANTINE, RAW
 from cdc_platform.model.stream.quarantined_records import ReplaySource
 from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline

@@ -9,8 +9,8 @@ import pytest
 from pyiceberg.table.snapshots import Snapshot
 
 from cdc_platform.errors import CommitConflict
-from cdc_platform.lake.catalog.lake import DELETION_MARKERS, LINEAGE, LOG
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.model.base.stored_names import DELETION_MARKERS, LINEAGE, LOG
 from cdc_platform.pipeline.publishing import expiry
 from cdc_platform.pipeline.publishing.expiry import (
     READING_S,

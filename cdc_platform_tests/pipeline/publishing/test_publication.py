@@ -9,11 +9,12 @@ import pyarrow as pa
 import pytest
 
 from cdc_platform.errors import CommitConflict, LakeDamaged
-from cdc_platform.lake.catalog.lake import CUT, Lake
+from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.branches import move_branch
-from cdc_platform.lake.commits.commits import BRANCH, CYCLE, MAIN, ancestors_of, head
+from cdc_platform.lake.commits.commits import BRANCH, MAIN, ancestors_of, head
 from cdc_platform.lake.state.cuts import Cut, append_cut, list_cuts
+from cdc_platform.model.base.stored_names import CUT, CYCLE
 from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.order import order_changes

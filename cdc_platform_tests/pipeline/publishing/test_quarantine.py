@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pytest
 
-from cdc_platform.lake.catalog.lake import DELETION_MARKERS, LOG, QUARANTINE
-from cdc_platform.lake.commits.commits import CYCLE, TAKEN, head
+from cdc_platform.lake.commits.commits import TAKEN, head
 from cdc_platform.lake.commits.writes import CycleStep, commit_cycle
 from cdc_platform.lake.state.quarantine import (
     ReplayMark,
@@ -18,6 +17,7 @@ from cdc_platform.lake.state.quarantine import (
     mark_replayed,
     untaken_records,
 )
+from cdc_platform.model.base.stored_names import CYCLE, DELETION_MARKERS, LOG, QUARANTINE
 from cdc_platform.model.stream.quarantined_records import ReplaySource
 from cdc_platform.pipeline.publishing import maintain
 from cdc_platform.pipeline.publishing.expiry import READING_S, expire_system_table

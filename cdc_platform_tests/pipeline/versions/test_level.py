@@ -11,10 +11,10 @@ from pyiceberg.table import Table
 from pyiceberg.typedef import Identifier
 
 from cdc_platform.errors import LakeDamaged
-from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.lake.catalog.lake_settings import CATALOG, LakeSettings
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.cuts import Cut, list_cuts
+from cdc_platform.model.base.stored_names import RAW
 from cdc_platform.model.schema.table_options import DELETED, IS_CURRENT, TableOptions, history_name
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
