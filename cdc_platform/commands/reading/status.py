@@ -25,7 +25,7 @@ from cdc_platform.commands.common import (
     open_existing_of,
 )
 from cdc_platform.model.base.quantities import as_count, as_duration, as_number
-from cdc_platform.model.base.timestamps import to_rfc3339
+from cdc_platform.model.base.timestamps import clock_micros, to_rfc3339
 from cdc_platform.printing.lines import print_text
 from cdc_platform.printing.progress_display import at_rest, shown_step
 from cdc_platform.printing.tables import Cell, make_grid, make_line, make_table, open_live, print_rendered
@@ -119,7 +119,7 @@ def _watch(all_settings: "Sequence[PipelineSettings]", every_s: float, *, as_jso
     with at_rest() if live is not None else nullcontext(), live or nullcontext():
         while not is_over.is_set():
             view = Group(
-                make_line(to_rfc3339(time.time_ns() // 1000), "dim"),
+                make_line(to_rfc3339(clock_micros()), "dim"),
                 describe_statuses(statuses, max_partitions=WATCHED_PARTITIONS),
             )
             if as_json:

@@ -17,11 +17,11 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 
 from cdc_platform.model.stream.records import ChangeKind, RecordKind
 from cdc_platform.pipeline.completing.distributed_completion import DistributedCompletion
-from cdc_platform.pipeline.completing.stored_rows import IS_TRUNCATE, ROW_ID, Lookup
+from cdc_platform.pipeline.completing.stored_rows import ROW_ID, Lookup
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.reading.read_reports import has_texts
 from cdc_platform.spark.frames.table_frames import bring_frame, cache_frame
-from cdc_platform.spark.log.order import UNSOUND
+from cdc_platform.spark.log.order import IS_TRUNCATE, UNSOUND
 from cdc_platform.spark.log.ordered_rows import by_table, ids_of, incomplete_few, lack_values
 from cdc_platform.spark.log.unknown_values import LACKS_VALUES, incomplete_changes
 from cdc_platform.spark.session.session_settings import ONE_TASK, changed_settings

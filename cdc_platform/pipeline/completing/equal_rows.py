@@ -10,7 +10,6 @@ from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
-from cdc_platform.model.base.names import quote_spark
 from cdc_platform.model.rows.keyless import COPY, ROW
 from cdc_platform.model.schema.table_options import DELETED, keeps_deleted
 from cdc_platform.model.schema.table_schema import TableSchema
@@ -18,6 +17,7 @@ from cdc_platform.pipeline.completing.stored_rows import version_at
 from cdc_platform.pipeline.merging.local_merge import find_local, is_much
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.versions.lake_frames import read_table
+from cdc_platform.spark.frames.columns import col
 from cdc_platform.spark.log.keyless import count_in_log, count_in_table
 from cdc_platform.spark.log.ordered_rows import RowCopies
 
@@ -100,7 +100,7 @@ class EqualRows:
         rows = read_table(self.pipeline, self.spark, table.schema.name, table.version.snapshot_id)
         for column in table.deleted:
             rows = rows.where(~F.col(column))
-        row, copy = (F.col(quote_spark(name)) for name in (table.row, table.copy))
+        row, copy = (col(name) for name in (table.row, table.copy))
         return rows.select(row.alias("row"), copy.alias("copy"))
 
     def _count_locally(self, table: _StoredTable, row_texts: Collection[str]) -> dict[str, int] | None:

@@ -25,7 +25,6 @@ from cdc_platform.model.schema.table_schema import ARRAY, ColumnType, TableSchem
 from cdc_platform.model.schema.table_schema import Column as SourceColumn
 from cdc_platform.model.schema.widening import keeps_values
 from cdc_platform.model.stream.lineage import watermark_micros
-from cdc_platform.model.stream.records import ChangeKind
 from cdc_platform.pipeline.completing.key_chains import STORED, STORED_PLACE, UNKNOWN, UNKNOWN_PLACE
 from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.opened.pipeline import Pipeline
@@ -33,11 +32,11 @@ from cdc_platform.pipeline.reading.trace import trace_lineage
 from cdc_platform.pipeline.reading.window_content import measure_content
 from cdc_platform.pipeline.schema.schema_evolution import data_changes_between, history_through
 from cdc_platform.pipeline.versions.lake_frames import read_log, read_table
+from cdc_platform.spark.log.order import IS_TRUNCATE
 from cdc_platform.spark.log.unknown_values import unresolved_values
 from cdc_platform.spark.tables.typed_columns import ORDINAL, type_changes
 
 ROW_ID: Final = ("table_name", "keys")
-IS_TRUNCATE: Final = f"change_kind = '{ChangeKind.TRUNCATE.value}'"
 _IDS: Final = pa.schema([(name, pa.string()) for name in ROW_ID])
 _KEY_CHAINS: Final = pa.schema(
     [*((name, pa.string()) for name in (*ROW_ID, "key_chain")), ("is_logged", pa.bool_())]

@@ -1,6 +1,5 @@
 """Plans of initial copies: the tables, the moment of each copy, and its chunks."""
 
-import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -11,6 +10,7 @@ from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.copies import CopyPlan, columns_to_text, load_plans, save_plans
 from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.model.base.stored_names import LOG
+from cdc_platform.model.base.timestamps import clock_micros
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.reading.trace import trace_lineage
@@ -73,7 +73,7 @@ def make_plans(pipeline: Pipeline, names: Sequence[str], before: Mapping[str, Co
         except SourceError as error:
             return error
         number = before[table.name].number + 1 if table.name in before else 1
-        moments = position_micros, time.time_ns() // 1000
+        moments = position_micros, clock_micros()
         return CopyPlan(table.name, number, *moments, columns_to_text(table), chunks)
 
     with (

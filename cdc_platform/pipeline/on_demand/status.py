@@ -1,6 +1,5 @@
 """The status of a pipeline, from the lake alone: no Spark, and the source may be down."""
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,7 +20,7 @@ from cdc_platform.lake.state.read_progress import ReplayProgress, load_poll, loa
 from cdc_platform.model.base.names import lake_table_name
 from cdc_platform.model.base.stored_names import CYCLE, RAW
 from cdc_platform.model.base.stored_texts import MISUNDERSTOOD
-from cdc_platform.model.base.timestamps import to_rfc3339
+from cdc_platform.model.base.timestamps import clock_micros, to_rfc3339
 from cdc_platform.model.schema.table_options import PLAIN, history_name
 from cdc_platform.model.stream.lineage import watermark_micros
 from cdc_platform.model.stream.watermark_holders import StuckPartition
@@ -193,7 +192,7 @@ def read_status(pipeline: Pipeline) -> Status:
         cycle=mark.cycle,
         # The lineage exists before the first cycle; its start is not a watermark yet.
         watermark_micros=watermark_micros(lineage) if lineage is not None and lineage.cycle else None,
-        lag_s=cut.lag_s(time.time_ns() // 1000) if cut is not None else None,
+        lag_s=cut.lag_s(clock_micros()) if cut is not None else None,
         is_silence=is_events,
         live_partitions=tuple(partition.key for partition in partitions if partition.is_live),
         waiting_partitions=tuple(

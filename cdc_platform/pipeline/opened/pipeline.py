@@ -1,6 +1,5 @@
 """A pipeline: its settings, its source and its part of the lake, opened."""
 
-import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, cast
@@ -11,6 +10,7 @@ from cdc_platform.lake.state.schema_history import load_history
 from cdc_platform.model.base.cached_values import cached_value
 from cdc_platform.model.base.names import is_reserved_column, lake_table_name
 from cdc_platform.model.base.progress import Progress
+from cdc_platform.model.base.timestamps import clock_micros
 from cdc_platform.model.schema.evolution import SchemaHistory
 from cdc_platform.model.schema.exclusions import describe_findings
 from cdc_platform.model.schema.lake_tables import LakeTable, Refusals
@@ -47,7 +47,7 @@ class Pipeline:
     settings: PipelineSettings
     lake: Lake
     source: Source
-    opened_micros: int = field(default_factory=lambda: time.time_ns() // 1000, compare=False)
+    opened_micros: int = field(default_factory=clock_micros, compare=False)
     """When this process opened it, by this machine's clock."""
     progress: Progress = field(default_factory=Progress, compare=False, repr=False)
     """The steps that this process is running."""

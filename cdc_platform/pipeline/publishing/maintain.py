@@ -1,6 +1,5 @@
 """Maintenance between cycles: without it, tens of small commits would slow down everything."""
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -40,6 +39,7 @@ from cdc_platform.model.base.stored_names import (
     RAW,
     READ_PROGRESS,
 )
+from cdc_platform.model.base.timestamps import clock_micros
 from cdc_platform.model.base.turns import choose_by_turns
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import MaintenanceSettings
@@ -139,7 +139,7 @@ def maintain_lake(pipeline: Pipeline, spark: SparkSession, *, thorough: bool = F
     Raises:
         LakeError: a compaction changed the number of rows; report it.
     """
-    run = MaintenanceRun(pipeline, spark, thorough, time.time_ns() // 1000)
+    run = MaintenanceRun(pipeline, spark, thorough, clock_micros())
     tasks = _list_tasks(run)
     chosen = tasks if thorough else choose_tasks(pipeline.settings.maintenance, tasks)
     with pipeline.progress.step("maintain", "tables", len(chosen)) as step:

@@ -1,6 +1,5 @@
 """The last step of a cycle: a cut names one snapshot of every table, then `main` moves there."""
 
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -11,6 +10,7 @@ from cdc_platform.lake.commits.commits import head, read_mark
 from cdc_platform.lake.state.cuts import Cut, append_cut, cut_number, newest_cut
 from cdc_platform.lake.state.lost_tables import require_published
 from cdc_platform.model.base.stored_names import LOG
+from cdc_platform.model.base.timestamps import clock_micros
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_step import pipeline_step
 from cdc_platform.pipeline.versions.branch import finished_head, load_table
@@ -64,7 +64,7 @@ def publish_cut(pipeline: Pipeline) -> Cut | None:
         position_micros=mark.position_micros,
         cycle=mark.cycle,
         tables={version.table: version.snapshot_id for version in versions},
-        published_micros=time.time_ns() // 1000,
+        published_micros=clock_micros(),
     )
     append_cut(pipeline.lake, cut)
     _move_mains(pipeline, cut, [version.table for version in versions if version.is_new])

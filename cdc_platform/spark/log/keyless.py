@@ -7,13 +7,10 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 
 from cdc_platform.model.base.names import quote_text
 from cdc_platform.model.rows.keyless import COPY, ROW, UNNUMBERED
-from cdc_platform.model.stream.records import ChangeKind
-from cdc_platform.spark.log.order import UNSOUND
+from cdc_platform.spark.log.order import IS_DELETE, IS_TRUNCATE, UNSOUND
 
 UNNUMBERED_PREFIX: Final = f'{{"{COPY}":{UNNUMBERED},"{ROW}":'
 IS_UNNUMBERED: Final = f"startswith(keys, {quote_text(UNNUMBERED_PREFIX)})"
-_IS_TRUNCATE: Final = f"change_kind = '{ChangeKind.TRUNCATE.value}'"
-_IS_DELETE: Final = f"change_kind = '{ChangeKind.DELETE.value}'"
 _ROW_OF: Final = f"get_json_object(keys, '$.{ROW}')"
 _COPY_OF: Final = f"cast(get_json_object(keys, '$.{COPY}') as bigint)"
 _IN_TABLE: Final = "partition by table_name order by ordinal rows unbounded preceding"
@@ -33,17 +30,17 @@ def number_copies(ordered: DataFrame, counts: DataFrame) -> DataFrame:
         counts: number of equal rows before, as `table_name`, `row` and `count`; 0 if missing.
     """
     before_them = counts.selectExpr("table_name as of_table", "row as of_row", "count")
-    step = f"if({UNSOUND}, 0, if({_IS_DELETE}, -1, 1))"
+    step = f"if({UNSOUND}, 0, if({IS_DELETE}, -1, 1))"
     spans = ordered.selectExpr(
         "*",
         f"if({IS_UNNUMBERED}, {_ROW_OF}, null) as row",
-        f"sum(if({_IS_TRUNCATE} and not {UNSOUND}, 1, 0)) over ({_IN_TABLE}) as span",
+        f"sum(if({IS_TRUNCATE} and not {UNSOUND}, 1, 0)) over ({_IN_TABLE}) as span",
     )
     rows_after = spans.withColumn("after", F.expr(f"sum({step}) over ({_OF_ROW})"))
     is_same = (F.col("table_name") == F.col("of_table")) & (F.col("row") == F.col("of_row"))
     joined = rows_after.join(before_them, is_same, "left")
     before = "if(span = 0, coalesce(count, 0), 0)"
-    copy = f"cast({before} + after + if({_IS_DELETE}, 1, 0) as string)"
+    copy = f"cast({before} + after + if({IS_DELETE}, 1, 0) as string)"
     keys = f"""concat('{{"{COPY}":', {copy}, ',"{ROW}":"', row, '"}}')"""
     numbered = joined.withColumn("keys", F.expr(f"if(row is null, keys, {keys})"))
     return numbered.select(*ordered.columns).orderBy("ordinal")
@@ -69,9 +66,9 @@ def count_in_log(log: DataFrame, rows: DataFrame) -> DataFrame:
     """
     tables = [row[0] for row in rows.select("table_name").distinct().collect()]
     changes = log.where(F.col("table_name").isin(tables))
-    truncated = changes.groupBy("table_name").agg(F.max(_when(_IS_TRUNCATE)).alias("truncated_at"))
-    logged = changes.where(f"not {_IS_TRUNCATE}").selectExpr(
-        "table_name", f"{_ROW_OF} as row", f"{_COPY_OF} - if({_IS_DELETE}, 1, 0) as count", "ordinal"
+    truncated = changes.groupBy("table_name").agg(F.max(_when(IS_TRUNCATE)).alias("truncated_at"))
+    logged = changes.where(f"not {IS_TRUNCATE}").selectExpr(
+        "table_name", f"{_ROW_OF} as row", f"{_COPY_OF} - if({IS_DELETE}, 1, 0) as count", "ordinal"
     )
     of_rows = logged.join(rows, ["table_name", "row"], "left_semi")
     newest = of_rows.groupBy("table_name", "row").agg(

@@ -25,6 +25,8 @@ RECORD_PARTS: Final = (
     "cast(null as string) as origin",
 )
 """Columns that a change stream does not have."""
+IS_TRUNCATE: Final = f"change_kind = '{ChangeKind.TRUNCATE.value}'"
+IS_DELETE: Final = f"change_kind = '{ChangeKind.DELETE.value}'"
 UNSOUND = "unsound"
 COMPANY = "another record of its transaction is in quarantine"
 """Reason for a record without its own fault."""
@@ -195,7 +197,7 @@ def count_changes(ordered: DataFrame, further: Mapping[str, Column]) -> list[Row
     counts = {
         "changes": F.count_if(sound),
         "partial_updates": F.count_if(sound & ~F.col("is_whole_row")),
-        "truncates": F.count_if(sound & (F.col("change_kind") == ChangeKind.TRUNCATE.value)),
+        "truncates": F.count_if(sound & F.expr(IS_TRUNCATE)),
         "quarantined": F.count_if(F.col(UNSOUND) & (F.col("mod_ordinal") == 0)),
         "first_micros": F.min(F.when(sound, F.unix_micros("commit_timestamp"))),
         "last_ordinal": F.max("ordinal"),

@@ -10,6 +10,7 @@ from cdc_platform.model.schema.table_options import ORDERING_KEY, keeps_order
 from cdc_platform.model.schema.table_schema import Column as SourceColumn
 from cdc_platform.model.schema.table_schema import TableSchema, spark_type
 from cdc_platform.model.stream.records import ChangeKind
+from cdc_platform.spark.frames.columns import col
 from cdc_platform.spark.tables.log_columns import LogColumns
 from cdc_platform.spark.tables.typed_columns import (
     KIND,
@@ -171,7 +172,7 @@ def measure_net_changes(
         has_size: whether to measure the size of all columns, too.
         has_partial_updates: whether to find the columns that all net changes name, by their flags.
     """
-    keys = [_col(column.name) for column in table.key_columns]
+    keys = [col(column.name) for column in table.key_columns]
     first = table.key_columns[0]
     any_null = keys[0].isNull()
     for key in keys[1:]:
@@ -182,11 +183,11 @@ def measure_net_changes(
     row = net_changes.agg(
         *(F.count_if(F.col(ACTION) == action).alias(action) for action in (APPEND, UPDATE, REMOVE)),
         F.count_if(any_null).alias("nulls"),
-        F.min(F.when(touches, _col(first.name))).cast("string").alias("low"),
-        F.max(F.when(touches, _col(first.name))).cast("string").alias("high"),
+        F.min(F.when(touches, col(first.name))).cast("string").alias("low"),
+        F.max(F.when(touches, col(first.name))).cast("string").alias("high"),
         F.count(F.lit(1)).alias("keys"),
         *(F.sum(size).alias(f"size_{place}") for place, size in enumerate(sizes)),
-        *(F.bool_and(_col(flag_of(name))).alias(f"named_{place}") for place, name in enumerate(values)),
+        *(F.bool_and(col(flag_of(name))).alias(f"named_{place}") for place, name in enumerate(values)),
     ).collect()[0]
     kind = spark_type(first.type)
     bounded = kind in BOUNDED_TYPES and not row["nulls"]
@@ -205,7 +206,7 @@ def measure_net_changes(
 
 def _sizes(column: SourceColumn) -> list[Column]:
     """Return the variable parts of a value's size; long sums are slow for Spark to resolve."""
-    kind, value = spark_type(column.type), _col(column.name)
+    kind, value = spark_type(column.type), col(column.name)
     if kind.startswith("array"):
         return [F.octet_length(F.to_json(F.struct(value))), F.greatest(F.size(value), F.lit(0)) * FIXED_BYTES]
     return [F.octet_length(value)] if kind in {"string", "binary"} else []
@@ -217,7 +218,3 @@ def _literal(text: str | None, kind: str) -> str | None:
     if kind == "bigint":
         return f"{text}L"
     return quote_text(text) if kind == "string" else f"{kind.upper()} {quote_text(text)}"
-
-
-def _col(name: str) -> Column:
-    return F.col(quote_spark(name))

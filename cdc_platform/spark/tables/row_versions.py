@@ -17,6 +17,7 @@ from cdc_platform.model.schema.table_options import (
 )
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.records import ChangeKind
+from cdc_platform.spark.frames.columns import col
 from cdc_platform.spark.tables.merge import append_rows, create_table_sql
 from cdc_platform.spark.tables.net_changes import ACTION, APPEND, UPDATE, NetChangeStats
 from cdc_platform.spark.tables.typed_columns import COMMITTED, IS_READ, KIND, ORDINAL, TRANSACTION, flag_of
@@ -107,7 +108,7 @@ def current_before(
         F.col(TRANSACTION_ID).alias(TRANSACTION),
         F.lit(False).alias(IS_READ),
         *_keys(table),
-        *(_col(column.name) for column in table.value_columns),
+        *(col(column.name) for column in table.value_columns),
         *(F.lit(True).alias(flag_of(column.name)) for column in table.value_columns),
     )
 
@@ -145,7 +146,7 @@ def make_versions(
     states = changes.withColumn(_MOMENT, _moments(of_key)).select(
         *(F.max(_MOMENT).over(so_far).alias(_SINCE), TRANSACTION, ORDINAL, _EPOCH),
         *_keys(table),
-        *((_newest(name, so_far).alias(name) for name in names) if has_partial_updates else map(_col, names)),
+        *((_newest(name, so_far).alias(name) for name in names) if has_partial_updates else map(col, names)),
         _is_gone(so_far).alias(_IS_DELETED),
         is_last.alias("__is_last"),
     )
@@ -156,7 +157,7 @@ def make_versions(
     ]
     versions = final.withColumn(VALID_TO, F.coalesce(F.lead(_SINCE).over(of_key), *recreations))
     return versions.where(~F.col(_IS_DELETED)).select(
-        *(_col(column.name) for column in table.columns),
+        *(col(column.name) for column in table.columns),
         F.col(_SINCE).alias(VALID_FROM),
         VALID_TO,
         F.col(VALID_TO).isNull().alias(IS_CURRENT),
@@ -201,7 +202,7 @@ def find_misdated(history: DataFrame, changes: DataFrame, table: TableSchema) ->
 
 def _newest(name: str, so_far: WindowSpec) -> Column:
     # The struct separates an explicit NULL from a column that no change names.
-    value = F.when(_col(flag_of(name)), F.struct(_col(name).alias("value")))
+    value = F.when(col(flag_of(name)), F.struct(col(name).alias("value")))
     return F.last(value, ignorenulls=True).over(so_far)["value"]
 
 
@@ -255,8 +256,7 @@ def append_versions(
     """
     names = {case_key(name) for name in versions.columns}
     selected = [
-        _col(name) if case_key(name) in names else F.lit(None).cast(kind).alias(name)
-        for name, kind in columns
+        col(name) if case_key(name) in names else F.lit(None).cast(kind).alias(name) for name, kind in columns
     ]
     append_rows(versions.select(*selected), target, properties)
 
@@ -271,8 +271,4 @@ def _has_same_key(table: TableSchema) -> list[Column]:
 
 
 def _keys(table: TableSchema) -> list[Column]:
-    return [_col(column.name) for column in table.key_columns]
-
-
-def _col(name: str) -> Column:
-    return F.col(quote_spark(name))
+    return [col(column.name) for column in table.key_columns]

@@ -1,7 +1,6 @@
 """The read progress follows from what the committed cycles report, no matter who derives it."""
 
 import json
-import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,6 +17,7 @@ from cdc_platform.lake.state.read_progress import (
 )
 from cdc_platform.model.base.schemas import RAW_EVENT_RECORDS
 from cdc_platform.model.base.stored_names import CYCLE, RAW, READ_PROGRESS
+from cdc_platform.model.base.timestamps import clock_micros
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.model.stream.unread import FailedRead, failed_reads
 
@@ -110,7 +110,7 @@ def test_polls_for_weeks_leave_few_files(tmp_path: Path) -> None:
     """Metadata files that the marks replace are deleted, though no cycle and so no maintenance comes."""
     lake, now_micros = (
         Lake(LakeSettings(str(tmp_path)), "files", delivers_events=True),
-        time.time_ns() // 1000,
+        clock_micros(),
     )
     for number in range(1, LOGGED_FILES + 20):
         save_poll(lake, now_micros + number * POLLS_STORED_EVERY_S * 1_000_000, keep_metadata_s=0.0)

@@ -1,6 +1,5 @@
 """Initial copies: rows as of a moment, from which the stream takes over exactly."""
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -24,6 +23,7 @@ from cdc_platform.lake.state.copies import (
     load_plans,
 )
 from cdc_platform.lake.state.cuts import Cut, list_cuts
+from cdc_platform.model.base.timestamps import clock_micros
 from cdc_platform.model.schema.schema_reads import SchemaRead
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.records import ModType
@@ -322,9 +322,7 @@ def test_lives_that_are_too_short_for_a_large_batch_make_progress(
     feed(pipeline, NOW)
     left: list[int] = []
     while not left or left[-1]:
-        life = replace(
-            pipeline, opened_micros=time.time_ns() // 1000, settings=replace(pipeline.settings, copy_s=60)
-        )
+        life = replace(pipeline, opened_micros=clock_micros(), settings=replace(pipeline.settings, copy_s=60))
         with monkeypatch.context() as patch:
             patch.setattr(source_of(life), "read_copy", dying_beyond(2, source_of(life).read_copy))
             with suppress(KeyboardInterrupt):
