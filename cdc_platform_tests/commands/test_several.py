@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cdc_platform.commands.common import share_spark
+from cdc_platform.commands.pipelines import share_spark
 from cdc_platform.components.loading import load_each, load_settings
 from cdc_platform.pipeline.opened.pipeline import open_pipeline
 from cdc_platform.spark.session.spark_settings import DEFAULT_PACKAGES

@@ -12,15 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from rich.console import Group, RenderableType
 
-from cdc_platform.commands.common import (
-    DEFS,
-    EVERY_NAME,
-    NAME,
-    CommandOnDefs,
-    examples,
-    open_existing_of,
-    print_name,
-)
+from cdc_platform.commands.options import DEFS, EVERY_NAME, NAME, CommandOnDefs, examples
+from cdc_platform.commands.pipelines import open_existing_of, print_name
 from cdc_platform.model.base.quantities import as_count
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.model.stream.quarantined_records import QuarantineFilter

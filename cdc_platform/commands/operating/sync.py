@@ -10,15 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from cdc_platform.commands.common import (
-    DEFS,
-    EVERY_NAME,
-    CommandOnDefs,
-    examples,
-    print_name,
-    share_spark,
-    start_spark,
-)
+from cdc_platform.commands.options import DEFS, EVERY_NAME, CommandOnDefs, examples
+from cdc_platform.commands.pipelines import print_name, share_spark, start_spark
 from cdc_platform.errors import CdcError
 from cdc_platform.model.base.progress import Step
 from cdc_platform.model.base.timestamps import to_rfc3339

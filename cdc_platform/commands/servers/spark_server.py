@@ -8,12 +8,13 @@ from urllib.parse import urlsplit
 
 import click
 
-from cdc_platform.commands.common import DEFS, NAME, CommandOnDefs, examples, interruption
+from cdc_platform.commands.options import DEFS, NAME, CommandOnDefs, examples
 from cdc_platform.errors import SettingError, SparkUnreachable
 from cdc_platform.printing.lines import print_line
 from cdc_platform.printing.progress_display import at_rest, shown_step
+from cdc_platform.spark.session.connect_token import LOOPBACK
+from cdc_platform.stopping import interruption
 
-LOOPBACK: Final = ("127.0.0.1", "localhost")
 EXAMPLE: Final = "sc://127.0.0.1:15002"
 LOOK_EVERY_S: Final = 1.0
 ENDS_WITHIN_S: Final = 30.0
