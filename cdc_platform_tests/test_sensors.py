@@ -2,7 +2,6 @@
 
 import sqlite3
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -56,13 +55,6 @@ class StillSource:
     def close(self) -> None:
         """Be closed."""
         self.is_closed = True
-
-
-@pytest.fixture
-def instance() -> Iterator[dg.DagsterInstance]:
-    """An instance in memory."""
-    with dg.DagsterInstance.ephemeral() as dagster:
-        yield dagster
 
 
 @pytest.fixture
