@@ -28,6 +28,7 @@ from cdc_platform.model.base.quantities import as_count
 from cdc_platform.model.base.schemas import READ_PROGRESS_ROWS
 from cdc_platform.model.base.stored_names import CYCLE, LOG, QUARANTINE, RAW, READ_PROGRESS
 from cdc_platform.model.base.stored_texts import read_stored, understanding
+from cdc_platform.model.base.timestamps import MICROS_PER_S
 from cdc_platform.model.stream.files import READ_AGAIN, FileReport
 from cdc_platform.model.stream.quarantined_records import QuarantinedRecord
 from cdc_platform.model.stream.records import RecordKind
@@ -157,11 +158,13 @@ def save_poll(lake: Lake, now_micros: int, keep_metadata_s: float) -> None:
     if not lake.delivers_events:
         return
     table = lake.system_table(READ_PROGRESS)
-    if not 0 <= now_micros - _poll_of(table) < POLLS_STORED_EVERY_S * 1_000_000:
+    if not 0 <= now_micros - _poll_of(table) < POLLS_STORED_EVERY_S * MICROS_PER_S:
         # A conflicting commit is another poll's, or a cycle's.
         with suppress(CommitFailedException), table.transaction() as transaction:
             transaction.set_properties({POLL_TIME: str(now_micros)})
-        delete_old_metadata(lake.system_table(READ_PROGRESS), now_micros - int(keep_metadata_s * 1_000_000))
+        delete_old_metadata(
+            lake.system_table(READ_PROGRESS), now_micros - int(keep_metadata_s * MICROS_PER_S)
+        )
 
 
 def load_poll(lake: Lake) -> int:

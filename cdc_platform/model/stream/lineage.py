@@ -13,8 +13,6 @@ from cdc_platform.errors import PartitionBoundsInvalid
 from cdc_platform.model.base.names import ROOT_TOKEN, partition_key, readable_key
 from cdc_platform.model.stream.read_windows import WindowOutcome, WindowReport
 
-_MICROS_PER_S: Final = 1_000_000
-
 
 class PartitionState(StrEnum):
     """Progress of a partition, in this order; a partition never returns to an earlier state.

@@ -9,7 +9,7 @@ from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.quarantine import count_by_reason
 from cdc_platform.lake.state.read_progress import read_report
 from cdc_platform.model.base.stored_names import RAW
-from cdc_platform.model.base.timestamps import to_rfc3339
+from cdc_platform.model.base.timestamps import MICROS_PER_S, to_rfc3339
 from cdc_platform.model.stream.files import WaitingTransaction
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.pipeline.checks.check_result import SHOWN, CheckResult, Fact, Scope
@@ -42,7 +42,7 @@ def _waiting_transactions(pipeline: Pipeline) -> list[WaitingTransaction]:
 
 def _is_late(transaction: WaitingTransaction, now_micros: int) -> bool:
     since = transaction.since_micros
-    return since is None or now_micros - since > WAITS_S * 1_000_000
+    return since is None or now_micros - since > WAITS_S * MICROS_PER_S
 
 
 def _describe_waiting(transaction: WaitingTransaction) -> str:

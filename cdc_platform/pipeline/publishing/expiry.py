@@ -13,6 +13,7 @@ from cdc_platform.lake.commits.snapshots import SHORT_LIFE_S, find_expendable
 from cdc_platform.lake.state.cuts import Cut, cycle_published_by, find_cuts, publications_since
 from cdc_platform.lake.state.quarantine import find_taken_snapshot
 from cdc_platform.model.base.stored_names import CUT, CYCLE, DELETION_MARKERS, LINEAGE, LOG, QUARANTINE
+from cdc_platform.model.base.timestamps import MICROS_PER_S
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import KEPT_SNAPSHOTS_MIN
 from cdc_platform.pipeline.versions.branch import load_table
@@ -51,12 +52,12 @@ def kept_moments(
     """
     moments_kept, slots = set[int](), set[tuple[int, int]]()
     for moment_micros in sorted(moments_micros):
-        age_s = (now_micros - moment_micros) / 1_000_000
+        age_s = (now_micros - moment_micros) / MICROS_PER_S
         if age_s > last_s:
             continue
         if age_s > every_s:
             period_s = next(period for limit, period in THINNING if limit is None or age_s <= limit)
-            place = (period_s, moment_micros // (period_s * 1_000_000))
+            place = (period_s, moment_micros // (period_s * MICROS_PER_S))
             if place in slots:
                 continue
             slots.add(place)
@@ -109,7 +110,7 @@ def _old_snapshots(
     pipeline: Pipeline, table: Table, now_micros: int, cut_snapshots: Collection[int] = ()
 ) -> tuple[int, ...]:
     settings = pipeline.settings.maintenance
-    before_micros = now_micros - int(min(settings.keep_every_cut_s, settings.keep_snapshots_s) * 1_000_000)
+    before_micros = now_micros - int(min(settings.keep_every_cut_s, settings.keep_snapshots_s) * MICROS_PER_S)
     return find_expendable(table, before_micros, settings.keep_snapshots, cut_snapshots)
 
 
@@ -119,7 +120,7 @@ def age_of_table(pipeline: Pipeline, table: Table, now_micros: int) -> float:
     if not old:
         return 0
     settings, snapshots = pipeline.settings.maintenance, table.metadata.snapshots
-    oldest_s = now_micros / 1_000_000 - min(snapshot.timestamp_ms for snapshot in snapshots) / 1000
+    oldest_s = now_micros / MICROS_PER_S - min(snapshot.timestamp_ms for snapshot in snapshots) / 1000
     certain = len(old) - max_moments_kept(min(oldest_s, settings.keep_snapshots_s))
     return certain / _enough(pipeline, len(snapshots) - certain)
 
@@ -139,7 +140,7 @@ def _old_system_snapshots(pipeline: Pipeline, name: str, table: Table, now_micro
     if name in SHORT_LIVED_TABLES:
         whole_s, newest = SHORT_LIFE_S, KEPT_SNAPSHOTS_MIN
     unlogged = _unlogged_snapshots(pipeline, table) if name in REWRITABLE_TABLES else ()
-    return find_expendable(table, now_micros - whole_s * 1_000_000, newest, unlogged)
+    return find_expendable(table, now_micros - whole_s * MICROS_PER_S, newest, unlogged)
 
 
 def _unlogged_snapshots(pipeline: Pipeline, table: Table) -> Collection[int]:
@@ -181,7 +182,7 @@ def find_kept_cuts(pipeline: Pipeline, now_micros: int) -> tuple[Cut, ...]:
     """Return the cuts whose snapshots stay, oldest first."""
     settings = pipeline.settings.maintenance
     last_s = settings.keep_snapshots_s
-    published = publications_since(pipeline.lake, now_micros - int(last_s * 1_000_000))
+    published = publications_since(pipeline.lake, now_micros - int(last_s * MICROS_PER_S))
     # The age of a cut counts from the next cut: before that, readers get it.
     ends = [micros for _, micros in published[1:]]
     moments = kept_moments(ends, now_micros, settings.keep_every_cut_s, last_s)
@@ -197,7 +198,7 @@ def forget_deletion_markers(pipeline: Pipeline, spark: SparkSession, now_micros:
     """
     if pipeline.capabilities.deletion_markers_s is None:
         return
-    before_micros = now_micros - int(pipeline.capabilities.deletion_markers_s * 1_000_000)
+    before_micros = now_micros - int(pipeline.capabilities.deletion_markers_s * MICROS_PER_S)
     cycle = cycle_published_by(pipeline.lake, before_micros)
     if cycle is not None:
         table = pipeline.lake.system_table(DELETION_MARKERS)

@@ -39,7 +39,7 @@ from cdc_platform.model.base.stored_names import (
     RAW,
     READ_PROGRESS,
 )
-from cdc_platform.model.base.timestamps import clock_micros
+from cdc_platform.model.base.timestamps import MICROS_PER_S, clock_micros
 from cdc_platform.model.base.turns import choose_by_turns
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import MaintenanceSettings
@@ -106,12 +106,12 @@ class MaintenanceRun:
 
     def delete_metadata(self, table: Table) -> int:
         """Delete a table's old metadata files, and return their number."""
-        keep_micros = int(self.pipeline.settings.maintenance.keep_metadata_s * 1_000_000)
+        keep_micros = int(self.pipeline.settings.maintenance.keep_metadata_s * MICROS_PER_S)
         return delete_old_metadata(table, self.now_micros - keep_micros)
 
     def delete_orphans(self, table: Table) -> int:
         """Delete a table's files of killed runs if the maintenance is thorough; return their number."""
-        keep_micros = int(self.pipeline.settings.maintenance.keep_orphans_s * 1_000_000)
+        keep_micros = int(self.pipeline.settings.maintenance.keep_orphans_s * MICROS_PER_S)
         return delete_orphans(self.spark, table, self.now_micros - keep_micros) if self.is_thorough else 0
 
 
