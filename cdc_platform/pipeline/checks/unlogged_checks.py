@@ -83,13 +83,13 @@ def check_quarantine(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) ->
         tables[table or "unknown table"] += number
         reasons[reason.partition("\n")[0][:REASON_LENGTH]] += number
     parts = [
-        f"records in quarantine: {counts.total()} ({_most_common(tables, SHOWN_TABLES)})",
+        f"records in quarantine: {counts.total()} ({_most_common(tables)})",
         *(f"{number} with the reason: {reason}" for reason, number in reasons.most_common(SHOWN_REASONS)),
         "`cdc-platform quarantine list` shows them",
     ]
     return CheckResult(passed=False, summary="; ".join(parts), facts=facts)
 
 
-def _most_common(counts: Counter[str], limit: int) -> str:
-    examples = [f"{name}: {number}" for name, number in counts.most_common(limit)]
-    return ", ".join([*examples, "..."] if len(counts) > limit else examples)
+def _most_common(counts: Counter[str]) -> str:
+    examples = [f"{name}: {number}" for name, number in counts.most_common(SHOWN_TABLES)]
+    return ", ".join([*examples, "..."] if len(counts) > SHOWN_TABLES else examples)

@@ -143,7 +143,7 @@ class PipelineSettings:
     )
 
     def __post_init__(self) -> None:
-        check_identifier("name", self.name)
+        check_identifier(self.name)
         if self.name.endswith("__cdc"):
             raise SettingError(
                 "name", f"must not end in `__cdc`, which marks the platform's own tables: {self.name}"

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.model.base.names import quote_text
@@ -66,7 +66,9 @@ def count_in_log(log: DataFrame, rows: DataFrame) -> DataFrame:
     """
     tables = [row[0] for row in rows.select("table_name").distinct().collect()]
     changes = log.where(F.col("table_name").isin(tables))
-    truncated = changes.groupBy("table_name").agg(F.max(_when(IS_TRUNCATE)).alias("truncated_at"))
+    truncated = changes.groupBy("table_name").agg(
+        F.expr(f"max(if({IS_TRUNCATE}, ordinal, null)) as truncated_at")
+    )
     logged = changes.where(f"not {IS_TRUNCATE}").selectExpr(
         "table_name", f"{_ROW_OF} as row", f"{_COPY_OF} - if({IS_DELETE}, 1, 0) as count", "ordinal"
     )
@@ -76,7 +78,3 @@ def count_in_log(log: DataFrame, rows: DataFrame) -> DataFrame:
     )
     living = newest.join(truncated, "table_name", "left")
     return living.where("truncated_at is null or ordinal > truncated_at").select("table_name", "row", "count")
-
-
-def _when(condition: str) -> Column:
-    return F.expr(f"if({condition}, ordinal, null)")
