@@ -37,19 +37,21 @@ def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
     # Duplicates were logged before, and replayed records are logged later.
     repeats_within_s, has_late = pipeline.capabilities.repeats_within_s, has_replays(pipeline.lake)
     around = EVERYTHING if repeats_within_s is not None or has_late else scope
-    quarantined = _quarantine(pipeline, spark, around).where(F.col("cycle") <= mark.cycle)
-    logged = _log(pipeline, spark, around).where(F.col("cycle") <= mark.cycle)
+    quarantine = _quarantine(pipeline, spark, around).where(F.col("cycle") <= mark.cycle)
+    log = _log(pipeline, spark, around).where(F.col("cycle") <= mark.cycle)
     if repeats_within_s is not None and scope.after_micros is not None and not has_late:
-        repeated = repeated_from(pipeline, between_positions(RecordKind.FILE, scope.after_micros, until))
-        oldest = remembered_from(pipeline, scope.after_micros, repeated)
-        logged = logged.where(F.col("commit_timestamp") >= F.lit(to_datetime(oldest)))
+        repeats_micros = repeated_from(
+            pipeline, between_positions(RecordKind.FILE, scope.after_micros, until)
+        )
+        oldest = remembered_from(pipeline, scope.after_micros, repeats_micros)
+        log = log.where(F.col("commit_timestamp") >= F.lit(to_datetime(oldest)))
         records = data_changes_between(scope.after_micros, until)
-        logged = logged.where(measure_content(pipeline.lake.system_table(RAW), records).earlier_changes_sql)
+        log = log.where(measure_content(pipeline.lake.system_table(RAW), records).earlier_changes_sql)
     places = {
         "read": read,
-        "logged": logged.select("record_id"),
-        "quarantined": quarantined.where("replayed_at is null").select("record_id"),
-        "replayed": quarantined.where("replayed_at is not null").select("record_id"),
+        "logged": log.select("record_id"),
+        "quarantined": quarantine.where("replayed_at is null").select("record_id"),
+        "replayed": quarantine.where("replayed_at is not null").select("record_id"),
     }
     if around is not scope:
         read_records = read.distinct()
@@ -85,16 +87,16 @@ def _count_places(places: Mapping[str, DataFrame], *, comes_mended: bool) -> tup
         for name, frame in places.items()
     ]
     records = reduce(DataFrame.unionByName, marked).groupBy("record_id")
-    read, logged, quarantined, replayed = (F.col(name) for name in places)
-    is_open = (quarantined > 0) & (logged == 0) if comes_mended else quarantined > 0
-    is_quarantined = is_open | (replayed > 0) & (logged == 0)
+    read, in_log, in_quarantine, replayed = (F.col(name) for name in places)
+    is_open = (in_quarantine > 0) & (in_log == 0) if comes_mended else in_quarantine > 0
+    is_quarantined = is_open | (replayed > 0) & (in_log == 0)
     return _first(
         records.agg(*(F.sum(name).alias(name) for name in places)).agg(
             F.sum(read),
             F.count_if(read > 0),
-            F.count_if(logged > 0),
+            F.count_if(in_log > 0),
             F.count_if(is_quarantined),
-            F.count_if((read > 0) & (logged == 0) & ~is_quarantined),
+            F.count_if((read > 0) & (in_log == 0) & ~is_quarantined),
         )
     )
 
@@ -108,14 +110,14 @@ def check_exactly_once(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
     """Count changes that the log holds more than once."""
     changes = _log(pipeline, spark, scope)
     times = changes.groupBy(*_IDENTITY).count()
-    total, repeated = _first(times.agg(F.sum("count"), F.count_if(F.col("count") > 1)))
+    total, repeats = _first(times.agg(F.sum("count"), F.count_if(F.col("count") > 1)))
     within_s = pipeline.capabilities.repeats_within_s
-    if repeated and within_s is not None:
-        repeated = _count_soon(changes.join(times.where("count > 1"), list(_IDENTITY), "left_semi"), within_s)
+    if repeats and within_s is not None:
+        repeats = _count_soon(changes.join(times.where("count > 1"), list(_IDENTITY), "left_semi"), within_s)
     return CheckResult(
-        repeated == 0,
-        f"{total} changes, {repeated} of them repeated",
-        {"changes": total, "repeated": repeated},
+        repeats == 0,
+        f"{total} changes, {repeats} of them repeated",
+        {"changes": total, "repeated": repeats},
     )
 
 
@@ -140,8 +142,8 @@ def check_transactions(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
     is_replayed = F.lit(False)
     if has_replays(pipeline.lake):
         # A replayed record keeps its commit timestamp.
-        replayed = spark.createDataFrame(replayed_records(pipeline.lake)).distinct()
-        changes = changes.join(replayed.withColumn("is_replayed", F.lit(True)), "record_id", "left")
+        replays = spark.createDataFrame(replayed_records(pipeline.lake)).distinct()
+        changes = changes.join(replays.withColumn("is_replayed", F.lit(True)), "record_id", "left")
         is_replayed = F.coalesce("is_replayed", is_replayed)
     out_of_order = _count_out_of_order(changes, is_replayed)
     return CheckResult(
@@ -158,8 +160,8 @@ def _count_out_of_order(changes: DataFrame, is_replayed: Column) -> int:
     """
     before = F.lag("ordering_key").over(Window.partitionBy("cycle").orderBy("ordinal"))
     places = changes.select("*", (F.col("ordering_key") <= before).alias("is_displaced"))
-    ordinal, committed = (F.when(~is_replayed, F.col(name)) for name in ("ordinal", "commit_timestamp"))
-    ends = (F.min(ordinal), F.max(ordinal), F.min(committed), F.max(committed))
+    ordinal, moment = (F.when(~is_replayed, F.col(name)) for name in ("ordinal", "commit_timestamp"))
+    ends = (F.min(ordinal), F.max(ordinal), F.min(moment), F.max(moment))
     cycles = places.groupBy("cycle").agg(F.count_if("is_displaced"), *ends).collect()
     rows = sorted(tuple(row) for row in cycles if row[2] is not None)
     overlaps = sum(later[2] <= earlier[3] or later[4] <= earlier[5] for earlier, later in pairwise(rows))

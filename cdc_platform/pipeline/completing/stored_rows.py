@@ -53,16 +53,16 @@ def ids_frame(spark: SparkSession, ids: Iterable[RowId]) -> DataFrame:
 
 
 def key_chains_frame(
-    spark: SparkSession, chains: Mapping[RowId, str], logged: Collection[RowId]
+    spark: SparkSession, chains: Mapping[RowId, str], log_ids: Collection[RowId]
 ) -> DataFrame:
     """Return rows' ids with their key chains as `key_chain`, and as `is_logged`; broadcast to every task.
 
     Args:
         spark: Spark session.
         chains: the rows' key chains.
-        logged: the rows that are followed from the log.
+        log_ids: the rows that are followed from the log.
     """
-    rows = [(*row_id, chains[row_id], row_id in logged) for row_id in sorted(chains)]
+    rows = [(*row_id, chains[row_id], row_id in log_ids) for row_id in sorted(chains)]
     columns = list(zip(*rows, strict=True)) or [()] * len(_KEY_CHAINS)
     return F.broadcast(spark.createDataFrame(pa.table(list(map(list, columns)), schema=_KEY_CHAINS)))
 
@@ -75,9 +75,9 @@ def changes_of(log: DataFrame, ids: DataFrame, tables: Collection[str]) -> DataF
         ids: distinct `table_name` and `keys`.
         tables: the tables of these.
     """
-    marked = log.join(ids.withColumn("is_chosen", F.lit(True)), list(ROW_ID), "left")
+    matches = log.join(ids.withColumn("is_chosen", F.lit(True)), list(ROW_ID), "left")
     is_truncate = F.expr(IS_TRUNCATE) & F.col("table_name").isin(*tables)
-    return marked.where(F.col("is_chosen") | is_truncate).select(*log.columns)
+    return matches.where(F.col("is_chosen") | is_truncate).select(*log.columns)
 
 
 NOTHING: Final = frozenset[str]()
@@ -93,10 +93,10 @@ def replaced_columns(pipeline: Pipeline, cycle: int) -> Mapping[str, frozenset[s
         return {}
     until_micros = watermark_micros(trace_lineage(pipeline)) or history.position_micros
     window = data_changes_between(history.position_micros, until_micros)
-    replaced: defaultdict[str, frozenset[str]] = defaultdict(frozenset)
+    replacements: defaultdict[str, frozenset[str]] = defaultdict(frozenset)
     for table, text in measure_content(pipeline.lake.system_table(RAW), window).typed_tables():
-        replaced[table] |= _replaced(history, table, parse_column_types(text) or {})
-    return replaced
+        replacements[table] |= _replaced(history, table, parse_column_types(text) or {})
+    return replacements
 
 
 def _replaced(history: SchemaHistory, table: str, columns: Mapping[str, ObservedColumn]) -> frozenset[str]:
@@ -152,9 +152,9 @@ class Lookup:
             ids: `table_name` and `keys` of rows with a NULL column, distinct.
         """
         log = changes_of(read_log(self.pipeline, self.spark), ids, self.columns)
-        unresolved = unresolved_values(log, history_through(self.pipeline, self.cycle).observed_since)
+        unknowns = unresolved_values(log, history_through(self.pipeline, self.cycle).observed_since)
         columns = F.array("column_name").alias("unavailable_columns")
-        return _lines(unresolved.select(*ROW_ID, columns), UNKNOWN, UNKNOWN_PLACE)
+        return _lines(unknowns.select(*ROW_ID, columns), UNKNOWN, UNKNOWN_PLACE)
 
     @cached_value
     def may_be_unknown(self) -> bool:
@@ -164,9 +164,9 @@ class Lookup:
     @cached_property
     def valid_since(self) -> Mapping[tuple[str, str], int]:
         """Times since which changes of the log have values of the current types, by table and column."""
-        observed = history_through(self.pipeline, self.cycle).observed_since
-        replaced = ((table, name) for table, names in self._replaced.items() for name in names)
-        since = {**observed, **dict.fromkeys(replaced, sys.maxsize)}
+        observations = history_through(self.pipeline, self.cycle).observed_since
+        replacements = ((table, name) for table, names in self._replaced.items() for name in names)
+        since = {**observations, **dict.fromkeys(replacements, sys.maxsize)}
         return {column: micros for column, micros in since.items() if column[0] in self.columns}
 
     @cached_property
@@ -197,12 +197,12 @@ def version_at(pipeline: Pipeline, spark: SparkSession, table: str, cycle: int) 
     """
     if cycle == 0:
         return None
-    merged = merge_tables(pipeline, spark, [pipeline.table(table)])[0]
+    merge = merge_tables(pipeline, spark, [pipeline.table(table)])[0]
     stored_table = pipeline.lake.table(table)
     if stored_table is None:
         return None
-    snapshot = stored_table.metadata.snapshot_by_id(merged.snapshot_id or -1)
-    return snapshot if snapshot is not None and merged.cycle == cycle else head(stored_table)
+    snapshot = stored_table.metadata.snapshot_by_id(merge.snapshot_id or -1)
+    return snapshot if snapshot is not None and merge.cycle == cycle else head(stored_table)
 
 
 def _join_keys(
@@ -242,11 +242,9 @@ def _typed_keys(keys: DataFrame, schema: TableSchema) -> DataFrame:
         "cast(NULL AS string) AS transaction_id",
         "cast(NULL AS timestamp) AS commit_timestamp",
     )
-    typed = type_changes(log, TableSchema(schema.name, schema.key_columns), has_partial_updates=False)
+    rows = type_changes(log, TableSchema(schema.name, schema.key_columns), has_partial_updates=False)
     names = (quote_spark(column.name) for column in schema.key_columns)
-    return typed.selectExpr(
-        *(f"{name} AS {KEY_PREFIX}{number}" for number, name in enumerate(names)), ORDINAL
-    )
+    return rows.selectExpr(*(f"{name} AS {KEY_PREFIX}{number}" for number, name in enumerate(names)), ORDINAL)
 
 
 def _text(value: str, column_type: ColumnType) -> str:

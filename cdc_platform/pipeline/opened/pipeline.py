@@ -121,34 +121,36 @@ class Pipeline:
                 set options for a table that does not exist at the source.
         """
         chosen, options, history = self.settings.tables, self.settings.table_options, self.schema_history
-        watched = {name: columns.schema for name, columns in history.tables.items()}
+        source_tables = {name: columns.schema for name, columns in history.tables.items()}
         table_settings = {
             **dict.fromkeys(chosen or (), "tables"),
             **dict.fromkeys((name for name in options if name not in history.other_names), "table_options"),
         }
-        if not watched or not set(table_settings) <= watched.keys():
-            watched = {table.name: table for table in self.watched_tables} | watched
+        if not source_tables or not set(table_settings) <= source_tables.keys():
+            source_tables = {table.name: table for table in self.watched_tables} | source_tables
         if not self.capabilities.can_be_compared:
             # A table becomes known with its first event.
-            table_settings = {name: setting for name, setting in table_settings.items() if name in watched}
+            table_settings = {
+                name: setting for name, setting in table_settings.items() if name in source_tables
+            }
         for name, setting in table_settings.items():
-            if name not in watched and (
+            if name not in source_tables and (
                 setting == "tables" or name not in self.read_schema(self.source.clock_micros()).unwatched
             ):
                 raise SettingError(
                     setting,
                     "names a table that the change stream does not watch, or whose key has no column: "
-                    f"{name!r}. It watches {', '.join(sorted(watched))}.",
+                    f"{name!r}. It watches {', '.join(sorted(source_tables))}.",
                 )
         if chosen is not None:
-            _check_places(self._find_refusals(history, watched))
-        names = self.select_tables(watched)
+            _check_places(self._find_refusals(history, source_tables))
+        names = self.select_tables(source_tables)
         if self.capabilities.can_be_compared:
-            _check_keys(watched[name] for name in names)
+            _check_keys(source_tables[name] for name in names)
         # The lake still has columns that the source dropped.
         whole = {name: columns.whole_schema for name, columns in history.tables.items()}
-        _check_room({name: self.options(name) for name in options if name in names}, watched | whole)
-        return tuple(watched[name] for name in names)
+        _check_room({name: self.options(name) for name in options if name in names}, source_tables | whole)
+        return tuple(source_tables[name] for name in names)
 
     def _chosen_names(self, names: Collection[str]) -> list[str]:
         chosen = self.settings.tables
@@ -161,8 +163,8 @@ class Pipeline:
 
     def select_tables(self, names: Collection[str]) -> list[str]:
         """Return the chosen source tables among these that the lake can have, sorted."""
-        refused = self._find_refusals(self.schema_history, names)
-        return [name for name in self._chosen_names(names) if LakeTable(name) not in refused]
+        refusals = self._find_refusals(self.schema_history, names)
+        return [name for name in self._chosen_names(names) if LakeTable(name) not in refusals]
 
     @cached_value
     def refusals(self) -> Refusals:
@@ -171,8 +173,8 @@ class Pipeline:
 
     def findings(self, history: SchemaHistory) -> tuple[str, ...]:
         """Return a sentence for each difference between lake and source that is by design."""
-        refused = self._find_refusals(history, history.tables)
-        return describe_findings(history, self.settings.table_options, refused)
+        refusals = self._find_refusals(history, history.tables)
+        return describe_findings(history, self.settings.table_options, refusals)
 
     def use_history(self, history: SchemaHistory) -> None:
         """Replace the history of the source's schema with a newer one."""
@@ -203,8 +205,8 @@ class Pipeline:
         names = self.lake.table_names()
         # The names alone do not distinguish a history from a source table that is called like one.
         tables = self.schema_history.tables or without_histories(names)
-        refused = refused_tables(self.lake, self.schema_history, tables, histories=())
-        table_names = (table for table in tables if LakeTable(table) not in refused)
+        refusals = refused_tables(self.lake, self.schema_history, tables, histories=())
+        table_names = (table for table in tables if LakeTable(table) not in refusals)
         return tuple(sorted(table for table in table_names if lake_table_name(table) in names))
 
     def stored_schema(self, name: str) -> TableSchema:
@@ -254,9 +256,9 @@ def open_existing(settings: PipelineSettings) -> Pipeline:
     return pipeline
 
 
-def _check_room(options: Mapping[str, TableOptions], watched: Mapping[str, TableSchema]) -> None:
+def _check_room(options: Mapping[str, TableOptions], tables: Mapping[str, TableSchema]) -> None:
     for name, option in options.items():
-        names_in_use = taken_names(watched[name], option)
+        names_in_use = taken_names(tables[name], option)
         if names_in_use:
             raise SettingError(
                 f"table_options.{name}",
@@ -265,8 +267,8 @@ def _check_room(options: Mapping[str, TableOptions], watched: Mapping[str, Table
             )
 
 
-def _check_places(refused: Refusals) -> None:
-    for table, holder in refused.items():
+def _check_places(refusals: Refusals) -> None:
+    for table, holder in refusals.items():
         raise SettingError(
             "tables",
             f"names two tables that would be one in the lake, which ignores case: {table.text} and "
