@@ -49,7 +49,7 @@ def add_live_partitions(instance: dg.DagsterInstance, pipeline: str, lineage: Li
 
 def level_partitions(instance: dg.DagsterInstance, pipeline: str, lineage: Lineage) -> None:
     """Add what may be read now, and retire what has ended: for a run that names no partition any more."""
-    retired = compare_keys(instance, pipeline, lineage).retired
+    retired_keys = compare_keys(instance, pipeline, lineage).retired
     add_live_partitions(instance, pipeline, lineage)
-    for key in retired:
+    for key in retired_keys:
         instance.delete_dynamic_partition(str(change_stream_partitions(pipeline).name), key)

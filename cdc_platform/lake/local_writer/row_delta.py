@@ -140,17 +140,17 @@ class _Commit:
         self.table = table
         self.added = [with_version_3(file) for file in _write_rows(table, delta.rows, self.uuid)]
         self.vectors = self._write_vectors()
-        replaced = {vector_place(vector).data_file for vector in self.vectors}
+        replaced_files = {vector_place(vector).data_file for vector in self.vectors}
         self.outdated = {
             vector_place(entry.data_file): entry.data_file
             for path, entry in delta.files.vectors.items()
-            if path in replaced
+            if path in replaced_files
         }
         rewritten = [manifest for manifest in delta.files.manifests if self._is_rewritten(manifest)]
-        unchanged = [manifest for manifest in delta.files.manifests if manifest not in rewritten]
+        unchanged_manifests = [manifest for manifest in delta.files.manifests if manifest not in rewritten]
         new_data = self._new_manifest(ManifestContent.DATA, self.added)
         new_deletes = self._new_manifest(ManifestContent.DELETES, self.vectors, rewritten)
-        self.manifests = [*new_data, *new_deletes, *unchanged]
+        self.manifests = [*new_data, *new_deletes, *unchanged_manifests]
 
     def metadata_path(self, name: str) -> str:
         return self.table.location_provider().new_metadata_location(name)
@@ -214,8 +214,8 @@ class _Commit:
     def take_back(self) -> None:
         """Delete the files of a commit that has finally failed."""
         files = {file.file_path for file in (*self.added, *self.vectors)}
-        added = [file for file in self.manifests if file.added_snapshot_id == self.snapshot_id]
-        self._delete([*files, *(manifest.manifest_path for manifest in added), *self.lists])
+        own_manifests = [file for file in self.manifests if file.added_snapshot_id == self.snapshot_id]
+        self._delete([*files, *(manifest.manifest_path for manifest in own_manifests), *self.lists])
 
     def drop_lists_but(self, list_path: str) -> None:
         """Delete the manifest lists of all attempts except the committed one."""
@@ -260,10 +260,10 @@ class _Update(UpdateTableMetadata["_Update"]):
         # Otherwise the branch would lose its retention settings.
         former = metadata.refs.get(commit.branch)
         reference = former.model_dump(by_alias=True, exclude_none=True) if former else {"type": "branch"}
-        moved = {**reference, "snapshot-id": commit.snapshot_id, "ref-name": commit.branch}
-        unmoved = _AssertUnmoved.model_validate({"snapshot-id": parent, "ref": commit.branch})
-        updates = AddSnapshotUpdate(snapshot=snapshot), SetSnapshotRefUpdate.model_validate(moved)
-        return updates, (unmoved.with_number(numbering.sequence_number),)
+        new_reference = {**reference, "snapshot-id": commit.snapshot_id, "ref-name": commit.branch}
+        requirement = _AssertUnmoved.model_validate({"snapshot-id": parent, "ref": commit.branch})
+        updates = AddSnapshotUpdate(snapshot=snapshot), SetSnapshotRefUpdate.model_validate(new_reference)
+        return updates, (requirement.with_number(numbering.sequence_number),)
 
 
 def _added_entry(file: DataFile, snapshot_id: int) -> ManifestEntry:
@@ -284,8 +284,8 @@ def _write_rows(table: Table, rows: pa.Table, uuid: UUID) -> Sequence[DataFile]:
         return list(write_file(table.io, metadata, iter(tasks)))
     except UnicodeEncodeError:
         # pyiceberg truncates the bounds of texts, and turns the letter U+D7FF at the end into a surrogate.
-        unbounded = metadata.model_copy(update={"properties": {**table.properties, **NO_BOUNDS}})
-        return list(write_file(table.io, unbounded, iter(tasks)))
+        without_bounds = metadata.model_copy(update={"properties": {**table.properties, **NO_BOUNDS}})
+        return list(write_file(table.io, without_bounds, iter(tasks)))
 
 
 def _with_row_ids(metadata: TableMetadata) -> TableMetadata:

@@ -55,8 +55,8 @@ def load_read_progress(lake: Lake) -> Mapping[str, str]:
     if not paths:
         return files.versions
     # A request for a replay ends the pauses that began before it.
-    ended = {unread_path(path) for path in paths if files.failed_cycles.get(path, 0) <= replays[path]}
-    progress = {path: version for path, version in files.versions.items() if path not in ended}
+    ended_paths = {unread_path(path) for path in paths if files.failed_cycles.get(path, 0) <= replays[path]}
+    progress = {path: version for path, version in files.versions.items() if path not in ended_paths}
     return {**progress, **dict.fromkeys(paths, READ_AGAIN)}
 
 
@@ -128,9 +128,9 @@ def load_replay_progress(lake: Lake) -> ReplayProgress | None:
         return None
     start = min(moments, default=0) - PARTS_WITHIN_MICROS
     sizes = {micros: len(records) for micros, records in replays.texts.items() if moments and micros > start}
-    done = sum(size for micros, size in sizes.items() if micros not in moments)
+    done_bytes = sum(size for micros, size in sizes.items() if micros not in moments)
     elapsed_s = time.time() - min(sizes) / 1e6 if sizes else 0.0
-    return ReplayProgress(done, sum(sizes.values()), files, elapsed_s)
+    return ReplayProgress(done_bytes, sum(sizes.values()), files, elapsed_s)
 
 
 def _unfinished(replays: Replays, state: "_ReadProgress") -> tuple[Sequence[int], int]:

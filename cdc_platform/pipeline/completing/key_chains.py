@@ -135,12 +135,12 @@ class ChainCompleter:
         rest = changes.column(REST)
         arrays = {name: changes.column(name) for name in CHANGE_COLUMNS}
         arrays |= dict(zip((field.name for field in rest.type), rest.flatten(), strict=True))
-        completed = {
+        whole_rows = {
             "new_values": [values for values, _ in completions],
-            "unavailable_columns": [unresolved or None for _, unresolved in completions],
-            "is_whole_row": [not unresolved for _, unresolved in completions],
+            "unavailable_columns": [unknown_names or None for _, unknown_names in completions],
+            "is_whole_row": [not unknown_names for _, unknown_names in completions],
         }
-        arrays |= {name: pa.array(values, arrays[name].type) for name, values in completed.items()}
+        arrays |= {name: pa.array(values, arrays[name].type) for name, values in whole_rows.items()}
         return pa.RecordBatch.from_arrays([arrays[name] for name in self.columns], names=list(self.columns))
 
 
@@ -177,10 +177,12 @@ class _ChainFollower:
         while self._coming and self._coming[-1] < line["ordinal"]:
             self._coming.pop()
             self._tracker.take(RowChange(line["table_name"], "", ModType.TRUNCATE))
-        logged = ChainChange.of(line)
-        completed = self._tracker.take(self._as_of_now(logged.change, line[LOGGED_MICROS]))
+        log_change = ChainChange.of(line)
+        completion = self._tracker.take(self._as_of_now(log_change.change, line[LOGGED_MICROS]))
         return (
-            (logged.values_of(completed), list(completed.unavailable)) if logged.change.unavailable else None
+            (log_change.values_of(completion), list(completion.unavailable))
+            if log_change.change.unavailable
+            else None
         )
 
     def _as_of_now(self, change: RowChange, logged_micros: int | None) -> RowChange:

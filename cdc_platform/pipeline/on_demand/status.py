@@ -163,7 +163,7 @@ class Status:
 class _Parts(dict[str, str]):
     """Reads of the parts of a status: the error of a damaged one is kept, and hides no other part."""
 
-    def read(self, name: str, read: Callable[[], Part], damaged: Part) -> Part:
+    def read(self, name: str, read: Callable[[], Part], placeholder: Part) -> Part:
         """Return a part, or its substitute if it is damaged."""
         try:
             return read()
@@ -171,7 +171,7 @@ class _Parts(dict[str, str]):
             if isinstance(error, LakeError) and error.retryable:
                 raise
             self[name] = str(error) if isinstance(error, LakeError) else f"{type(error).__name__}: {error}"
-            return damaged
+            return placeholder
 
 
 def read_status(pipeline: Pipeline) -> Status:
@@ -221,9 +221,9 @@ def read_status(pipeline: Pipeline) -> Status:
 
 def _copies(pipeline: Pipeline, cut: Cut | None) -> dict[str, CopyStatus]:
     copies = {}
-    dropped = {name for name, columns in pipeline.schema_history.tables.items() if columns.is_dropped}
+    dropped_tables = {name for name, columns in pipeline.schema_history.tables.items() if columns.is_dropped}
     for name, plan in load_plans(pipeline.lake).items():
-        if name not in dropped and (cut is None or name not in cut.tables):
+        if name not in dropped_tables and (cut is None or name not in cut.tables):
             progress = load_copy_progress(pipeline.lake.table(name), plan)
             copies[name] = CopyStatus(
                 plan.number,
@@ -241,12 +241,14 @@ def _table_names(pipeline: Pipeline, cut: Cut | None) -> dict[str, str]:
 
     A table that the user has left out and dropped is not lost. The source, which may be down, is not asked.
     """
-    chosen, options = pipeline.settings.tables, pipeline.settings.table_options
-    sources = pipeline.schema_history.tables if chosen is None else chosen
+    names, options = pipeline.settings.tables, pipeline.settings.table_options
+    sources = pipeline.schema_history.tables if names is None else names
     chosen_names = {*sources, *(history_name(name) for name in sources if options.get(name, PLAIN).history)}
     of_cut = {lake_table_name(name): name for name in (cut.tables if cut is not None else ())}
-    published = {name for name, table in of_cut.items() if table in chosen_names}
-    return {name: of_cut.get(name, name) for name in sorted({*pipeline.lake.table_names(), *published})}
+    published_tables = {name for name, table in of_cut.items() if table in chosen_names}
+    return {
+        name: of_cut.get(name, name) for name in sorted({*pipeline.lake.table_names(), *published_tables})
+    }
 
 
 def _table_status(pipeline: Pipeline, name: str, name_in_cut: str, cut: Cut | None) -> TableStatus:
@@ -261,8 +263,8 @@ def _table_status(pipeline: Pipeline, name: str, name_in_cut: str, cut: Cut | No
 def _changed_micros(table: Table) -> int | None:
     """Return when a cycle last committed to a table; compaction also makes snapshots, without changes."""
     cycles = (other for other in ancestors_of(table, head(table)) if fact(other, CYCLE) is not None)
-    changed = next(cycles, None)
-    return changed.timestamp_ms * 1000 if changed is not None else None
+    newest = next(cycles, None)
+    return newest.timestamp_ms * 1000 if newest is not None else None
 
 
 def _check_as_dict(check: LastResult) -> dict[str, Any]:

@@ -84,13 +84,13 @@ class Boundaries:
     @classmethod
     def of(cls, transactions: Collection[Transaction]) -> "Boundaries":
         """Return the boundaries of transactions."""
-        bounded = sorted(
+        pairs = sorted(
             (transaction.bounded_at, transaction.committed)
             for transaction in transactions
             if transaction.bounded_at
         )
-        reached = accumulate((committed for _, committed in reversed(bounded)), max)
-        return cls([place for place, _ in bounded], list(reached)[::-1])
+        reached = accumulate((committed for _, committed in reversed(pairs)), max)
+        return cls([place for place, _ in pairs], list(reached)[::-1])
 
     def show_end_of(self, transaction: Transaction) -> bool:
         """Return whether a transaction is over because a later one has arrived after it.
