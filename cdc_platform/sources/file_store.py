@@ -32,7 +32,7 @@ _BUFFER_BYTES: Final = 4 * 1024**2
 ROOT_FOLDER: Final = "."
 """Folder of files in the source's folder itself."""
 
-Opened = tuple[fs.FileSystem, str]
+Root = tuple[fs.FileSystem, str]
 """A file system, and the folder's path in it."""
 
 
@@ -127,13 +127,13 @@ class FileStore:
             AccessDenied: the files must not be read.
             SourceUnreachable: the store does not answer.
         """
-        within = sorted(paths)
+        candidates = sorted(paths)
         try:
-            infos = self._system.get_file_info([path.removeprefix(self._scheme) for path in within])
+            infos = self._system.get_file_info([path.removeprefix(self._scheme) for path in candidates])
         except (OSError, pa.ArrowException) as error:
             raise store_error_of(error, self.location) from error
         return frozenset(
-            path for path, info in zip(within, infos, strict=True) if info.type is fs.FileType.File
+            path for path, info in zip(candidates, infos, strict=True) if info.type is fs.FileType.File
         )
 
     @contextmanager
@@ -174,14 +174,14 @@ class FileStore:
         return buffered
 
 
-def _open(location: str, deadline_s: float) -> Opened:
+def _open(location: str, deadline_s: float) -> Root:
     if scheme_of(location) is None:
         return fs.LocalFileSystem(), location
     check_location("path", location)
-    return _answer(lambda: _ask(location, deadline_s), location, deadline_s)
+    return _within_deadline(lambda: _connect(location, deadline_s), location, deadline_s)
 
 
-def _ask(location: str, deadline_s: float) -> Opened:
+def _connect(location: str, deadline_s: float) -> Root:
     try:
         system, root = fs.FileSystem.from_uri(arrow_location(location, deadline_s))
     except pa.ArrowInvalid as error:
@@ -202,12 +202,12 @@ def _ask(location: str, deadline_s: float) -> Opened:
     return system, root
 
 
-def _answer(ask: Callable[[], Opened], location: str, deadline_s: float) -> Opened:
-    answer: Future[Opened] = Future()
+def _within_deadline(connect: Callable[[], Root], location: str, deadline_s: float) -> Root:
+    answer: Future[Root] = Future()
 
     def wait() -> None:
         try:
-            answer.set_result(ask())
+            answer.set_result(connect())
         except Exception as error:  # noqa: BLE001  the waiting caller raises it
             answer.set_exception(error)
 

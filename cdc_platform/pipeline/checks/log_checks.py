@@ -36,9 +36,9 @@ def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
     read = raw.select(F.expr(RECORD_ID).alias("record_id"))
     # Duplicates were logged before, and replayed records are logged later.
     repeats_within_s, has_late = pipeline.capabilities.repeats_within_s, has_replays(pipeline.lake)
-    around = EVERYTHING if repeats_within_s is not None or has_late else scope
-    quarantine = _quarantine(pipeline, spark, around).where(F.col("cycle") <= mark.cycle)
-    log = _log(pipeline, spark, around).where(F.col("cycle") <= mark.cycle)
+    wider_scope = EVERYTHING if repeats_within_s is not None or has_late else scope
+    quarantine = _quarantine(pipeline, spark, wider_scope).where(F.col("cycle") <= mark.cycle)
+    log = _log(pipeline, spark, wider_scope).where(F.col("cycle") <= mark.cycle)
     if repeats_within_s is not None and scope.after_micros is not None and not has_late:
         repeats_micros = repeated_from(
             pipeline, between_positions(RecordKind.FILE, scope.after_micros, until)
@@ -53,15 +53,17 @@ def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
         "quarantined": quarantine.where("replayed_at is null").select("record_id"),
         "replayed": quarantine.where("replayed_at is not null").select("record_id"),
     }
-    if around is not scope:
+    if wider_scope is not scope:
         read_records = read.distinct()
         places |= {
             name: places[name].join(read_records, "record_id", "left_semi")
             for name in places
             if name != "read"
         }
-    comes_mended = pipeline.capabilities.delivers_events
-    total, distinct, in_log, in_quarantine, lost_records = _count_places(places, comes_mended=comes_mended)
+    may_be_rewritten = pipeline.capabilities.delivers_events
+    total, distinct, in_log, in_quarantine, lost_records = _count_places(
+        places, may_be_rewritten=may_be_rewritten
+    )
     return CheckResult(
         passed=lost_records == 0 and distinct == in_log + in_quarantine,
         summary=f"{total} records read = {in_log} in the log + {total - distinct} duplicates "
@@ -76,11 +78,11 @@ def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
     )
 
 
-def _count_places(places: Mapping[str, DataFrame], *, comes_mended: bool) -> tuple[int, ...]:
+def _count_places(places: Mapping[str, DataFrame], *, may_be_rewritten: bool) -> tuple[int, ...]:
     """Return the numbers of records read, with and without duplicates, in the log, in quarantine and lost.
 
     A replayed record counts as quarantined until the log has it, possibly under another identity. With
-    ``comes_mended``, a rewritten file may bring a record into the log without a replay.
+    ``may_be_rewritten``, a rewritten file may bring a record into the log without a replay.
     """
     marked = [
         frame.select("record_id", *(F.lit(int(name == other)).alias(other) for other in places))
@@ -88,9 +90,9 @@ def _count_places(places: Mapping[str, DataFrame], *, comes_mended: bool) -> tup
     ]
     records = reduce(DataFrame.unionByName, marked).groupBy("record_id")
     read, in_log, in_quarantine, replayed = (F.col(name) for name in places)
-    is_open = (in_quarantine > 0) & (in_log == 0) if comes_mended else in_quarantine > 0
+    is_open = (in_quarantine > 0) & (in_log == 0) if may_be_rewritten else in_quarantine > 0
     is_quarantined = is_open | (replayed > 0) & (in_log == 0)
-    return _first(
+    return _only_row(
         records.agg(*(F.sum(name).alias(name) for name in places)).agg(
             F.sum(read),
             F.count_if(read > 0),
@@ -101,7 +103,7 @@ def _count_places(places: Mapping[str, DataFrame], *, comes_mended: bool) -> tup
     )
 
 
-def _first(frame: DataFrame) -> tuple[int, ...]:
+def _only_row(frame: DataFrame) -> tuple[int, ...]:
     """Return the only row of a frame of numbers; the sum of no row is 0."""
     return tuple(int(number or 0) for number in frame.collect()[0])
 
@@ -110,10 +112,12 @@ def check_exactly_once(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
     """Count changes that the log holds more than once."""
     changes = _log(pipeline, spark, scope)
     times = changes.groupBy(*_IDENTITY).count()
-    total, repeats = _first(times.agg(F.sum("count"), F.count_if(F.col("count") > 1)))
+    total, repeats = _only_row(times.agg(F.sum("count"), F.count_if(F.col("count") > 1)))
     within_s = pipeline.capabilities.repeats_within_s
     if repeats and within_s is not None:
-        repeats = _count_soon(changes.join(times.where("count > 1"), list(_IDENTITY), "left_semi"), within_s)
+        repeats = _count_recognisable(
+            changes.join(times.where("count > 1"), list(_IDENTITY), "left_semi"), within_s
+        )
     return CheckResult(
         repeats == 0,
         f"{total} changes, {repeats} of them repeated",
@@ -121,7 +125,7 @@ def check_exactly_once(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
     )
 
 
-def _count_soon(changes: DataFrame, within_s: float) -> int:
+def _count_recognisable(changes: DataFrame, within_s: float) -> int:
     """Count duplicates within the time in which they are recognised; later ones change no row."""
     before = F.lag("commit_timestamp").over(Window.partitionBy(*_IDENTITY).orderBy("commit_timestamp"))
     is_soon = before >= seconds_before("commit_timestamp", within_s)
@@ -137,8 +141,8 @@ def check_transactions(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
         F.max("records_in_transaction").alias("announced"),
         F.count_distinct("cycle").alias("cycles"),
     )
-    is_cut_up = (F.col("seen") != F.col("announced")) | (F.col("cycles") != 1)
-    total, cut_up = _first(by_transaction.agg(F.count("*"), F.count_if(is_cut_up)))
+    is_broken = (F.col("seen") != F.col("announced")) | (F.col("cycles") != 1)
+    total, broken = _only_row(by_transaction.agg(F.count("*"), F.count_if(is_broken)))
     is_replayed = F.lit(False)
     if has_replays(pipeline.lake):
         # A replayed record keeps its commit timestamp.
@@ -147,9 +151,9 @@ def check_transactions(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
         is_replayed = F.coalesce("is_replayed", is_replayed)
     out_of_order = _count_out_of_order(changes, is_replayed)
     return CheckResult(
-        cut_up == 0 and out_of_order == 0,
-        f"{total} transactions, {cut_up} not whole, {out_of_order} changes out of order",
-        {"transactions": total, "not_whole": cut_up, "out_of_order": out_of_order},
+        broken == 0 and out_of_order == 0,
+        f"{total} transactions, {broken} not whole, {out_of_order} changes out of order",
+        {"transactions": total, "not_whole": broken, "out_of_order": out_of_order},
     )
 
 
