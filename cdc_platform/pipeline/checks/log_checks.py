@@ -27,39 +27,7 @@ _IDENTITY: Final = ("record_id", "mod_ordinal")
 
 def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> CheckResult:
     """Compare the records read with those in the log and in quarantine."""
-    # Another process may extend the log during the check.
-    mark = read_mark(pipeline.lake.system_table(LOG))
-    until = mark.position_micros or 0
-    raw = read_data_changes(pipeline, spark).where(F.col("record_timestamp") <= F.lit(to_datetime(until)))
-    if scope.after_micros is not None:
-        raw = raw.where(F.col("record_timestamp") > F.lit(to_datetime(scope.after_micros)))
-    read = raw.select(F.expr(RECORD_ID).alias("record_id"))
-    # Duplicates were logged before, and replayed records are logged later.
-    repeats_within_s, has_late = pipeline.capabilities.repeats_within_s, has_replays(pipeline.lake)
-    wider_scope = EVERYTHING if repeats_within_s is not None or has_late else scope
-    quarantine = _quarantine(pipeline, spark, wider_scope).where(F.col("cycle") <= mark.cycle)
-    log = _log(pipeline, spark, wider_scope).where(F.col("cycle") <= mark.cycle)
-    if repeats_within_s is not None and scope.after_micros is not None and not has_late:
-        repeats_micros = repeated_from(
-            pipeline, between_positions(RecordKind.FILE, scope.after_micros, until)
-        )
-        oldest = remembered_from(pipeline, scope.after_micros, repeats_micros)
-        log = log.where(F.col("commit_timestamp") >= F.lit(to_datetime(oldest)))
-        records = data_changes_between(scope.after_micros, until)
-        log = log.where(measure_content(pipeline.lake.system_table(RAW), records).earlier_changes_sql)
-    places = {
-        "read": read,
-        "logged": log.select("record_id"),
-        "quarantined": quarantine.where("replayed_at is null").select("record_id"),
-        "replayed": quarantine.where("replayed_at is not null").select("record_id"),
-    }
-    if wider_scope is not scope:
-        read_records = read.distinct()
-        places |= {
-            name: places[name].join(read_records, "record_id", "left_semi")
-            for name in places
-            if name != "read"
-        }
+    places = _places(pipeline, spark, scope)
     may_be_rewritten = pipeline.capabilities.delivers_events
     total, distinct, in_log, in_quarantine, lost_records = _count_places(
         places, may_be_rewritten=may_be_rewritten
@@ -76,6 +44,37 @@ def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
             "lost": lost_records,
         },
     )
+
+
+def _places(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> Mapping[str, DataFrame]:
+    """Return the ids of the records that were read, and of those in the log and in quarantine."""
+    # Another process may extend the log during the check.
+    mark = read_mark(pipeline.lake.system_table(LOG))
+    until = mark.position_micros or 0
+    raw = read_data_changes(pipeline, spark).where(F.col("record_timestamp") <= F.lit(to_datetime(until)))
+    if scope.after_micros is not None:
+        raw = raw.where(F.col("record_timestamp") > F.lit(to_datetime(scope.after_micros)))
+    read = raw.select(F.expr(RECORD_ID).alias("record_id"))
+    # Duplicates were logged before, and replayed records are logged later.
+    repeats_within_s, has_late = pipeline.capabilities.repeats_within_s, has_replays(pipeline.lake)
+    wider_scope = EVERYTHING if repeats_within_s is not None or has_late else scope
+    quarantine = _quarantine(pipeline, spark, wider_scope).where(F.col("cycle") <= mark.cycle)
+    log = _log(pipeline, spark, wider_scope).where(F.col("cycle") <= mark.cycle)
+    if repeats_within_s is not None and scope.after_micros is not None and not has_late:
+        files = between_positions(RecordKind.FILE, scope.after_micros, until)
+        oldest = remembered_from(pipeline, scope.after_micros, repeated_from(pipeline, files))
+        log = log.where(F.col("commit_timestamp") >= F.lit(to_datetime(oldest)))
+        records = data_changes_between(scope.after_micros, until)
+        log = log.where(measure_content(pipeline.lake.system_table(RAW), records).earlier_changes_sql)
+    places = {
+        "logged": log.select("record_id"),
+        "quarantined": quarantine.where("replayed_at is null").select("record_id"),
+        "replayed": quarantine.where("replayed_at is not null").select("record_id"),
+    }
+    if wider_scope is not scope:
+        read_records = read.distinct()
+        places = {name: ids.join(read_records, "record_id", "left_semi") for name, ids in places.items()}
+    return {"read": read, **places}
 
 
 def _count_places(places: Mapping[str, DataFrame], *, may_be_rewritten: bool) -> tuple[int, ...]:

@@ -60,13 +60,13 @@ class _Snapshots:
     is_initial: bool
 
 
-def _snapshots(pipeline: Pipeline, spark: SparkSession) -> list[_Snapshots]:
-    """Return the snapshots of each table according to those of its events that are in the log."""
+def _events_in_log(pipeline: Pipeline, spark: SparkSession) -> DataFrame:
+    """Return table, server, position and connector run of each event in the log, and whether it is a row."""
     # All rows of a snapshot share its position, the first part of their ordering keys.
     is_row = "mod_type = 'SNAPSHOT' and get_json_object(event.metadata, '$.snapshot') <> 'incremental'"
     position_micros = read_mark(pipeline.lake.system_table(LOG)).position_micros or 0
     in_log = F.col("record_timestamp") <= F.lit(to_datetime(position_micros))
-    events = (
+    return (
         read_data_changes(pipeline, spark)
         .where(in_log)
         .selectExpr(
@@ -77,6 +77,11 @@ def _snapshots(pipeline: Pipeline, spark: SparkSession) -> list[_Snapshots]:
             "get_json_object(event.metadata, '$.run_id') as run",
         )
     )
+
+
+def _snapshots(pipeline: Pipeline, spark: SparkSession) -> list[_Snapshots]:
+    """Return the snapshots of each table according to those of its events that are in the log."""
+    events = _events_in_log(pipeline, spark)
     position = F.col("position")
     of_rows, of_changes = F.when(F.col("is_row"), position), F.when(~F.col("is_row"), position)
     by_run = events.where("table_name is not null").groupBy("server", "table_name", "run")
