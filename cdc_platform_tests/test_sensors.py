@@ -23,7 +23,7 @@ from cdc_platform.lake.state.read_progress import load_poll
 from cdc_platform.model.base.names import ROOT_TOKEN
 from cdc_platform.model.base.timestamps import clock_micros
 from cdc_platform.model.stream.lineage import Lineage, Partition, PartitionState, begin
-from cdc_platform.partitions import change_stream_partitions, level_partitions
+from cdc_platform.partitions import change_stream_partitions, sync_partitions
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.sensors import RANGE_END_TAG, RANGE_START_TAG, Running, RunSelection, evaluate_pipeline
@@ -267,7 +267,7 @@ def test_a_run_that_continues_keeps_the_partitions_level(instance: dg.DagsterIns
         cycle=3,
     )
     instance.add_dynamic_partitions(PARTITIONS, [lineage.partitions["ended"].key])
-    level_partitions(instance, "bank", lineage)
+    sync_partitions(instance, "bank", lineage)
     assert instance.get_dynamic_partitions(PARTITIONS) == [lineage.partitions["child"].key]
 
 

@@ -285,7 +285,7 @@ def load_copy_progress(table: Table | None, plan: CopyPlan) -> CopyProgress:
             is_mixed = newest is not None and newest.snapshot_id != snapshot.snapshot_id
             rows, batches = count_rows(snapshot) or 0, _last_batches(table, snapshot, plan)
             return CopyProgress(plan, chunk_batch.done, rows, snapshot, is_mixed, batches)
-    # Without chunks, a copy is where `main` is: see `level_branch`.
+    # Without chunks, a copy is where `main` is: see `align_branch`.
     is_mixed = newest is not None and newest not in ancestors_of(table, head(table))
     return CopyProgress(plan, frozenset(), 0, None, is_mixed)
 

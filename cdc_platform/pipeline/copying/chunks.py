@@ -39,7 +39,7 @@ def copy_chunks(pipeline: Pipeline, spark: SparkSession, progress: CopyProgress)
         SourceError: a chunk could not be read; nothing was committed.
     """
     plan, begun_micros = progress.plan, clock_micros()
-    base, schema_id = level_branch(pipeline, progress)
+    base, schema_id = align_branch(pipeline, progress)
     numbers = progress.missing[: batch_chunks(progress, pipeline.opened_micros)]
     done = progress.done | frozenset(numbers)
     chunk_batch = ChunkBatch(plan.number, base, done, len(numbers), begun_micros, schema_id)
@@ -63,7 +63,7 @@ def has_columns(columns: StructType, schema: TableSchema) -> bool:
     return types == {column.name: spark_type(column.type) for column in schema.columns}
 
 
-def level_branch(pipeline: Pipeline, progress: CopyProgress) -> tuple[int, int]:
+def align_branch(pipeline: Pipeline, progress: CopyProgress) -> tuple[int, int]:
     """Point the branch at the newest commit that counts, and return that snapshot and the table's schema id.
 
     Raises:

@@ -22,7 +22,7 @@ from cdc_platform.lake.state.cuts import Cut, newest_cut
 from cdc_platform.model.base.progress import Step
 from cdc_platform.model.base.stored_names import LOG
 from cdc_platform.model.schema.table_options import stored_schema
-from cdc_platform.pipeline.copying.chunks import copy_chunks, has_columns, level_branch
+from cdc_platform.pipeline.copying.chunks import align_branch, copy_chunks, has_columns
 from cdc_platform.pipeline.copying.copy_plans import find_new_tables, make_plans, plan_missing_copies
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_step import pipeline_step
@@ -86,7 +86,7 @@ def copy_tables(pipeline: Pipeline, spark: SparkSession) -> CopyOutcome:
     copies = tuple(run.copies.values())
     for progress in [*copies, *(progress for progress in copies_before if progress.is_complete)]:
         if progress.is_complete and progress.is_mixed:
-            level_branch(pipeline, progress)
+            align_branch(pipeline, progress)
     before, after = (sum(progress.rows for progress in some) for some in (incomplete, copies))
     failure = run.failure or planning.failure
     return CopyOutcome(copies, max(0, after - before), planning.failed, failure, (*removals, *run.notes))

@@ -22,8 +22,8 @@ from cdc_platform.pipeline.versions.attempts import run_attempts
 from cdc_platform.pipeline.versions.branch import FELL_BACK, Attempt, finished_head
 from cdc_platform.pipeline.versions.change_source import starts_over
 from cdc_platform.pipeline.versions.handover import Handover, find_handover
-from cdc_platform.pipeline.versions.level import find_level, note_level
 from cdc_platform.pipeline.versions.log_span import LogSpan
+from cdc_platform.pipeline.versions.unchanged_tables import find_unchanged, note_unchanged
 
 
 class _NextVersion(Protocol):
@@ -68,13 +68,13 @@ def catch_up(
     """
     # Before anything is planned: if another run publishes from here on, it voids these attempts.
     cut = newest_cut(pipeline.lake)
-    level, cycle = find_level(pipeline), read_mark(pipeline.lake.system_table(LOG)).cycle
+    unchanged, cycle = find_unchanged(pipeline), read_mark(pipeline.lake.system_table(LOG)).cycle
     plans: list[BuildT | MergeOutcome] = []
     for name, schema in schemas.items():
-        handover = _find_handover(pipeline, name, schema.name, cut) if name not in level else None
+        handover = _find_handover(pipeline, name, schema.name, cut) if name not in unchanged else None
         # Until the handover, the table has only the columns of its copy, and its history waits.
         is_waiting = handover is not None and not handover.is_ready
-        has_plan = name not in level and not is_waiting
+        has_plan = name not in unchanged and not is_waiting
         plans.append(plan(schema, cut, handover) if has_plan else MergeOutcome(name, cycle))
     built = iter(build_all([each for each in plans if not isinstance(each, MergeOutcome)], cut))
     return tuple(each if isinstance(each, MergeOutcome) else next(built) for each in plans)
@@ -105,7 +105,7 @@ def find_outcome(pipeline: Pipeline, base: Base, span: LogSpan, *, is_due: bool)
     has_news = span.changes > 0 or base.snapshot.schema_id != columns_id
     is_due = is_due or has_news or starts_over(pipeline, pipeline.lake_tables[base.name], span)
     if span.until_inclusive == 0 or not is_due:
-        note_level(pipeline, base.table, base.name, base.cut)
+        note_unchanged(pipeline, base.table, base.name, base.cut)
         return MergeOutcome(base.name, span.until_inclusive)
     snapshot = finished_head(base.table, span.until_inclusive, base.cut)
     # An attempt of an earlier run may be older than a setting that adds columns.

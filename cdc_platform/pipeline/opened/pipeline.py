@@ -27,8 +27,8 @@ from cdc_platform.model.schema.table_options import (
 )
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities
+from cdc_platform.pipeline.opened.examined_tables import ExaminedTables
 from cdc_platform.pipeline.opened.lake_places import refused_tables
-from cdc_platform.pipeline.opened.level_tables import LevelTables
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.pipeline.opened.source import EventSource, Source, StreamSource
 from cdc_platform.pipeline.opened.sources import open_source
@@ -51,7 +51,9 @@ class Pipeline:
     """When this process opened it, by this machine's clock."""
     progress: Progress = field(default_factory=Progress, compare=False, repr=False)
     """The steps that this process is running."""
-    level_tables: LevelTables = field(default_factory=LevelTables, init=False, compare=False, repr=False)
+    examined_tables: ExaminedTables = field(
+        default_factory=ExaminedTables, init=False, compare=False, repr=False
+    )
     """Tables that this process need not examine again."""
 
     def as_reader(self) -> "Pipeline":

@@ -159,7 +159,7 @@ def _list_tasks(run: MaintenanceRun) -> list[TableTask]:
     tables = {name: pipeline.lake.table(name) for name in choose_tables(run)}
     for name, table in tables.items():
         newest = head(table) if table is not None else None
-        pipeline.level_tables.compare(name, newest.snapshot_id if newest is not None else None)
+        pipeline.examined_tables.compare(name, newest.snapshot_id if newest is not None else None)
     return [
         *(
             TableTask(name, _urgency_of_table(run, table), partial(_maintain_table, name))
@@ -211,7 +211,7 @@ def _urgency_of_system_table(run: MaintenanceRun, name: str) -> float:
 
 def _maintain_table(table: str, run: MaintenanceRun) -> MaintenanceOutcome:
     pipeline, spark, settings = run.pipeline, run.spark, run.pipeline.settings.maintenance
-    pipeline.level_tables.forget(table)
+    pipeline.examined_tables.forget(table)
     stored_table = load_table(pipeline, table)
     drop_staging(stored_table)
     newest = head(stored_table)

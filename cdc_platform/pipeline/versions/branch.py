@@ -120,7 +120,7 @@ def published_head(table: Table, name: str, cut: Cut | None) -> Snapshot | None:
 
 def reset_branch(pipeline: Pipeline, attempt: Attempt) -> None:
     """Point the branch at the attempt's base, and drop commits that another run left on it."""
-    pipeline.level_tables.forget(attempt.table)
+    pipeline.examined_tables.forget(attempt.table)
     table = load_table(pipeline, attempt.table)
     snapshot = head(table, BRANCH)
     if snapshot is None or snapshot.snapshot_id != attempt.base.snapshot_id:

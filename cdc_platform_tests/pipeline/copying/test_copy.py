@@ -303,7 +303,7 @@ def test_a_kill_between_chunk_batches_loses_and_repeats_nothing(
     """A process that ends right before or right after a commit of the copy leaves nothing half done."""
     pipeline = bank_of(session_lake, 20)
     feed(pipeline, NOW)
-    for name in ("level_branch", "_columns_of_table", "load_copy_progress"):
+    for name in ("align_branch", "_columns_of_table", "load_copy_progress"):
         with monkeypatch.context() as patch:
             patch.setattr(chunks, name, _die)
             with pytest.raises(KeyboardInterrupt):

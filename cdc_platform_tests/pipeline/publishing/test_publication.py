@@ -91,7 +91,7 @@ def test_no_cut_ends_before_the_cut_that_another_run_publishes_meanwhile(
         feed_next(bank)
         run_steps(bank, spark)
 
-    looks = ("newest_cut", "read_mark", "find_stored_level", "append_cut")
+    looks = ("newest_cut", "read_mark", "find_unchanged_in_lake", "append_cut")
     for number, look in enumerate(looks, start=1):
         feed_next(bank)
         order_changes(bank, spark)
