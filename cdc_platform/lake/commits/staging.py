@@ -39,7 +39,7 @@ _NAME: Final = re.compile(r"staging-(?P<base>\d+)-[0-9a-f]{32}")
 
 
 @contextmanager
-def staged(table: Table, conflict: str) -> Iterator[str]:
+def staging_branch(table: Table, conflict: str) -> Iterator[str]:
     """Yield a staging branch at the head of `main`, which moves to the commits made there.
 
     Args:

@@ -140,11 +140,11 @@ def _reaches(file: DataFile, field_id: int, kind: IcebergType, low: Bound, high:
     lower, upper = (file.lower_bounds or {}).get(field_id), (file.upper_bounds or {}).get(field_id)
     if lower is None or upper is None:
         return True
-    least, greatest = _bound(lower, kind), _bound(upper, kind)
+    least, greatest = _read_bound(lower, kind), _read_bound(upper, kind)
     return bool(least <= high and low <= greatest)  # type: ignore[operator]  # both are of the column's type
 
 
-def _bound(data: bytes, kind: IcebergType) -> Bound:
+def _read_bound(data: bytes, kind: IcebergType) -> Bound:
     # Integers have four bytes if the file is older than the column's type.
     return data.decode() if isinstance(kind, StringType) else int.from_bytes(data, "little", signed=True)
 

@@ -120,10 +120,10 @@ def load_replay_progress(lake: Lake) -> ReplayProgress | None:
         return ReplayProgress(0, untaken, 0, 0.0) if untaken else None
     replays = load_replays(lake)
     version = Version.newest(lake.system_table(READ_PROGRESS))
-    moments, files = _unfinished(replays, _read(version) if version is not None else _ReadProgress({}, {}))
+    moments, files = _open_replays(replays, _read(version) if version is not None else _ReadProgress({}, {}))
     # What the stored progress has taken is never taken back, and the rest has to be read each time.
     if moments or files:
-        moments, files = _unfinished(replays, _derive_read_progress(lake))
+        moments, files = _open_replays(replays, _derive_read_progress(lake))
     if not (moments or files):
         return None
     start = min(moments, default=0) - PARTS_WITHIN_MICROS
@@ -133,7 +133,7 @@ def load_replay_progress(lake: Lake) -> ReplayProgress | None:
     return ReplayProgress(done_bytes, sum(sizes.values()), files, elapsed_s)
 
 
-def _unfinished(replays: Replays, state: "_ReadProgress") -> tuple[Sequence[int], int]:
+def _open_replays(replays: Replays, state: "_ReadProgress") -> tuple[Sequence[int], int]:
     """Return the moments of the replays of texts, and the number of files, that no cycle has taken."""
     moments = [micros for micros in replays.texts if replay_path(micros) not in state.versions]
     return moments, sum(state.cycles.get(path, cycle + 1) <= cycle for path, cycle in replays.files.items())

@@ -32,7 +32,7 @@ class _StoredTable:
     copy: str
 
     @property
-    def deleted(self) -> list[str]:
+    def deletion_columns(self) -> list[str]:
         """The column that marks deleted rows, if the table keeps them."""
         return [DELETED] if keeps_deleted(self.schema) else []
 
@@ -98,7 +98,7 @@ class EqualRows:
 
     def _frame(self, table: _StoredTable) -> DataFrame:
         rows = read_table(self.pipeline, self.spark, table.schema.name, table.version.snapshot_id)
-        for column in table.deleted:
+        for column in table.deletion_columns:
             rows = rows.where(~F.col(column))
         row, copy = (col(name) for name in (table.row, table.copy))
         return rows.select(row.alias("row"), copy.alias("copy"))
@@ -108,12 +108,12 @@ class EqualRows:
         local = find_local(self.pipeline, table.schema, table.version)
         if local is None:
             return None
-        keys, columns = pa.table({table.row: sorted(row_texts)}), [table.copy, *table.deleted]
+        keys, columns = pa.table({table.row: sorted(row_texts)}), [table.copy, *table.deletion_columns]
         within = local.candidate_files(keys)
         if is_much(local.table, within, keys, columns):
             return None
         rows = local.read(local.find(within, keys), [table.row, *columns])
-        for column in table.deleted:
+        for column in table.deletion_columns:
             rows = rows.filter(pc.invert(rows[column]))
         counts = rows.group_by(table.row).aggregate([(table.copy, "max")])
         numbers = counts[f"{table.copy}_max"].to_pylist()

@@ -95,11 +95,13 @@ def replaced_columns(pipeline: Pipeline, cycle: int) -> Mapping[str, frozenset[s
     window = data_changes_between(history.position_micros, until_micros)
     replacements: defaultdict[str, frozenset[str]] = defaultdict(frozenset)
     for table, text in measure_content(pipeline.lake.system_table(RAW), window).typed_tables():
-        replacements[table] |= _replaced(history, table, parse_column_types(text) or {})
+        replacements[table] |= _retyped_names(history, table, parse_column_types(text) or {})
     return replacements
 
 
-def _replaced(history: SchemaHistory, table: str, columns: Mapping[str, ObservedColumn]) -> frozenset[str]:
+def _retyped_names(
+    history: SchemaHistory, table: str, columns: Mapping[str, ObservedColumn]
+) -> frozenset[str]:
     table_columns = history.tables.get(table)
     versions = table_columns.live_versions if table_columns is not None else ()
     return frozenset(
@@ -165,12 +167,12 @@ class Lookup:
     def valid_since(self) -> Mapping[tuple[str, str], int]:
         """Times since which changes of the log have values of the current types, by table and column."""
         observations = history_through(self.pipeline, self.cycle).observed_since
-        replacements = ((table, name) for table, names in self._replaced.items() for name in names)
+        replacements = ((table, name) for table, names in self._replaced_columns.items() for name in names)
         since = {**observations, **dict.fromkeys(replacements, sys.maxsize)}
         return {column: micros for column, micros in since.items() if column[0] in self.columns}
 
     @cached_property
-    def _replaced(self) -> Mapping[str, frozenset[str]]:
+    def _replaced_columns(self) -> Mapping[str, frozenset[str]]:
         """Columns, by table, whose stored values have another type than the changes of the batch."""
         return replaced_columns(self.pipeline, self.cycle)
 
@@ -181,7 +183,7 @@ class Lookup:
         if keeps_deleted(schema):
             rows = rows.where(f"NOT {DELETED}")
         row_columns = {case_key(name) for name in rows.columns}
-        names = {*self.columns[table]} - self._replaced.get(table, NOTHING)
+        names = {*self.columns[table]} - self._replaced_columns.get(table, NOTHING)
         values = [
             column
             for column in schema.value_columns

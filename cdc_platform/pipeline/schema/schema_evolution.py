@@ -154,7 +154,7 @@ def _find(
     # Events of another key are in quarantine.
     orders = content.typed_tables()
     foreign = find_foreign_keys(pipeline, history, orders)
-    own = {key: _parse(pipeline, key) for key in content.shapes if _named(key) not in foreign}
+    own = {key: _parse(pipeline, key) for key in content.shapes if _typed_table(key) not in foreign}
     parsed = {key: shape for key, shape in own.items() if shape is not None}
     tables = {
         shape.table
@@ -197,7 +197,7 @@ def between_positions(kind: RecordKind, after_micros: int | None, until_micros: 
     return f"{condition} and record_timestamp > '{to_datetime(after_micros).isoformat()}'"
 
 
-def _named(key: ShapeKey) -> TypedTable:
+def _typed_table(key: ShapeKey) -> TypedTable:
     return key[0] or "", key[3] or ""
 
 
@@ -232,7 +232,7 @@ def _observations(
     for batch in read_repeated_texts(raw, window, SHAPE, "record_timestamp", "kind"):
         runs.add(batch.filter(pc.is_in(batch["table_name"], pa.array(sorted(tables)))))
     observations: defaultdict[str, list[ObservedColumns]] = defaultdict(list)
-    for key, micros in runs.ends(parsed.__contains__, lambda key: orders.get(_named(key), "")):
+    for key, micros in runs.ends(parsed.__contains__, lambda key: orders.get(_typed_table(key), "")):
         shape = parsed[key]
         observations[shape.table].append(
             ObservedColumns(micros, shape.columns, shape.is_whole, shape.is_sure)

@@ -74,7 +74,7 @@ def with_refusals(
     refused = [
         *((shape, reason, "") for shape, reason in foreign.items()),
         # A delete only needs the key.
-        *((shape, reason, _NO_DELETE) for shape, reason in _refused(pipeline, content, history)),
+        *((shape, reason, _NO_DELETE) for shape, reason in _rejected_shapes(pipeline, content, history)),
     ]
     if not refused:
         return records
@@ -87,7 +87,7 @@ def with_refusals(
     return records.withColumn("event", F.col("event").withField("fault", fault))
 
 
-def _refused(
+def _rejected_shapes(
     pipeline: Pipeline, content: WindowContent, history: SchemaHistory
 ) -> Iterator[tuple[TypedTable, str]]:
     """Yield the shapes that the policies of their tables reject, with the reason."""

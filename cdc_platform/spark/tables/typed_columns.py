@@ -90,7 +90,7 @@ def type_changes(
     if has_partial_updates:
         values |= {flag_of(column.name): _is_named(column) for column in table.value_columns}
     kept = map(quote_spark, (KIND, ORDINAL, *further, *origin))
-    return log.selectExpr(*_called(of_change)).selectExpr(*kept, *_called(values))
+    return log.selectExpr(*_as_columns(of_change)).selectExpr(*kept, *_as_columns(values))
 
 
 def with_row(changes: DataFrame, table: TableSchema) -> DataFrame:
@@ -119,10 +119,10 @@ def with_key_parts(changes: DataFrame, table: TableSchema) -> DataFrame:
     if table.is_evolving:
         parts["committed"] = "unix_micros(commit_timestamp)"
     values = (_value(table, column) for column in table.key_columns)
-    return changes.selectExpr("*", *_called(parts | dict(zip(key_parts(table), values, strict=True))))
+    return changes.selectExpr("*", *_as_columns(parts | dict(zip(key_parts(table), values, strict=True))))
 
 
-def _called(columns: Mapping[str, str]) -> Iterator[str]:
+def _as_columns(columns: Mapping[str, str]) -> Iterator[str]:
     """Yield the SQL of named columns, in which a column may refer to earlier ones: each frame costs time."""
     return (f"{sql} AS {quote_spark(name)}" for name, sql in columns.items())
 

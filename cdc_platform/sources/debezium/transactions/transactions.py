@@ -44,7 +44,7 @@ class Transaction:
         return (self.since_micros or 0) // 1000
 
     @property
-    def committed(self) -> int:
+    def commit_position(self) -> int:
         """A position up to which all earlier commits have arrived; -1 if unknown."""
         if self.commit_lsn is not None:
             return self.commit_lsn
@@ -85,7 +85,7 @@ class Boundaries:
     def of(cls, transactions: Collection[Transaction]) -> "Boundaries":
         """Return the boundaries of transactions."""
         pairs = sorted(
-            (transaction.bounded_at, transaction.committed)
+            (transaction.bounded_at, transaction.commit_position)
             for transaction in transactions
             if transaction.bounded_at
         )
