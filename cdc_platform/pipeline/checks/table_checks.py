@@ -94,10 +94,10 @@ def _count_differences(
     names = [col(column.name) for column in schema.columns]
     # An update of a row that is new to the log has all of its values.
     living = [APPEND] if trusts_inserts(pipeline, table.name, history) else [APPEND, UPDATE]
-    computed = net_changes.where(F.col(ACTION).isin(living)).select(*names)
+    expected_rows = net_changes.where(F.col(ACTION).isin(living)).select(*names)
     lake_rows = _version(pipeline, spark, table, snapshot_id).select(*names)
     with unfit_values():
-        return count_differing(computed, lake_rows)
+        return count_differing(expected_rows, lake_rows)
 
 
 def _version(pipeline: Pipeline, spark: SparkSession, table: TableSchema, snapshot_id: int) -> DataFrame:
@@ -113,14 +113,14 @@ def check_keys(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> CheckRe
     cut = newest_cut(pipeline.lake)
     if cut is None:
         return without_cut(pipeline)
-    repeated = {
+    repeats = {
         table.name: _repeated_keys(_version(pipeline, spark, table, cut.tables[table.name]), table)
         for table in _tables_at(pipeline, cut, scope)
     }
-    tables = {name: _judge_keys(name, count, first, cut) for name, (count, first) in repeated.items()}
+    tables = {name: _judge_keys(name, count, first, cut) for name, (count, first) in repeats.items()}
     summary = "; ".join(result.summary for result in tables.values() if not result.passed)
-    facts = {"repeated_keys": sum(count for count, _ in repeated.values())}
-    alright = f"cut {cut.cut}: no key occurs twice in {len(repeated)} tables"
+    facts = {"repeated_keys": sum(count for count, _ in repeats.values())}
+    alright = f"cut {cut.cut}: no key occurs twice in {len(repeats)} tables"
     return CheckResult(not summary, summary or alright, facts, tables)
 
 
@@ -134,8 +134,8 @@ def _judge_keys(name: str, repeated_keys: int, first: str | None, cut: Cut) -> C
 def _repeated_keys(rows: DataFrame, table: TableSchema) -> tuple[int, str | None]:
     """Return the number of keys of several rows each, and one of them as JSON."""
     names = [col(column.name) for column in table.key_columns]
-    repeated = rows.groupBy(*names).count().where(F.col("count") > 1)
-    ((count, first),) = repeated.agg(F.count("*"), F.min(F.to_json(F.struct(*names)))).collect()
+    repeats = rows.groupBy(*names).count().where(F.col("count") > 1)
+    ((count, first),) = repeats.agg(F.count("*"), F.min(F.to_json(F.struct(*names)))).collect()
     return count, first
 
 

@@ -54,8 +54,8 @@ class HistoryBuild:
     @property
     def has_few_changes(self) -> bool:
         """Whether one task can read the changes and the copied rows."""
-        copied = self.source.copy.rows if self.source.copy is not None else 0
-        return self.source.span.changes + copied <= SINGLE_TASK_CHANGES
+        copied_rows = self.source.copy.rows if self.source.copy is not None else 0
+        return self.source.span.changes + copied_rows <= SINGLE_TASK_CHANGES
 
     def attempt(self, cut: int, token: str) -> Attempt:
         """Return the attempt to build the version; `cut` is the newest one before the plan."""
@@ -100,10 +100,11 @@ def plan_extension(
     if columns.beginning_after(span.after_exclusive) is not None or span.has_truncates:
         return plan_whole(pipeline, spark, schema)
     columns = columns_in_history(columns)
-    evolved = columns.schema_after(span.after_exclusive)
+    history_columns = columns.schema_after(span.after_exclusive)
     return HistoryBuild(
         ChangeSource(
-            evolved, replace(span, has_partial_updates=span.has_partial_updates or evolved.is_evolving)
+            history_columns,
+            replace(span, has_partial_updates=span.has_partial_updates or history_columns.is_evolving),
         ),
         base,
         conversions=columns.conversions_after(span.after_exclusive),

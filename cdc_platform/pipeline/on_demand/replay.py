@@ -93,11 +93,11 @@ def replay_records(pipeline: Pipeline, chosen_by: QuarantineFilter) -> ReplayOut
 def _undone(pipeline: Pipeline) -> list[QuarantinedRecord]:
     """Return open records and records that wait for files, which may no longer exist since the request."""
     read_progress = load_read_progress(pipeline.lake) if pipeline.capabilities.delivers_events else {}
-    ordered = read_mark(pipeline.lake.system_table(LOG)).cycle
+    log_cycle = read_mark(pipeline.lake.system_table(LOG)).cycle
     return [
         record
         for record in load_quarantine(pipeline.lake, with_replayed=True)
-        if record.cycle <= ordered and (record.is_open or _awaits_file(record, read_progress))
+        if record.cycle <= log_cycle and (record.is_open or _awaits_file(record, read_progress))
     ]
 
 

@@ -139,8 +139,8 @@ def _old_system_snapshots(pipeline: Pipeline, name: str, table: Table, now_micro
     whole_s, newest = READING_S, pipeline.settings.maintenance.keep_snapshots
     if name in SHORT_LIVED_TABLES:
         whole_s, newest = SHORT_LIFE_S, KEPT_SNAPSHOTS_MIN
-    unlogged = _unlogged_snapshots(pipeline, table) if name in REWRITABLE_TABLES else ()
-    return find_expendable(table, now_micros - whole_s * MICROS_PER_S, newest, unlogged)
+    unlogged_ids = _unlogged_snapshots(pipeline, table) if name in REWRITABLE_TABLES else ()
+    return find_expendable(table, now_micros - whole_s * MICROS_PER_S, newest, unlogged_ids)
 
 
 def _unlogged_snapshots(pipeline: Pipeline, table: Table) -> Collection[int]:
@@ -150,15 +150,15 @@ def _unlogged_snapshots(pipeline: Pipeline, table: Table) -> Collection[int]:
     names: an unfinished run names it or a newer one when it commits, however long it pauses before.
     """
     log = pipeline.lake.system_table(LOG)
-    taken_id, logged = find_taken_snapshot(log), read_mark(log).cycle
-    unlogged = list[int]()
+    taken_id, log_cycle = find_taken_snapshot(log), read_mark(log).cycle
+    unlogged_ids = list[int]()
     for snapshot in ancestors_of(table, head(table)):
-        unlogged.append(snapshot.snapshot_id)
+        unlogged_ids.append(snapshot.snapshot_id)
         cycle = number_of(snapshot, CYCLE)
-        is_logged = cycle is not None and cycle <= logged
+        is_logged = cycle is not None and cycle <= log_cycle
         if is_logged if table.name()[-1] == DELETION_MARKERS else snapshot.snapshot_id == taken_id:
             break
-    return unlogged
+    return unlogged_ids
 
 
 def age_of_system_table(pipeline: Pipeline, name: str, table: Table, now_micros: int) -> float:
@@ -182,12 +182,12 @@ def find_kept_cuts(pipeline: Pipeline, now_micros: int) -> tuple[Cut, ...]:
     """Return the cuts whose snapshots stay, oldest first."""
     settings = pipeline.settings.maintenance
     last_s = settings.keep_snapshots_s
-    published = publications_since(pipeline.lake, now_micros - int(last_s * MICROS_PER_S))
+    recent_cuts = publications_since(pipeline.lake, now_micros - int(last_s * MICROS_PER_S))
     # The age of a cut counts from the next cut: before that, readers get it.
-    ends = [micros for _, micros in published[1:]]
+    ends = [micros for _, micros in recent_cuts[1:]]
     moments = kept_moments(ends, now_micros, settings.keep_every_cut_s, last_s)
-    numbers = {number for (number, _), end in zip(published, ends, strict=False) if end in moments}
-    return find_cuts(pipeline.lake, {*numbers, *(number for number, _ in published[-1:])})
+    numbers = {number for (number, _), end in zip(recent_cuts, ends, strict=False) if end in moments}
+    return find_cuts(pipeline.lake, {*numbers, *(number for number, _ in recent_cuts[-1:])})
 
 
 def forget_deletion_markers(pipeline: Pipeline, spark: SparkSession, now_micros: int) -> None:

@@ -155,10 +155,10 @@ def _find(
     orders = content.typed_tables()
     foreign = find_foreign_keys(pipeline, history, orders)
     own = {key: _parse(pipeline, key) for key in content.shapes if _typed_table(key) not in foreign}
-    parsed = {key: shape for key, shape in own.items() if shape is not None}
+    shapes = {key: shape for key, shape in own.items() if shape is not None}
     tables = {
         shape.table
-        for shape in parsed.values()
+        for shape in shapes.values()
         if is_news(history, shape.table, shape.columns, is_whole=shape.is_whole, widens=widens)
     }
     tables |= {name for name, copy in copies.items() if is_news(history, name, copy.columns, is_whole=True)}
@@ -169,12 +169,13 @@ def _find(
         name for name in tables if pipeline.capabilities.schema_policy_of(name) is not SchemaPolicy.EVOLVE
     }
     evolving = tables - policy_tables
-    observations = _observations(pipeline, window, evolving, parsed, orders) if evolving else {}
+    observations = _observations(pipeline, window, evolving, shapes, orders) if evolving else {}
     if policy_tables:
-        begun = first_columns(fixed_shapes(pipeline, content), history)
+        columns_by_table = first_columns(fixed_shapes(pipeline, content), history)
         # The table's shape is fixed, and the events with another shape are in quarantine.
         observations |= {
-            name: [ObservedColumns(mark.position_micros, begun[name], is_whole=True)] for name in begun
+            name: [ObservedColumns(mark.position_micros, columns_by_table[name], is_whole=True)]
+            for name in columns_by_table
         }
     for name in tables & copies.keys():
         table_observations = [*observations.get(name, ()), copies[name]]
@@ -223,7 +224,7 @@ def _observations(
     pipeline: Pipeline,
     window: str,
     tables: set[str],
-    parsed: Mapping[ShapeKey, _Shape],
+    shapes: Mapping[ShapeKey, _Shape],
     orders: Mapping[TypedTable, str],
 ) -> dict[str, list[ObservedColumns]]:
     """Return, per table and in commit order, the ends of each run of records with the same columns."""
@@ -232,8 +233,8 @@ def _observations(
     for batch in read_repeated_texts(raw, window, SHAPE, "record_timestamp", "kind"):
         runs.add(batch.filter(pc.is_in(batch["table_name"], pa.array(sorted(tables)))))
     observations: defaultdict[str, list[ObservedColumns]] = defaultdict(list)
-    for key, micros in runs.ends(parsed.__contains__, lambda key: orders.get(_typed_table(key), "")):
-        shape = parsed[key]
+    for key, micros in runs.ends(shapes.__contains__, lambda key: orders.get(_typed_table(key), "")):
+        shape = shapes[key]
         observations[shape.table].append(
             ObservedColumns(micros, shape.columns, shape.is_whole, shape.is_sure)
         )

@@ -185,9 +185,9 @@ def finished_head(table: Table, cycle: int, cut: Cut | None) -> Snapshot | None:
 def is_built_by(table: Table, token: str, base: int, commits: int) -> bool:
     """Return whether the branch has exactly `commits` commits of one attempt on top of its base."""
     chain = ancestors_of(table, head(table, BRANCH))
-    built = [snapshot for _, snapshot in zip(range(commits), chain, strict=False)]
+    top = [snapshot for _, snapshot in zip(range(commits), chain, strict=False)]
     below = next(chain, None)
-    ours = len(built) == commits and all(fact(snapshot, ATTEMPT) == token for snapshot in built)
+    ours = len(top) == commits and all(fact(snapshot, ATTEMPT) == token for snapshot in top)
     return ours and below is not None and below.snapshot_id == base
 
 

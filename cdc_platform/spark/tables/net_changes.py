@@ -97,13 +97,13 @@ def compute_net_changes(changes: DataFrame, table: TableSchema) -> DataFrame:
     """
     values = _net_value_names(table)
     is_row_event = F.col(KIND) != ChangeKind.UPDATE.value
-    aggregated = changes.groupBy(*_key_names(table)).agg(
+    net_values = changes.groupBy(*_key_names(table)).agg(
         F.max_by(F.col(KIND), F.when(is_row_event, F.col(ORDINAL))).alias(ROW_EVENT),
         (F.min_by(KIND, ORDINAL) == ChangeKind.INSERT.value).alias(INSERTED),
         *(F.expr(_newest_value(name)) for name in values),
         *([F.max(ORDINAL).alias(ORDERING_KEY)] if keeps_order(table) else []),
     )
-    return aggregated.selectExpr(
+    return net_values.selectExpr(
         *_key_names(table),
         *(f"{quote_spark(name, 'value')} AS {quote_spark(name)}" for name in values),
         *(f"{quote_spark(name)} IS NOT NULL AS {quote_spark(flag_of(name))}" for name in values),
@@ -124,13 +124,13 @@ def compute_net_rows(log: DataFrame, table: TableSchema, words: LogColumns) -> D
     """
     position = F.col(words.position)
     newest = F.max_by(F.struct(*words.columns), position)
-    inserted = F.min_by(F.expr(words.kind), position) == ChangeKind.INSERT.value
+    is_inserted = F.min_by(F.expr(words.kind), position) == ChangeKind.INSERT.value
     keys = key_parts(table)
-    of_row = with_key_parts(log, table).groupBy(*keys).agg(newest.alias(NEWEST), inserted.alias(INSERTED))
+    of_row = with_key_parts(log, table).groupBy(*keys).agg(newest.alias(NEWEST), is_inserted.alias(INSERTED))
     rows = of_row.select(f"{NEWEST}.*", INSERTED, *keys)
-    typed = type_changes(rows, table, has_partial_updates=False, words=words, further=(INSERTED, *keys))
+    changes = type_changes(rows, table, has_partial_updates=False, words=words, further=(INSERTED, *keys))
     key_names = [column.name for column in table.key_columns]
-    return typed.selectExpr(
+    return changes.selectExpr(
         # Not those of the newest change: a merge then need not shuffle rows by them again.
         *(f"{quote_spark(key)} AS {quote_spark(name)}" for key, name in zip(keys, key_names, strict=True)),
         *map(quote_spark, _net_value_names(table)),
@@ -190,15 +190,15 @@ def measure_net_changes(
         *(F.bool_and(col(flag_of(name))).alias(f"named_{place}") for place, name in enumerate(values)),
     ).collect()[0]
     kind = spark_type(first.type)
-    bounded = kind in BOUNDED_TYPES and not row["nulls"]
+    is_bounded = kind in BOUNDED_TYPES and not row["nulls"]
     lengths = sum(row[f"size_{place}"] or 0 for place, _ in enumerate(sizes))
     return NetChangeStats(
         appended=row[APPEND],
         updated=row[UPDATE],
         deleted=row[REMOVE],
         has_null_keys=row["nulls"] > 0,
-        low_inclusive=_literal(row["low"], kind) if bounded else None,
-        high_inclusive=_literal(row["high"], kind) if bounded else None,
+        low_inclusive=_literal(row["low"], kind) if is_bounded else None,
+        high_inclusive=_literal(row["high"], kind) if is_bounded else None,
         size_bytes=lengths + row["keys"] * FIXED_BYTES * len(table.columns),
         named_columns=frozenset(name for place, name in enumerate(values) if row[f"named_{place}"]),
     )

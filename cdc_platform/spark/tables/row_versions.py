@@ -65,7 +65,7 @@ def find_touched(changes: DataFrame, table: TableSchema) -> DataFrame:
     )
 
 
-def reaches_back(history: DataFrame, touched: DataFrame, table: TableSchema, *, is_small: bool) -> bool:
+def reaches_back(history: DataFrame, touched_keys: DataFrame, table: TableSchema, *, is_small: bool) -> bool:
     """Return whether a changed key has a version that began no earlier than the changes, in source time.
 
     This is the case if several transactions of a key share a time, if a transaction is in several cycles, or
@@ -73,32 +73,32 @@ def reaches_back(history: DataFrame, touched: DataFrame, table: TableSchema, *, 
 
     Args:
         history: the history before the changes.
-        touched: the result of `find_touched`.
+        touched_keys: the result of `find_touched`.
         table: the source table.
         is_small: whether there are few enough changed keys to broadcast them.
     """
-    first = touched.agg(F.min(CLOSED_AT)).collect()[0][0]
+    first = touched_keys.agg(F.min(CLOSED_AT)).collect()[0][0]
     if first is None:
         return False
     # With the literal, Iceberg skips all files that have only older versions.
     young = history.where(F.col(IS_CURRENT) & (F.col(VALID_FROM) >= F.lit(first)))
-    keys = touched.select(*_key_aliases(table), CLOSED_AT)
+    keys = touched_keys.select(*_key_aliases(table), CLOSED_AT)
     versions = young.join(F.broadcast(keys) if is_small else keys, _has_same_key(table))
     return not versions.where(F.col(VALID_FROM) >= F.col(CLOSED_AT)).limit(1).isEmpty()
 
 
 def current_before(
-    history: DataFrame, touched: DataFrame, table: TableSchema, *, is_small: bool
+    history: DataFrame, touched_keys: DataFrame, table: TableSchema, *, is_small: bool
 ) -> DataFrame:
     """Return the versions of changed keys before the changes, as changes that set all columns.
 
     Args:
         history: the history before the changes, with all columns of the table.
-        touched: the result of `find_touched`.
+        touched_keys: the result of `find_touched`.
         table: the source table.
         is_small: whether there are few enough changed keys to broadcast them.
     """
-    keys = touched.select(*_key_aliases(table))
+    keys = touched_keys.select(*_key_aliases(table))
     current = history.where(IS_CURRENT)
     versions = current.join(F.broadcast(keys) if is_small else keys, _has_same_key(table), "left_semi")
     return versions.select(
@@ -196,8 +196,8 @@ def find_misdated(history: DataFrame, changes: DataFrame, table: TableSchema) ->
     last_moments = moments.withColumn("__is_last", is_last).where(F.col("__is_last") & ~F.col(_IS_DELETED))
     dates = history.select(*_key_aliases(table), VALID_FROM)
     has_same_date = [*_has_same_key(table), F.col(_MOMENT) == F.col(VALID_FROM)]
-    misdated = last_moments.join(dates, has_same_date, "left_anti")
-    return misdated.select(*_keys(table), F.col(_MOMENT).alias(VALID_FROM))
+    misdated_rows = last_moments.join(dates, has_same_date, "left_anti")
+    return misdated_rows.select(*_keys(table), F.col(_MOMENT).alias(VALID_FROM))
 
 
 def _newest(name: str, so_far: WindowSpec) -> Column:

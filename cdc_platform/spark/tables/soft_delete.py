@@ -75,17 +75,17 @@ def find_returning(
         schema: the table's columns in the lake.
         is_small: whether there are few enough keys to broadcast them.
     """
-    inserted = net_changes.where(F.col(ACTION) == APPEND).select(*_named_keys(schema, "__inserted"))
-    deleted = before.where(col(DELETED)).withColumns(_widened_keys(before, schema))
-    back = deleted.join(
-        F.broadcast(inserted) if is_small else inserted, _same_keys(schema, "__inserted"), "left_semi"
+    new_keys = net_changes.where(F.col(ACTION) == APPEND).select(*_named_keys(schema, "__inserted"))
+    deleted_rows = before.where(col(DELETED)).withColumns(_widened_keys(before, schema))
+    back = deleted_rows.join(
+        F.broadcast(new_keys) if is_small else new_keys, _same_keys(schema, "__inserted"), "left_semi"
     )
-    marked = back.select(*_named_keys(schema, "__back"), F.lit(True).alias(_IS_BACK))
-    joined = net_changes.join(
-        F.broadcast(marked) if is_small else marked, _same_keys(schema, "__back"), "left"
+    returning_keys = back.select(*_named_keys(schema, "__back"), F.lit(True).alias(_IS_BACK))
+    matches = net_changes.join(
+        F.broadcast(returning_keys) if is_small else returning_keys, _same_keys(schema, "__back"), "left"
     )
     action = F.when((F.col(ACTION) == APPEND) & F.col(_IS_BACK), UPDATE).otherwise(F.col(ACTION))
-    return joined.withColumn(ACTION, action).select(*map(col, net_changes.columns))
+    return matches.withColumn(ACTION, action).select(*map(col, net_changes.columns))
 
 
 def _widened_keys(before: DataFrame, schema: TableSchema) -> dict[str, Column]:

@@ -92,8 +92,8 @@ class PassedUntil:
 
     def to_text(self) -> str:
         """Return the text that `of` reads."""
-        truncated = json.dumps(dict(self.truncated), sort_keys=True)
-        return f"{self.commit_lsn}@{self.committed_ms}#{self.ordering_key}#{truncated}"
+        truncates = json.dumps(dict(self.truncated), sort_keys=True)
+        return f"{self.commit_lsn}@{self.committed_ms}#{self.ordering_key}#{truncates}"
 
     @classmethod
     def of(cls, text: str | None) -> "PassedUntil":
