@@ -12,7 +12,6 @@ from cdc_platform.commands.options import DEFS, NAME, CommandOnDefs, examples
 from cdc_platform.errors import SettingError, SparkUnreachable
 from cdc_platform.printing.lines import print_line
 from cdc_platform.printing.progress_display import at_rest, shown_step
-from cdc_platform.spark.session.connect_token import LOOPBACK
 from cdc_platform.stopping import interruption
 
 EXAMPLE: Final = "sc://127.0.0.1:15002"
@@ -71,6 +70,8 @@ def find_port(remote: str | None) -> int:
     Raises:
         SettingError: the address is missing, is not on this machine, or is in use.
     """
+    from cdc_platform.spark.session.connect_token import LOOPBACK
+
     if remote is None:
         raise SettingError("spark.remote", f"is missing: set the address of the server, as in {EXAMPLE}")
     url, address = remote.partition(";")[0], urlsplit(remote.partition(";")[0])
