@@ -27,11 +27,39 @@ _IDENTITY: Final = ("record_id", "mod_ordinal")
 
 def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> CheckResult:
     """Compare the records read with those in the log and in quarantine."""
-    places = _places(pipeline, spark, scope)
-    may_be_rewritten = pipeline.capabilities.delivers_events
-    total, distinct, in_log, in_quarantine, lost_records = _count_places(
-        places, may_be_rewritten=may_be_rewritten
-    )
+    # Another process may extend the log during the check.
+    mark = read_mark(pipeline.lake.system_table(LOG))
+    until = mark.position_micros or 0
+    raw = read_data_changes(pipeline, spark).where(F.col("record_timestamp") <= F.lit(to_datetime(until)))
+    if scope.after_micros is not None:
+        raw = raw.where(F.col("record_timestamp") > F.lit(to_datetime(scope.after_micros)))
+    read = raw.select(F.expr(RECORD_ID).alias("record_id"))
+    # Duplicates were logged before, and replayed records are logged later.
+    repeats_within_s, has_late = pipeline.capabilities.repeats_within_s, has_replays(pipeline.lake)
+    around = EVERYTHING if repeats_within_s is not None or has_late else scope
+    quarantined = _quarantine(pipeline, spark, around).where(F.col("cycle") <= mark.cycle)
+    logged = _log(pipeline, spark, around).where(F.col("cycle") <= mark.cycle)
+    if repeats_within_s is not None and scope.after_micros is not None and not has_late:
+        repeated = repeated_from(pipeline, between_positions(RecordKind.FILE, scope.after_micros, until))
+        oldest = remembered_from(pipeline, scope.after_micros, repeated)
+        logged = logged.where(F.col("commit_timestamp") >= F.lit(to_datetime(oldest)))
+        records = data_changes_between(scope.after_micros, until)
+        logged = logged.where(measure_content(pipeline.lake.system_table(RAW), records).earlier_changes_sql)
+    places = {
+        "read": read,
+        "logged": logged.select("record_id"),
+        "quarantined": quarantined.where("replayed_at is null").select("record_id"),
+        "replayed": quarantined.where("replayed_at is not null").select("record_id"),
+    }
+    if around is not scope:
+        read_records = read.distinct()
+        places |= {
+            name: places[name].join(read_records, "record_id", "left_semi")
+            for name in places
+            if name != "read"
+        }
+    comes_mended = pipeline.capabilities.delivers_events
+    total, distinct, in_log, in_quarantine, lost_records = _count_places(places, comes_mended=comes_mended)
     return CheckResult(
         passed=lost_records == 0 and distinct == in_log + in_quarantine,
         summary=f"{total} records read = {in_log} in the log + {total - distinct} duplicates "
@@ -46,63 +74,32 @@ def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
     )
 
 
-def _places(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> Mapping[str, DataFrame]:
-    """Return the ids of the records that were read, and of those in the log and in quarantine."""
-    # Another process may extend the log during the check.
-    mark = read_mark(pipeline.lake.system_table(LOG))
-    until = mark.position_micros or 0
-    raw = read_data_changes(pipeline, spark).where(F.col("record_timestamp") <= F.lit(to_datetime(until)))
-    if scope.after_micros is not None:
-        raw = raw.where(F.col("record_timestamp") > F.lit(to_datetime(scope.after_micros)))
-    read = raw.select(F.expr(RECORD_ID).alias("record_id"))
-    # Duplicates were logged before, and replayed records are logged later.
-    repeats_within_s, has_late = pipeline.capabilities.repeats_within_s, has_replays(pipeline.lake)
-    wider_scope = EVERYTHING if repeats_within_s is not None or has_late else scope
-    quarantine = _quarantine(pipeline, spark, wider_scope).where(F.col("cycle") <= mark.cycle)
-    log = _log(pipeline, spark, wider_scope).where(F.col("cycle") <= mark.cycle)
-    if repeats_within_s is not None and scope.after_micros is not None and not has_late:
-        files = between_positions(RecordKind.FILE, scope.after_micros, until)
-        oldest = remembered_from(pipeline, scope.after_micros, repeated_from(pipeline, files))
-        log = log.where(F.col("commit_timestamp") >= F.lit(to_datetime(oldest)))
-        records = data_changes_between(scope.after_micros, until)
-        log = log.where(measure_content(pipeline.lake.system_table(RAW), records).earlier_changes_sql)
-    places = {
-        "logged": log.select("record_id"),
-        "quarantined": quarantine.where("replayed_at is null").select("record_id"),
-        "replayed": quarantine.where("replayed_at is not null").select("record_id"),
-    }
-    if wider_scope is not scope:
-        read_records = read.distinct()
-        places = {name: ids.join(read_records, "record_id", "left_semi") for name, ids in places.items()}
-    return {"read": read, **places}
-
-
-def _count_places(places: Mapping[str, DataFrame], *, may_be_rewritten: bool) -> tuple[int, ...]:
+def _count_places(places: Mapping[str, DataFrame], *, comes_mended: bool) -> tuple[int, ...]:
     """Return the numbers of records read, with and without duplicates, in the log, in quarantine and lost.
 
     A replayed record counts as quarantined until the log has it, possibly under another identity. With
-    ``may_be_rewritten``, a rewritten file may bring a record into the log without a replay.
+    ``comes_mended``, a rewritten file may bring a record into the log without a replay.
     """
     marked = [
         frame.select("record_id", *(F.lit(int(name == other)).alias(other) for other in places))
         for name, frame in places.items()
     ]
     records = reduce(DataFrame.unionByName, marked).groupBy("record_id")
-    read, in_log, in_quarantine, replayed = (F.col(name) for name in places)
-    is_open = (in_quarantine > 0) & (in_log == 0) if may_be_rewritten else in_quarantine > 0
-    is_quarantined = is_open | (replayed > 0) & (in_log == 0)
-    return _only_row(
+    read, logged, quarantined, replayed = (F.col(name) for name in places)
+    is_open = (quarantined > 0) & (logged == 0) if comes_mended else quarantined > 0
+    is_quarantined = is_open | (replayed > 0) & (logged == 0)
+    return _first(
         records.agg(*(F.sum(name).alias(name) for name in places)).agg(
             F.sum(read),
             F.count_if(read > 0),
-            F.count_if(in_log > 0),
+            F.count_if(logged > 0),
             F.count_if(is_quarantined),
-            F.count_if((read > 0) & (in_log == 0) & ~is_quarantined),
+            F.count_if((read > 0) & (logged == 0) & ~is_quarantined),
         )
     )
 
 
-def _only_row(frame: DataFrame) -> tuple[int, ...]:
+def _first(frame: DataFrame) -> tuple[int, ...]:
     """Return the only row of a frame of numbers; the sum of no row is 0."""
     return tuple(int(number or 0) for number in frame.collect()[0])
 
@@ -111,20 +108,18 @@ def check_exactly_once(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
     """Count changes that the log holds more than once."""
     changes = _log(pipeline, spark, scope)
     times = changes.groupBy(*_IDENTITY).count()
-    total, repeats = _only_row(times.agg(F.sum("count"), F.count_if(F.col("count") > 1)))
+    total, repeated = _first(times.agg(F.sum("count"), F.count_if(F.col("count") > 1)))
     within_s = pipeline.capabilities.repeats_within_s
-    if repeats and within_s is not None:
-        repeats = _count_recognisable(
-            changes.join(times.where("count > 1"), list(_IDENTITY), "left_semi"), within_s
-        )
+    if repeated and within_s is not None:
+        repeated = _count_soon(changes.join(times.where("count > 1"), list(_IDENTITY), "left_semi"), within_s)
     return CheckResult(
-        repeats == 0,
-        f"{total} changes, {repeats} of them repeated",
-        {"changes": total, "repeated": repeats},
+        repeated == 0,
+        f"{total} changes, {repeated} of them repeated",
+        {"changes": total, "repeated": repeated},
     )
 
 
-def _count_recognisable(changes: DataFrame, within_s: float) -> int:
+def _count_soon(changes: DataFrame, within_s: float) -> int:
     """Count duplicates within the time in which they are recognised; later ones change no row."""
     before = F.lag("commit_timestamp").over(Window.partitionBy(*_IDENTITY).orderBy("commit_timestamp"))
     is_soon = before >= seconds_before("commit_timestamp", within_s)
@@ -140,19 +135,19 @@ def check_transactions(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
         F.max("records_in_transaction").alias("announced"),
         F.count_distinct("cycle").alias("cycles"),
     )
-    is_broken = (F.col("seen") != F.col("announced")) | (F.col("cycles") != 1)
-    total, broken = _only_row(by_transaction.agg(F.count("*"), F.count_if(is_broken)))
+    is_cut_up = (F.col("seen") != F.col("announced")) | (F.col("cycles") != 1)
+    total, cut_up = _first(by_transaction.agg(F.count("*"), F.count_if(is_cut_up)))
     is_replayed = F.lit(False)
     if has_replays(pipeline.lake):
         # A replayed record keeps its commit timestamp.
-        replays = spark.createDataFrame(replayed_records(pipeline.lake)).distinct()
-        changes = changes.join(replays.withColumn("is_replayed", F.lit(True)), "record_id", "left")
+        replayed = spark.createDataFrame(replayed_records(pipeline.lake)).distinct()
+        changes = changes.join(replayed.withColumn("is_replayed", F.lit(True)), "record_id", "left")
         is_replayed = F.coalesce("is_replayed", is_replayed)
     out_of_order = _count_out_of_order(changes, is_replayed)
     return CheckResult(
-        broken == 0 and out_of_order == 0,
-        f"{total} transactions, {broken} not whole, {out_of_order} changes out of order",
-        {"transactions": total, "not_whole": broken, "out_of_order": out_of_order},
+        cut_up == 0 and out_of_order == 0,
+        f"{total} transactions, {cut_up} not whole, {out_of_order} changes out of order",
+        {"transactions": total, "not_whole": cut_up, "out_of_order": out_of_order},
     )
 
 
@@ -163,8 +158,8 @@ def _count_out_of_order(changes: DataFrame, is_replayed: Column) -> int:
     """
     before = F.lag("ordering_key").over(Window.partitionBy("cycle").orderBy("ordinal"))
     places = changes.select("*", (F.col("ordering_key") <= before).alias("is_displaced"))
-    ordinal, moment = (F.when(~is_replayed, F.col(name)) for name in ("ordinal", "commit_timestamp"))
-    ends = (F.min(ordinal), F.max(ordinal), F.min(moment), F.max(moment))
+    ordinal, committed = (F.when(~is_replayed, F.col(name)) for name in ("ordinal", "commit_timestamp"))
+    ends = (F.min(ordinal), F.max(ordinal), F.min(committed), F.max(committed))
     cycles = places.groupBy("cycle").agg(F.count_if("is_displaced"), *ends).collect()
     rows = sorted(tuple(row) for row in cycles if row[2] is not None)
     overlaps = sum(later[2] <= earlier[3] or later[4] <= earlier[5] for earlier, later in pairwise(rows))

@@ -93,15 +93,13 @@ def replaced_columns(pipeline: Pipeline, cycle: int) -> Mapping[str, frozenset[s
         return {}
     until_micros = watermark_micros(trace_lineage(pipeline)) or history.position_micros
     window = data_changes_between(history.position_micros, until_micros)
-    replacements: defaultdict[str, frozenset[str]] = defaultdict(frozenset)
+    replaced: defaultdict[str, frozenset[str]] = defaultdict(frozenset)
     for table, text in measure_content(pipeline.lake.system_table(RAW), window).typed_tables():
-        replacements[table] |= _retyped_names(history, table, parse_column_types(text) or {})
-    return replacements
+        replaced[table] |= _replaced(history, table, parse_column_types(text) or {})
+    return replaced
 
 
-def _retyped_names(
-    history: SchemaHistory, table: str, columns: Mapping[str, ObservedColumn]
-) -> frozenset[str]:
+def _replaced(history: SchemaHistory, table: str, columns: Mapping[str, ObservedColumn]) -> frozenset[str]:
     table_columns = history.tables.get(table)
     versions = table_columns.live_versions if table_columns is not None else ()
     return frozenset(

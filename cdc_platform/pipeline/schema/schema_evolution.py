@@ -154,11 +154,11 @@ def _find(
     # Events of another key are in quarantine.
     orders = content.typed_tables()
     foreign = find_foreign_keys(pipeline, history, orders)
-    own = {key: _parse(pipeline, key) for key in content.shapes if _typed_table(key) not in foreign}
-    shapes = {key: shape for key, shape in own.items() if shape is not None}
+    own = {key: _parse(pipeline, key) for key in content.shapes if _named(key) not in foreign}
+    parsed = {key: shape for key, shape in own.items() if shape is not None}
     tables = {
         shape.table
-        for shape in shapes.values()
+        for shape in parsed.values()
         if is_news(history, shape.table, shape.columns, is_whole=shape.is_whole, widens=widens)
     }
     tables |= {name for name, copy in copies.items() if is_news(history, name, copy.columns, is_whole=True)}
@@ -169,13 +169,12 @@ def _find(
         name for name in tables if pipeline.capabilities.schema_policy_of(name) is not SchemaPolicy.EVOLVE
     }
     evolving = tables - policy_tables
-    observations = _observations(pipeline, window, evolving, shapes, orders) if evolving else {}
+    observations = _observations(pipeline, window, evolving, parsed, orders) if evolving else {}
     if policy_tables:
-        columns_by_table = first_columns(fixed_shapes(pipeline, content), history)
+        begun = first_columns(fixed_shapes(pipeline, content), history)
         # The table's shape is fixed, and the events with another shape are in quarantine.
         observations |= {
-            name: [ObservedColumns(mark.position_micros, columns_by_table[name], is_whole=True)]
-            for name in columns_by_table
+            name: [ObservedColumns(mark.position_micros, begun[name], is_whole=True)] for name in begun
         }
     for name in tables & copies.keys():
         table_observations = [*observations.get(name, ()), copies[name]]
@@ -198,7 +197,7 @@ def between_positions(kind: RecordKind, after_micros: int | None, until_micros: 
     return f"{condition} and record_timestamp > '{to_datetime(after_micros).isoformat()}'"
 
 
-def _typed_table(key: ShapeKey) -> TypedTable:
+def _named(key: ShapeKey) -> TypedTable:
     return key[0] or "", key[3] or ""
 
 
@@ -224,7 +223,7 @@ def _observations(
     pipeline: Pipeline,
     window: str,
     tables: set[str],
-    shapes: Mapping[ShapeKey, _Shape],
+    parsed: Mapping[ShapeKey, _Shape],
     orders: Mapping[TypedTable, str],
 ) -> dict[str, list[ObservedColumns]]:
     """Return, per table and in commit order, the ends of each run of records with the same columns."""
@@ -233,8 +232,8 @@ def _observations(
     for batch in read_repeated_texts(raw, window, SHAPE, "record_timestamp", "kind"):
         runs.add(batch.filter(pc.is_in(batch["table_name"], pa.array(sorted(tables)))))
     observations: defaultdict[str, list[ObservedColumns]] = defaultdict(list)
-    for key, micros in runs.ends(shapes.__contains__, lambda key: orders.get(_typed_table(key), "")):
-        shape = shapes[key]
+    for key, micros in runs.ends(parsed.__contains__, lambda key: orders.get(_named(key), "")):
+        shape = parsed[key]
         observations[shape.table].append(
             ObservedColumns(micros, shape.columns, shape.is_whole, shape.is_sure)
         )

@@ -97,9 +97,8 @@ def order_events(
         return OrderedChanges(_number(changes))
     ranges = range_count(records, expected_records)
     is_repeated, transactions = _count_identities(records, ranges)
-    # Without the check of values that may not fit.
-    rough_changes = _changes_of(records, f"if({FITS}, null, '')", first_ordinal, "false")
-    counts = count_events(rough_changes, incomplete_changes(capabilities), transactions)
+    unchecked = _changes_of(records, f"if({FITS}, null, '')", first_ordinal, "false")
+    counts = count_events(unchecked, incomplete_changes(capabilities), transactions)
     places = records.select("record_timestamp", "record_order")
     if counts.are_final and not is_repeated:
         changes = _changes_of(records, "cast(null as string)", first_ordinal, "false")
@@ -108,8 +107,8 @@ def order_events(
     else:
         once = _distinct(records, capabilities) if is_repeated else records
         changes, stats = _changes_of(once, fault, first_ordinal), None
-    changes = part_in_ranges(changes, _ORDER, places, expected_records).drop(RANGE)
-    return OrderedChanges(_number(changes), stats)
+    parted = part_in_ranges(changes, _ORDER, places, expected_records).drop(RANGE)
+    return OrderedChanges(_number(parted), stats)
 
 
 def _changes_of(
@@ -125,8 +124,8 @@ def _changes_of(
 def _number(changes: DataFrame) -> DataFrame:
     """Return changes, whose tasks are in order, in order and with their own ordinals."""
     ordinal = F.monotonically_increasing_id() + F.col("ordinal")
-    sequence = changes.sortWithinPartitions(*_ORDER)
-    return sequence.withColumn("ordinal", ordinal).withColumnRenamed("record_order", "ordering_key")
+    ordered = changes.sortWithinPartitions(*_ORDER).withColumn("ordinal", ordinal)
+    return ordered.withColumnRenamed("record_order", "ordering_key")
 
 
 def _with_fitting(records: DataFrame, fitting: Iterable[tuple[str, str]]) -> DataFrame:
@@ -144,7 +143,8 @@ def _with_fitting(records: DataFrame, fitting: Iterable[tuple[str, str]]) -> Dat
         f"coalesce(octet_length(mods[0].{part}), 0) < {LONGEST_TEXT}" for part in ("keys", "new_values")
     )
     is_fitting = f"coalesce(event.fault IS NULL AND {is_short} AND CASE table_name {branches} END, false)"
-    return records.withColumn(FITS, F.expr(is_fitting)).withColumns(
+    marked = records.withColumn(FITS, F.expr(is_fitting))
+    return marked.withColumns(
         {
             "column_types": F.when(~F.col(FITS), F.col("column_types")),
             "event": F.col("event").withField("metadata", F.when(~F.col(FITS), F.col("event.metadata"))),
@@ -172,56 +172,56 @@ def _distinct(records: DataFrame, capabilities: SourceCapabilities) -> DataFrame
     if capabilities.keeps_transactions:
         return distinct_rows(records, IDENTITY)
     # A duplicate that is invalid because of a damaged file must not replace a valid one.
-    records = records.withColumn(FAULT, F.col("event.fault").isNotNull())
-    return distinct_rows(records, (*IDENTITY, FAULT)).drop(FAULT)
+    marked = records.withColumn(FAULT, F.col("event.fault").isNotNull())
+    return distinct_rows(marked, (*IDENTITY, FAULT)).drop(FAULT)
 
 
-def with_whole_transactions(changes: DataFrame) -> DataFrame:
+def with_whole_transactions(ordered: DataFrame) -> DataFrame:
     """Return ordered changes, in which an unsound change makes its whole transaction unsound.
 
     Args:
-        changes: the result of `order_events`, persisted.
+        ordered: the result of `order_events`, persisted.
     """
-    unsound = changes.where(UNSOUND)
-    broken_ones = unsound.selectExpr("commit_timestamp", "transaction_id", "true as is_broken").distinct()
-    matches = changes.join(broken_ones, ["commit_timestamp", "transaction_id"], "left")
-    return matches.withColumn(UNSOUND, F.expr(f"{UNSOUND} or is_broken is not null")).select(*changes.columns)
+    unsound = ordered.where(UNSOUND)
+    broken = unsound.selectExpr("commit_timestamp", "transaction_id", "true as is_broken").distinct()
+    joined = ordered.join(broken, ["commit_timestamp", "transaction_id"], "left")
+    return joined.withColumn(UNSOUND, F.expr(f"{UNSOUND} or is_broken is not null")).select(*ordered.columns)
 
 
-def with_whole_key_changes(changes: DataFrame) -> DataFrame:
+def with_whole_key_changes(ordered: DataFrame) -> DataFrame:
     """Return ordered changes in which a half of a key change is unsound if the other half is.
 
     Without transaction metadata, a delete would otherwise remove a row whose insert is in quarantine.
 
     Args:
-        changes: the result of `order_events` of Debezium's events, persisted.
+        ordered: the result of `order_events` of Debezium's events, persisted.
     """
-    unsound = changes.where(f"{UNSOUND} and ordering_key <> ''")
+    unsound = ordered.where(f"{UNSOUND} and ordering_key <> ''")
     place = F.substring_index("ordering_key", SEPARATOR, PLACE_PARTS)
-    broken_ones = unsound.select(
+    broken = unsound.select(
         "commit_timestamp", place.alias(_PLACE), F.lit(True).alias("is_broken")
     ).distinct()
-    matches = changes.withColumn(_PLACE, place).join(broken_ones, ["commit_timestamp", _PLACE], "left")
+    joined = ordered.withColumn(_PLACE, place).join(broken, ["commit_timestamp", _PLACE], "left")
     is_half = "is_broken and (change_kind = 'delete' or previous_keys is not null)"
     fault = f"coalesce({FAULT}, if({is_half}, {quote_text(HALF_FAULT)}, null))"
-    with_faults = matches.withColumn(FAULT, F.expr(fault)).withColumn(UNSOUND, F.col(FAULT).isNotNull())
-    return with_faults.select(*changes.columns)
+    marked = joined.withColumn(FAULT, F.expr(fault)).withColumn(UNSOUND, F.col(FAULT).isNotNull())
+    return marked.select(*ordered.columns)
 
 
 def count_events(
-    changes: DataFrame, incomplete: str = "false", transactions: int | None = None
+    ordered: DataFrame, incomplete: str = "false", transactions: int | None = None
 ) -> EventCounts:
     """Count a window of ordered changes; each change without a transaction counts as one.
 
     Args:
-        changes: the result of `order_events`, preferably persisted.
+        ordered: the result of `order_events`, preferably persisted.
         incomplete: SQL condition of the changes to complete.
         transactions: number of transactions, if known.
     """
     conditions = {"unsound": UNSOUND, "unnumbered": IS_UNNUMBERED, "incomplete": incomplete}
-    rows = count_changes(changes, {name: F.count_if(F.expr(sql)) for name, sql in conditions.items()})
+    rows = count_changes(ordered, {name: F.count_if(F.expr(sql)) for name, sql in conditions.items()})
     if transactions is None:
-        number = max(1, sum(row["changes"] for row in rows))
-        sound = changes.where(f"not {UNSOUND}").select("transaction_id")
-        transactions = sound.repartition(range_count(changes, number), "transaction_id").distinct().count()
+        changes = max(1, sum(row["changes"] for row in rows))
+        sound = ordered.where(f"not {UNSOUND}").select("transaction_id")
+        transactions = sound.repartition(range_count(ordered, changes), "transaction_id").distinct().count()
     return EventCounts(to_stats(rows, transactions), *(sum(row[name] for row in rows) for name in conditions))
