@@ -103,10 +103,8 @@ class FileStore:
 
     def _list_by_folder(self) -> Iterator[fs.FileInfo]:
         """Yield all files, and the folders that cannot be listed; slow, but such a folder hides no other."""
-        try:
+        with _store_errors(self.location):
             waiting = self._list(self._root, is_recursive=False)
-        except (OSError, pa.ArrowException) as error:
-            raise store_error_of(error, self.location) from error
         while waiting:
             info = waiting.pop()
             if info.type is not fs.FileType.Directory:
@@ -128,10 +126,8 @@ class FileStore:
             SourceUnreachable: the store does not answer.
         """
         candidates = sorted(paths)
-        try:
+        with _store_errors(self.location):
             infos = self._system.get_file_info([path.removeprefix(self._scheme) for path in candidates])
-        except (OSError, pa.ArrowException) as error:
-            raise store_error_of(error, self.location) from error
         return frozenset(
             path for path, info in zip(candidates, infos, strict=True) if info.type is fs.FileType.File
         )
@@ -145,11 +141,8 @@ class FileStore:
             AccessDenied: the file must not be read.
             SourceUnreachable: the store does not answer.
         """
-        try:
-            with self._stream(path.removeprefix(self._scheme), begin) as stream:
-                yield stream
-        except (OSError, pa.ArrowException) as error:
-            raise store_error_of(error, path) from error
+        with _store_errors(path), self._stream(path.removeprefix(self._scheme), begin) as stream:
+            yield stream
 
     def read(self, path: str) -> bytes:
         """Return the content of a file.
@@ -226,6 +219,15 @@ def _without_dates(relative: str) -> str:
     """Return the folder of a file, without the date and time folders at its end."""
     folder = relative.rpartition("/")[0]
     return TIME_PATH.sub("", folder) or ROOT_FOLDER
+
+
+@contextmanager
+def _store_errors(place: str) -> Iterator[None]:
+    """Raise the platform's errors for those of a file system."""
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        raise store_error_of(error, place) from error
 
 
 def store_error_of(error: Exception, place: str) -> AccessDenied | SourceNotFound | SourceUnreachable:
