@@ -42,7 +42,16 @@ MAX_CHUNKS: Final = 1_000_000
 
 @dataclass(frozen=True)
 class CopyPlan:
-    """Plan to copy a table as of a position; the stream takes over right after it."""
+    """Plan to copy a table as of a position; the stream takes over right after it.
+
+    Args:
+        table: name of the source table.
+        number: number of the plan among those of the table, from 1.
+        position_micros: the position.
+        planned_micros: when the plan was made, by the planner's clock.
+        columns: the table's columns at the position, as text of `columns_to_text`.
+        chunks: for each chunk, the text of its source that describes what to read.
+    """
 
     table: str
     number: int
@@ -61,8 +70,8 @@ class CopyPlan:
         place = f"plan {self.number} of `{self.table}`"
         return read_stored(columns_from_text, self.columns, COPIES, place)
 
-    def overtaken(self) -> CommitConflict:
-        """Return the conflict that another run has planned the copy again."""
+    def conflict(self) -> CommitConflict:
+        """Return the error for a plan that another run has replaced."""
         return CommitConflict(
             f"Another run has planned the copy of `{self.table}` again; the next cycle follows that plan."
         )
@@ -83,8 +92,8 @@ def columns_from_text(text: str) -> TableSchema:
 
 
 @dataclass(frozen=True)
-class Batch:
-    """One commit of a copy: its number of chunks, its beginning, and its duration."""
+class BatchTiming:
+    """Timing of one commit of a copy: its number of chunks, its beginning, and its duration."""
 
     chunks: int
     begun_micros: int
@@ -105,7 +114,7 @@ class CopyProgress:
     rows: int
     head: Snapshot | None
     is_mixed: bool
-    batches: tuple[Batch, ...] = ()
+    batches: tuple[BatchTiming, ...] = ()
 
     @property
     def missing(self) -> tuple[int, ...]:
@@ -280,7 +289,7 @@ def load_copy_progress(table: Table | None, plan: CopyPlan) -> CopyProgress:
         if chunk_batch is None or chunk_batch.number < plan.number:
             break
         if chunk_batch.number > plan.number:
-            raise plan.overtaken()
+            raise plan.conflict()
         if chunk_batch.counts_as(snapshot):
             is_mixed = newest is not None and newest.snapshot_id != snapshot.snapshot_id
             rows, batches = count_rows(snapshot) or 0, _last_batches(table, snapshot, plan)
@@ -290,12 +299,12 @@ def load_copy_progress(table: Table | None, plan: CopyPlan) -> CopyProgress:
     return CopyProgress(plan, frozenset(), 0, None, is_mixed)
 
 
-def _last_batches(table: Table, newest: Snapshot, plan: CopyPlan) -> tuple[Batch, ...]:
+def _last_batches(table: Table, newest: Snapshot, plan: CopyPlan) -> tuple[BatchTiming, ...]:
     batches = []
     for snapshot in islice(ancestors_of(table, newest), 2):
         chunk_batch = ChunkBatch.of(snapshot)
         if chunk_batch is None or chunk_batch.number != plan.number:
             break
         seconds = snapshot.timestamp_ms / 1e3 - chunk_batch.begun_micros / 1e6
-        batches.append(Batch(chunk_batch.own, chunk_batch.begun_micros, seconds))
+        batches.append(BatchTiming(chunk_batch.own, chunk_batch.begun_micros, seconds))
     return tuple(batches)

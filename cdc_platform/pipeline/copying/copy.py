@@ -221,7 +221,7 @@ def _require_current(pipeline: Pipeline, plan: CopyPlan) -> None:
     # After the table was loaded: the run of a newer plan replaces the columns of that version or a later one.
     stored_plan = load_plans(pipeline.lake).get(plan.table)
     if stored_plan is None or stored_plan.number != plan.number:
-        raise plan.overtaken()
+        raise plan.conflict()
 
 
 def _require_unpublished(pipeline: Pipeline, target: Table, plan: CopyPlan) -> None:

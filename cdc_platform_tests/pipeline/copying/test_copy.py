@@ -16,7 +16,7 @@ from cdc_platform.errors import AccessDenied, LakeError, SourceNotFound
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.copies import (
     COPY_BRANCH,
-    Batch,
+    BatchTiming,
     CopyPlan,
     CopyProgress,
     load_copy_progress,
@@ -354,7 +354,9 @@ def test_batches_grow_from_one_chunk_while_they_are_short(
 ) -> None:
     """The speed of an earlier process does not count, and more chunks may take no longer than fewer."""
     plan = CopyPlan("accounts", 1, 0, 0, "{}", ("chunk",) * 99)
-    progress = CopyProgress(plan, frozenset(), 0, None, False, tuple(Batch(*batch) for batch in batches))
+    progress = CopyProgress(
+        plan, frozenset(), 0, None, False, tuple(BatchTiming(*batch) for batch in batches)
+    )
     assert expected == chunks.batch_chunks(progress, opened_micros=0)
 
 
