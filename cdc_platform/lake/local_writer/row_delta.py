@@ -106,7 +106,7 @@ def commit_row_delta(table: Table, delta: RowDelta, branch: str) -> int:
     return commit.snapshot_id
 
 
-class _AssertUnmoved(AssertRefSnapshotId):
+class _AssertSameHead(AssertRefSnapshotId):
     """Requirement that the branch has not moved, and that no commit to another branch took the same numbers.
 
     pyiceberg 0.12 compares sequence numbers only for tables of version 2, and Java cannot open a table with
@@ -115,8 +115,8 @@ class _AssertUnmoved(AssertRefSnapshotId):
 
     _sequence_number: int = PrivateAttr(default=0)
 
-    def with_number(self, sequence_number: int) -> "_AssertUnmoved":
-        """Return it for a commit with this number."""
+    def with_number(self, sequence_number: int) -> "_AssertSameHead":
+        """Return the requirement for a commit with this sequence number."""
         self._sequence_number = sequence_number
         return self
 
@@ -179,7 +179,7 @@ class _Commit:
     def _new_manifest(
         self, content: ManifestContent, files: Sequence[DataFile], rewritten: Sequence[ManifestFile] = ()
     ) -> list[ManifestFile]:
-        """Write one manifest of new files, and of the others listed with vectors that they replace."""
+        """Write one manifest of new files, which also takes over the entries of the rewritten manifests."""
         if not files:
             return []
         with self._writer(content) as writer:
@@ -233,14 +233,14 @@ class _Update(UpdateTableMetadata["_Update"]):
 
     def __init__(self, transaction: Transaction, commit: _Commit) -> None:
         super().__init__(transaction)
-        self._made = commit
+        self._change = commit
 
     def _commit(self) -> UpdatesAndRequirements:
-        commit, metadata = self._made, self._transaction.table_metadata
+        commit, metadata = self._change, self._transaction.table_metadata
         parent = commit.delta.base_id
         next_row_id = getattr(metadata, "next_row_id", None) or 0
         numbering = Numbering(commit.snapshot_id, metadata.next_sequence_number(), next_row_id)
-        manifests, given_rows = number_manifests(commit.manifests, numbering)
+        manifests, new_row_ids = number_manifests(commit.manifests, numbering)
         # By attempt, not by sequence number: commits in between may not use one, such as a tag.
         path = commit.metadata_path(f"snap-{commit.snapshot_id}-{len(commit.lists) + 1}-{commit.uuid}.avro")
         commit.lists.append(path)
@@ -254,14 +254,14 @@ class _Update(UpdateTableMetadata["_Update"]):
                 "summary": commit.summary(),
                 "schema-id": commit.schema_id,
                 "first-row-id": numbering.next_row_id,
-                "added-rows": given_rows,
+                "added-rows": new_row_ids,
             }
         )
         # Otherwise the branch would lose its retention settings.
         former = metadata.refs.get(commit.branch)
         reference = former.model_dump(by_alias=True, exclude_none=True) if former else {"type": "branch"}
         new_reference = {**reference, "snapshot-id": commit.snapshot_id, "ref-name": commit.branch}
-        requirement = _AssertUnmoved.model_validate({"snapshot-id": parent, "ref": commit.branch})
+        requirement = _AssertSameHead.model_validate({"snapshot-id": parent, "ref": commit.branch})
         updates = AddSnapshotUpdate(snapshot=snapshot), SetSnapshotRefUpdate.model_validate(new_reference)
         return updates, (requirement.with_number(numbering.sequence_number),)
 
