@@ -9,10 +9,7 @@ from google.cloud.datastream_v1.types import Error
 
 from cdc_platform.assets.stream_state import StreamReading
 from cdc_platform.checks.stream_state import judge_stream
-from cdc_platform_tests.sources.datastream.datastream_server import (
-    DatastreamServer,
-    Refusal,
-)
+from cdc_platform_tests.sources.datastream.datastream_server import DatastreamServer, Refusal
 from cdc_platform_tests.stream_runs import StreamBench, table
 
 WARN, ERROR = dg.AssetCheckSeverity.WARN, dg.AssetCheckSeverity.ERROR

@@ -56,20 +56,13 @@ class LakeSqlCatalog(Version3Metadata, SqlCatalog):
         Raises:
             NoSuchTableError: the table does not exist.
         """
-        cached_table = self._tables.get(Catalog.identifier_to_tuple(identifier))
+        entry = self._tables.get(Catalog.identifier_to_tuple(identifier))
         location = self._location(identifier)
         if location is None:
             raise NoSuchTableError(f"Table does not exist: {identifier}")
-        if cached_table is None or cached_table.metadata_location != location:
-            cached_table = self._read(Catalog.identifier_to_tuple(identifier), location, cached_table)
-        return Table(
-            cached_table.name(),
-            cached_table.metadata,
-            cached_table.metadata_location,
-            cached_table.io,
-            self,
-            cached_table.config,
-        )
+        if entry is None or entry.metadata_location != location:
+            entry = self._read(Catalog.identifier_to_tuple(identifier), location, entry)
+        return Table(entry.name(), entry.metadata, entry.metadata_location, entry.io, self, entry.config)
 
     def metadata_files(self, namespace: str) -> dict[str, str]:
         """Return the locations of the metadata files of all tables of a namespace, by table."""

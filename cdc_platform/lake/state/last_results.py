@@ -92,19 +92,15 @@ def _replace(
     unchanged_after_s: float,
 ) -> None:
     # A result replaces a former one of its check if it has examined as much.
-    examined_places = {(*new.place, is_partial) for new in results for is_partial in {new.is_partial, True}}
+    places = {(*new.place, is_partial) for new in results for is_partial in {new.is_partial, True}}
 
     def replace() -> None:
         table = lake.system_table(CHECK_RESULTS)
         former = _read_or_forget(table)
-        other_results = [
-            old for old in former if stays(old) and (*old.place, old.is_partial) not in examined_places
-        ]
-        is_same = len(other_results) == len(former) and not results
-        if not (is_same or _is_recent(former, (*other_results, *results), unchanged_after_s)):
-            replace_rows(
-                table, pa.Table.from_pylist([*map(_as_row, (*other_results, *results))], CHECK_RESULT_ROWS)
-            )
+        rest = [old for old in former if stays(old) and (*old.place, old.is_partial) not in places]
+        is_same = len(rest) == len(former) and not results
+        if not (is_same or _is_recent(former, (*rest, *results), unchanged_after_s)):
+            replace_rows(table, pa.Table.from_pylist([*map(_as_row, (*rest, *results))], CHECK_RESULT_ROWS))
 
     # If another process stores results at each try, its results are newer.
     with suppress(CommitConflict):

@@ -202,13 +202,9 @@ class _Finder(SchemaRecorder):
         """Ask the source whether a new column existed before and was just not watched."""
         micros = self.whole_at.get(table)
         schema_read = self._read_back(micros) if micros is not None else None
-        unwatched_columns = self.history.tables[table].unwatched
-        if (
-            schema_read is not None
-            and name not in unwatched_columns
-            and name in schema_read.unwatched.get(table, ())
-        ):
-            self.record_unwatched(table, (*unwatched_columns, name), micros)
+        names = self.history.tables[table].unwatched
+        if schema_read is not None and name not in names and name in schema_read.unwatched.get(table, ()):
+            self.record_unwatched(table, (*names, name), micros)
 
     def take_read(self, schema_read: SchemaRead) -> None:
         is_first = self.history.cycle == 0

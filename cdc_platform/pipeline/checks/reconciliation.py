@@ -202,12 +202,10 @@ def _differences(pipeline: Pipeline, table: TableSchema, cut: Cut) -> Difference
     source = _hash_by_key(_source_rows(pipeline, table, cut), table)
     lake = _hash_by_key(_lake_rows(pipeline, table, cut), table)
     gaps = {key: len(lake.get(key, ())) - len(source.get(key, ())) for key in source.keys() | lake.keys()}
-    changed_keys = [
-        key for key, count in gaps.items() if count == 0 and sorted(source[key]) != sorted(lake[key])
-    ]
+    pairs = [key for key, count in gaps.items() if count == 0 and sorted(source[key]) != sorted(lake[key])]
     missing, surplus = (sum(max(sign * count, 0) for count in gaps.values()) for sign in (-1, 1))
-    keys = sorted([*changed_keys, *(key for key, count in gaps.items() if count)])[:NAMED_KEYS]
-    return Differences(missing, surplus, len(changed_keys), tuple(keys))
+    keys = sorted([*pairs, *(key for key, count in gaps.items() if count)])[:NAMED_KEYS]
+    return Differences(missing, surplus, len(pairs), tuple(keys))
 
 
 def _hash_by_key(batches: Iterable[pa.RecordBatch], table: TableSchema) -> dict[str, list[int]]:

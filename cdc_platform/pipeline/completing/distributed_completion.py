@@ -24,12 +24,7 @@ from cdc_platform.pipeline.completing.key_chains import (
     STORED,
     ChainCompleter,
 )
-from cdc_platform.pipeline.completing.stored_rows import (
-    ROW_ID,
-    Lookup,
-    ids_frame,
-    key_chains_frame,
-)
+from cdc_platform.pipeline.completing.stored_rows import ROW_ID, Lookup, ids_frame, key_chains_frame
 from cdc_platform.pipeline.versions.lake_frames import read_log
 from cdc_platform.spark.log.order import IS_TRUNCATE
 from cdc_platform.spark.log.unknown_values import LACKS_VALUES

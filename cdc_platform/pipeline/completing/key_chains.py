@@ -177,12 +177,10 @@ class _ChainFollower:
         while self._coming and self._coming[-1] < line["ordinal"]:
             self._coming.pop()
             self._tracker.take(RowChange(line["table_name"], "", ModType.TRUNCATE))
-        log_change = ChainChange.of(line)
-        completion = self._tracker.take(self._as_of_now(log_change.change, line[LOGGED_MICROS]))
+        entry = ChainChange.of(line)
+        completion = self._tracker.take(self._as_of_now(entry.change, line[LOGGED_MICROS]))
         return (
-            (log_change.values_of(completion), list(completion.unavailable))
-            if log_change.change.unavailable
-            else None
+            (entry.values_of(completion), list(completion.unavailable)) if entry.change.unavailable else None
         )
 
     def _as_of_now(self, change: RowChange, logged_micros: int | None) -> RowChange:

@@ -180,10 +180,8 @@ class _Run:
 def _open_copy(pipeline: Pipeline, spark: SparkSession, plan: CopyPlan) -> CopyProgress:
     """Return the progress of a copy; create the table for a copy without rows, which is complete at once."""
     progress = load_copy_progress(pipeline.lake.table(plan.table), plan)
-    position_micros = read_mark(pipeline.lake.system_table(LOG)).position_micros
-    is_taken_over = (
-        progress.is_complete and position_micros is not None and position_micros >= plan.position_micros
-    )
+    log_micros = read_mark(pipeline.lake.system_table(LOG)).position_micros
+    is_taken_over = progress.is_complete and log_micros is not None and log_micros >= plan.position_micros
     if not progress.is_complete or is_taken_over:
         # The stream may have taken over, and the table may already have newer columns of the log.
         return progress
@@ -245,14 +243,12 @@ def remove_orphans(pipeline: Pipeline, spark: SparkSession) -> tuple[str, ...]:
         CommitConflict: another run is copying such a table; its rows stay for now.
     """
     histories, cut = pipeline.schema_history.tables.values(), newest_cut(pipeline.lake)
-    dropped_tables = [
+    names = [
         table.name for table in histories if table.is_dropped and not is_published(None, table.name, cut)
     ]
-    plans = load_plans(pipeline.lake) if dropped_tables else {}
+    plans = load_plans(pipeline.lake) if names else {}
     orphans = [
-        name
-        for name in dropped_tables
-        if name in plans and _discard_copy(pipeline.lake, spark, plans[name], cut)
+        name for name in names if name in plans and _discard_copy(pipeline.lake, spark, plans[name], cut)
     ]
     return tuple(
         f"The source dropped `{name}` before its copy was complete: the copied rows are removed."

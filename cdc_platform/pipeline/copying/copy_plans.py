@@ -32,14 +32,12 @@ class PlannedCopies:
 def find_new_tables(pipeline: Pipeline) -> list[str]:
     """Return the tables of the source that are not in a cut yet."""
     cut, lake = newest_cut(pipeline.lake), pipeline.lake
-    unwatched_tables = {
-        name for name, columns in pipeline.schema_history.tables.items() if not columns.is_watched
-    }
+    departures = {name for name, columns in pipeline.schema_history.tables.items() if not columns.is_watched}
     candidates = [table.name for table in pipeline.tables if cut is None or table.name not in cut.tables]
     return [
         name
         for name in candidates
-        if name not in unwatched_tables and not is_published(lake.table(name), name, cut)
+        if name not in departures and not is_published(lake.table(name), name, cut)
     ]
 
 

@@ -19,18 +19,8 @@ from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_step import pipeline_step
 from cdc_platform.pipeline.schema.schema_evolution import history_through
 from cdc_platform.pipeline.schema.table_ddl import ensure_table
-from cdc_platform.pipeline.versions.branch import (
-    empty_version,
-    load_table,
-    published_head,
-    require_base,
-)
-from cdc_platform.pipeline.versions.change_source import (
-    read_span,
-    takes_former,
-    trusts_inserts,
-    whole_span,
-)
+from cdc_platform.pipeline.versions.branch import empty_version, load_table, published_head, require_base
+from cdc_platform.pipeline.versions.change_source import read_span, takes_former, trusts_inserts, whole_span
 from cdc_platform.pipeline.versions.handover import Handover, find_copy
 from cdc_platform.pipeline.versions.log_span import LogSpan, applied_cycle, pending_span, span_after
 from cdc_platform.spark.tables.truncates import has_truncate

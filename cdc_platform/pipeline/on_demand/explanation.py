@@ -190,10 +190,8 @@ def _former_keys(pipeline: Pipeline, table: str, key: RowKey) -> tuple[RowKey, .
 def _ordinals_of_keys(log: Table, table: str, keys: Sequence[RowKey]) -> set[int]:
     """Return the ordinals of the changes of a key, in each spelling of its columns' types."""
     truncates = all_of(equals("table_name", table), equals("change_kind", ChangeKind.TRUNCATE.value))
-    truncate_ordinals = set(
-        log.scan(truncates, selected_fields=("ordinal",)).to_arrow()["ordinal"].to_pylist()
-    )
-    return truncate_ordinals.union(*(_ordinals_of_key(log, table, key) for key in keys))
+    ordinals = set(log.scan(truncates, selected_fields=("ordinal",)).to_arrow()["ordinal"].to_pylist())
+    return ordinals.union(*(_ordinals_of_key(log, table, key) for key in keys))
 
 
 def _ordinals_of_key(log: Table, table: str, key: RowKey) -> set[int]:

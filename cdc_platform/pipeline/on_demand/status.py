@@ -245,10 +245,8 @@ def _table_names(pipeline: Pipeline, cut: Cut | None) -> dict[str, str]:
     sources = pipeline.schema_history.tables if names is None else names
     chosen_names = {*sources, *(history_name(name) for name in sources if options.get(name, PLAIN).history)}
     of_cut = {lake_table_name(name): name for name in (cut.tables if cut is not None else ())}
-    published_tables = {name for name, table in of_cut.items() if table in chosen_names}
-    return {
-        name: of_cut.get(name, name) for name in sorted({*pipeline.lake.table_names(), *published_tables})
-    }
+    in_cut = {name for name, table in of_cut.items() if table in chosen_names}
+    return {name: of_cut.get(name, name) for name in sorted({*pipeline.lake.table_names(), *in_cut})}
 
 
 def _table_status(pipeline: Pipeline, name: str, name_in_cut: str, cut: Cut | None) -> TableStatus:

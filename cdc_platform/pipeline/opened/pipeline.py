@@ -123,36 +123,34 @@ class Pipeline:
                 set options for a table that does not exist at the source.
         """
         chosen, options, history = self.settings.tables, self.settings.table_options, self.schema_history
-        source_tables = {name: columns.schema for name, columns in history.tables.items()}
+        sources = {name: columns.schema for name, columns in history.tables.items()}
         table_settings = {
             **dict.fromkeys(chosen or (), "tables"),
             **dict.fromkeys((name for name in options if name not in history.other_names), "table_options"),
         }
-        if not source_tables or not set(table_settings) <= source_tables.keys():
-            source_tables = {table.name: table for table in self.watched_tables} | source_tables
+        if not sources or not set(table_settings) <= sources.keys():
+            sources = {table.name: table for table in self.watched_tables} | sources
         if not self.capabilities.can_be_compared:
             # A table becomes known with its first event.
-            table_settings = {
-                name: setting for name, setting in table_settings.items() if name in source_tables
-            }
+            table_settings = {name: setting for name, setting in table_settings.items() if name in sources}
         for name, setting in table_settings.items():
-            if name not in source_tables and (
+            if name not in sources and (
                 setting == "tables" or name not in self.read_schema(self.source.clock_micros()).unwatched
             ):
                 raise SettingError(
                     setting,
                     "names a table that the change stream does not watch, or whose key has no column: "
-                    f"{name!r}. It watches {', '.join(sorted(source_tables))}.",
+                    f"{name!r}. It watches {', '.join(sorted(sources))}.",
                 )
         if chosen is not None:
-            _check_places(self._find_refusals(history, source_tables))
-        names = self.select_tables(source_tables)
+            _check_places(self._find_refusals(history, sources))
+        names = self.select_tables(sources)
         if self.capabilities.can_be_compared:
-            _check_keys(source_tables[name] for name in names)
+            _check_keys(sources[name] for name in names)
         # The lake still has columns that the source dropped.
         whole = {name: columns.whole_schema for name, columns in history.tables.items()}
-        _check_room({name: self.options(name) for name in options if name in names}, source_tables | whole)
-        return tuple(source_tables[name] for name in names)
+        _check_room({name: self.options(name) for name in options if name in names}, sources | whole)
+        return tuple(sources[name] for name in names)
 
     def _chosen_names(self, names: Collection[str]) -> list[str]:
         chosen = self.settings.tables

@@ -108,10 +108,7 @@ def test_a_change_stream_needs_no_mark_of_polls(tmp_path: Path) -> None:
 
 def test_polls_for_weeks_leave_few_files(tmp_path: Path) -> None:
     """Metadata files that the marks replace are deleted, though no cycle and so no maintenance comes."""
-    lake, now_micros = (
-        Lake(LakeSettings(str(tmp_path)), "files", delivers_events=True),
-        clock_micros(),
-    )
+    lake, now_micros = (Lake(LakeSettings(str(tmp_path)), "files", delivers_events=True), clock_micros())
     for number in range(1, LOGGED_FILES + 20):
         save_poll(lake, now_micros + number * POLLS_STORED_EVERY_S * 1_000_000, keep_metadata_s=0.0)
     files = list(tmp_path.glob(f"*/{READ_PROGRESS}/metadata/*.metadata.json"))

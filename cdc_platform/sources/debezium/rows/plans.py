@@ -126,8 +126,8 @@ class Planner:
 
     def _make(self, event: DataEvent, table: str, keys: tuple[str, ...], row: Mapping[str, Any]) -> TablePlan:
         fields = {item["field"]: item for item in (*(event.key_fields or ()), *(event.fields or ()))}
-        ignored_names = self.settings.ignored_columns.get(table, ())
-        names = [name for name in (*keys, *(fields or row)) if name not in ignored_names]
+        left_out = self.settings.ignored_columns.get(table, ())
+        names = [name for name in (*keys, *(fields or row)) if name not in left_out]
         _check_names(table, names)
         plans = {name: self._column(event, table, name, fields.get(name)) for name in dict.fromkeys(names)}
         if not keys:
@@ -267,10 +267,8 @@ def column_types(columns: Any, keys: Sequence[str]) -> str:
 def _keyless_types(columns: Any) -> str:
     entries = json.loads(column_types(columns, ()))
     first = keyless_columns()
-    shifted_columns = [
-        {**column, "ordinal_position": column["ordinal_position"] + len(first)} for column in entries
-    ]
-    return json.dumps([*first, *shifted_columns], ensure_ascii=False)
+    rest = [{**column, "ordinal_position": column["ordinal_position"] + len(first)} for column in entries]
+    return json.dumps([*first, *rest], ensure_ascii=False)
 
 
 def _column_json(name: str, encoding: Encoding, is_key: bool, ordinal: int) -> dict[str, Any]:
