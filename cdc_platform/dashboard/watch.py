@@ -115,7 +115,7 @@ class Watch:
         self._states = Readings(self.patience_s, _silent)
 
     def page(self, options: PageOptions) -> str:
-        """Return the page."""
+        """Return the HTML of the page; a page for the same options is reused for a while."""
         return self._keep(options, lambda: self._write_page(options))
 
     def metrics(self) -> str:

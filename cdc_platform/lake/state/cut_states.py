@@ -42,7 +42,7 @@ def cut_states(lake: Lake) -> tuple[CutState, ...]:
 
 
 def cut_state(lake: Lake, cut: Cut) -> CutState:
-    """Return the state of one cut."""
+    """Return the state of one cut; loads only the tables of this cut."""
     return _state(cut, {name: lake.table(name) for name in cut.tables})
 
 

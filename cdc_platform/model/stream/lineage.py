@@ -70,7 +70,7 @@ class Partition:
 
     @property
     def is_finished(self) -> bool:
-        """Whether it ended."""
+        """Whether the partition has been read to its end, with or without children."""
         return self.state in _END_STATES.values()
 
 

@@ -53,7 +53,7 @@ class FailedRead:
         return replace(self, tries=earlier.tries + 1) if counts and earlier is not None else self
 
     def to_text(self) -> str:
-        """Return it as text for `from_text`."""
+        """Return the failed read as JSON, which `from_text` parses."""
         return json.dumps(asdict(self), ensure_ascii=False)
 
     @classmethod
