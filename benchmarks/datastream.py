@@ -30,7 +30,7 @@ from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.resources import spark_session
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform.sources.file_store import FileStore
-from cdc_platform.spark.session.spark_settings import SparkSettings
+from cdc_platform.spark.launch.spark_settings import SparkSettings
 
 OURS: Final = "platform, into tables"
 SPARK: Final = "spark.read.json, counted"

@@ -35,7 +35,7 @@ from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.pipeline.reading.read import read_generations, read_windows
 from cdc_platform.pipeline.reading.trace import trace_lineage
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
-from cdc_platform.spark.session.spark_settings import SparkSettings
+from cdc_platform.spark.launch.spark_settings import SparkSettings
 
 TOGETHER = "generations together"
 ONE_BY_ONE = "one generation a commit"

@@ -41,7 +41,7 @@ from cdc_platform.sources.spanner.source import SpannerSource
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 from cdc_platform.sources.spanner.stream.window_pool import read_together
 from cdc_platform.sources.spanner.stream.window_reader import read_window
-from cdc_platform.spark.session.spark_settings import SparkSettings
+from cdc_platform.spark.launch.spark_settings import SparkSettings
 
 SECOND: Final = 1_000_000
 ANSWERS_WITHIN_S: Final = 300

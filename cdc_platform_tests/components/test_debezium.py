@@ -11,7 +11,7 @@ from cdc_platform.errors import SettingError
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
-from cdc_platform.spark.session.spark_settings import KAFKA_CONNECTOR
+from cdc_platform.spark.launch.spark_settings import KAFKA_CONNECTOR
 from cdc_platform_tests.yaml_files import write_defs
 
 

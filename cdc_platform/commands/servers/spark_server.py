@@ -38,8 +38,8 @@ def spark_server(defs: Path, name: str | None, log: Path) -> None:
     """
     from cdc_platform.components.loading import load_settings
     from cdc_platform.demo.processes import end_process
-    from cdc_platform.spark.session.connect_server import start_connect_server, wait_until_ready
-    from cdc_platform.spark.session.connect_token import choose_token, write_token
+    from cdc_platform.spark.launch.connect_server import start_connect_server, wait_until_ready
+    from cdc_platform.spark.launch.connect_token import choose_token, write_token
 
     settings = load_settings(defs, name)
     port = find_port(settings.spark.remote)
@@ -70,7 +70,7 @@ def find_port(remote: str | None) -> int:
     Raises:
         SettingError: the address is missing, is not on this machine, or is in use.
     """
-    from cdc_platform.spark.session.connect_token import LOOPBACK
+    from cdc_platform.spark.launch.connect_token import LOOPBACK
 
     if remote is None:
         raise SettingError("spark.remote", f"is missing: set the address of the server, as in {EXAMPLE}")

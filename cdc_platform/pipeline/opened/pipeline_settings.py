@@ -11,7 +11,7 @@ from cdc_platform.model.base.names import check_identifier
 from cdc_platform.model.base.timestamps import DAY_S
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities, SourceSettings
-from cdc_platform.spark.session.spark_settings import SparkSettings
+from cdc_platform.spark.launch.spark_settings import SparkSettings
 
 KEPT_SNAPSHOTS_MIN: Final = 10
 """Minimum of `keep_snapshots`: compaction adds a few snapshots after that of the newest cycle."""
