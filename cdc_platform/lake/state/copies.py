@@ -42,16 +42,7 @@ MAX_CHUNKS: Final = 1_000_000
 
 @dataclass(frozen=True)
 class CopyPlan:
-    """Plan to copy a table as of a position; the stream takes over right after it.
-
-    Args:
-        table: name of the source table.
-        number: number of the plan among those of the table, from 1.
-        position_micros: the position.
-        planned_micros: when the plan was made, by the planner's clock.
-        columns: the table's columns at the position, as text of `columns_to_text`.
-        chunks: for each chunk, the text of its source that describes what to read.
-    """
+    """Plan to copy a table as of a position; the stream takes over right after it."""
 
     table: str
     number: int
@@ -214,10 +205,8 @@ def load_plans_between(lake: Lake, after_micros: int | None, until_micros: int) 
     newest = head(table)
     if newest is None or (position_of(newest) or 0) < first_micros:
         return {}
-    plans = _plans_of(table)
-    return {
-        name: plan for name, plan in plans.items() if first_micros <= plan.position_micros <= until_micros
-    }
+    plans = _plans_of(table).values()
+    return {plan.table: plan for plan in plans if first_micros <= plan.position_micros <= until_micros}
 
 
 def _plans_of(table: Table) -> Mapping[str, CopyPlan]:

@@ -258,8 +258,7 @@ def open_existing(settings: PipelineSettings) -> Pipeline:
 
 def _check_room(options: Mapping[str, TableOptions], tables: Mapping[str, TableSchema]) -> None:
     for name, option in options.items():
-        names_in_use = taken_names(tables[name], option)
-        if names_in_use:
+        if names_in_use := taken_names(tables[name], option):
             raise SettingError(
                 f"table_options.{name}",
                 f"needs the name of a column that the source table has or had: {', '.join(names_in_use)}. "
