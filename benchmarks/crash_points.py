@@ -35,8 +35,8 @@ from pyspark.sql import SparkSession
 from benchmarks.measure.harness import Report, arguments, must_equal
 from benchmarks.measure.tables import open_session
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.spark.launch.spark_settings import SparkSettings
 from cdc_platform.spark.session.session_settings import INTERPRETED, ONE_TASK
-from cdc_platform.spark.session.spark_settings import SparkSettings
 from cdc_platform_tests.support.crash_points.failures import run_failures
 from cdc_platform_tests.support.crash_points.overtaking import Lead, run_overtaking
 from cdc_platform_tests.support.crash_points.points import Failure

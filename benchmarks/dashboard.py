@@ -25,11 +25,12 @@ from cdc_platform.dashboard.change_rates import COUNTED_ROWS
 from cdc_platform.dashboard.facts import PipelineFacts, PipelineHistory, WatchedPipeline
 from cdc_platform.dashboard.page import PageOptions
 from cdc_platform.dashboard.watch import Watch
-from cdc_platform.lake.catalog.lake import CUT, LOG, RAW
-from cdc_platform.lake.commits.commits import CYCLE, NEXT_ORDINAL, POSITION, STATS
+from cdc_platform.lake.commits.commits import NEXT_ORDINAL, POSITION, STATS
 from cdc_platform.lake.state.control import load_lineage, save_lineage
 from cdc_platform.lake.state.cuts import NUMBER
 from cdc_platform.model.base.schemas import CHANGE_LOG, CUTS, RAW_CHANGE_RECORDS, TIMESTAMP
+from cdc_platform.model.base.stored_names import CUT, CYCLE, LOG, RAW
+from cdc_platform.model.base.timestamps import clock_micros
 from cdc_platform.model.stream.lineage import ChildAnnouncement, advance
 from cdc_platform.model.stream.read_windows import ReadWindow, WindowOutcome, WindowReport
 from cdc_platform_tests.support.pipelines import window_row
@@ -143,7 +144,7 @@ def measure(report: Report, name: str, lake: WatchedLake, cycles: int, changes: 
     pages, processor, metrics, options = [], [], [], PageOptions(HOURS)
     for _ in range(report.options.rounds):
         # A watch that has read nothing yet; the lineage is kept by its snapshot, which a cycle replaces.
-        lake.run_cycle(time.time_ns() // 1000 - SECOND, {TABLE: changes})
+        lake.run_cycle(clock_micros() - SECOND, {TABLE: changes})
         watched = WatchedPipeline.of(load_settings(defs), late_after_s=3600)
         watch = Watch([watched])
         before = time.process_time()
@@ -179,7 +180,7 @@ def main() -> None:
     shutil.rmtree(options.work / "dashboard", ignore_errors=True)
     for name, changes in (("counted", 20), ("estimated", 200)):
         defs = write_defs(options.work / "dashboard" / name, name)
-        start_micros = time.time_ns() // 1000 - options.cycles * SECOND
+        start_micros = clock_micros() - options.cycles * SECOND
         lake = WatchedLake.begin(defs, start_micros)
         write_history(lake, options.cycles - options.single, changes)
         write_partitions(lake, options.partitions, start_micros)

@@ -19,10 +19,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.measure.harness import Report, arguments, interleaved, must_equal, timed
-from cdc_platform.lake.catalog.lake import RAW, READ_PROGRESS
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.lake.commits.commits import CYCLE, read_mark
+from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.model.base.schemas import READ_PROGRESS_ROWS
+from cdc_platform.model.base.stored_names import CYCLE, RAW, READ_PROGRESS
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
@@ -30,7 +30,7 @@ from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.resources import spark_session
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform.sources.file_store import FileStore
-from cdc_platform.spark.session.spark_settings import SparkSettings
+from cdc_platform.spark.launch.spark_settings import SparkSettings
 
 OURS: Final = "platform, into tables"
 SPARK: Final = "spark.read.json, counted"

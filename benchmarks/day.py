@@ -21,8 +21,8 @@ from pyspark.sql import SparkSession
 from benchmarks.measure.harness import Report, arguments
 from benchmarks.measure.tables import open_session
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.spark.launch.spark_settings import SparkSettings
 from cdc_platform.spark.session.session_settings import INTERPRETED, ONE_TASK
-from cdc_platform.spark.session.spark_settings import SparkSettings
 from cdc_platform_tests.support.days.day import MINUTE_S, Day, Rhythm
 from cdc_platform_tests.support.days.sources import DAYS, open_day
 from cdc_platform_tests.support.footprints.footprint import Memory, Session, Tree, tree_of

@@ -25,9 +25,9 @@ from pyspark.sql import SparkSession
 
 from benchmarks.measure.harness import Report, arguments, interleaved, must_equal, timed
 from benchmarks.partitions import open_stream
-from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import read_mark
+from cdc_platform.model.base.stored_names import RAW
 from cdc_platform.model.stream.lineage import live, watermark_micros
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
@@ -35,7 +35,7 @@ from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.pipeline.reading.read import read_generations, read_windows
 from cdc_platform.pipeline.reading.trace import trace_lineage
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
-from cdc_platform.spark.session.spark_settings import SparkSettings
+from cdc_platform.spark.launch.spark_settings import SparkSettings
 
 TOGETHER = "generations together"
 ONE_BY_ONE = "one generation a commit"

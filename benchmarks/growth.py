@@ -36,7 +36,7 @@ from cdc_platform.sources.loading import load_tasks
 from cdc_platform.sources.spanner.source import SpannerSource
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 from cdc_platform.sources.task_plan import TaskPlan
-from cdc_platform.spark.session.spark_settings import SparkSettings
+from cdc_platform.spark.launch.spark_settings import SparkSettings
 from cdc_platform.spark.tables.typed_columns import KIND, ORDINAL
 from cdc_platform_tests.support.history import RawRow
 from cdc_platform_tests.support.pipelines import START, FakeSource, data_change, window_row

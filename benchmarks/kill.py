@@ -22,12 +22,13 @@ import yaml
 from benchmarks.measure.harness import Report, arguments, must_equal
 from benchmarks.measure.kill_files import run_files
 from benchmarks.measure.processes import catch_up, check, kill_sync
-from cdc_platform.lake.catalog.lake import LOG, Lake
+from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.copies import load_copy_progress, load_plans
 from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.lake.state.schema_history import list_schema_events
 from cdc_platform.model.base.names import lake_table_name
+from cdc_platform.model.base.stored_names import LOG
 from cdc_platform.simulator.server import Simulator
 from cdc_platform.simulator.wire.simulator_settings import PartitionMode, SimulatorSettings
 from cdc_platform_tests.support.workloads.traffic import changing_columns

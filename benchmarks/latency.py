@@ -26,6 +26,7 @@ from cdc_platform.demo.live import balances_at_all_cuts
 from cdc_platform.demo.processes import Children
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.state.cuts import newest_cut
+from cdc_platform.model.base.timestamps import clock_micros
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 
 CLI = (sys.executable, "-m", "cdc_platform.cli")
@@ -89,7 +90,7 @@ def watch_cuts(lake: Lake, seconds: float) -> list[Seen]:
             written_ns = now_ns
             cut = newest_cut(lake)
             if cut is not None and (not seen or cut.position_micros > seen[-1][0]):
-                seen.append((cut.position_micros, time.time_ns() // 1000))
+                seen.append((cut.position_micros, clock_micros()))
         time.sleep(POLL_S)
     return seen
 

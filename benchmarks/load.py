@@ -17,7 +17,7 @@ from benchmarks.measure.load_bench import Bench
 from benchmarks.measure.tables import open_session
 from benchmarks.measure.usage import Meter
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.spark.session.spark_settings import SparkSettings
+from cdc_platform.spark.launch.spark_settings import SparkSettings
 
 CASES: Final[Mapping[str, Callable[[Bench], None]]] = {
     "tables": run_tables,

@@ -34,14 +34,14 @@ from cdc_platform.model.stream.read_windows import (
     WindowReport,
 )
 from cdc_platform.model.stream.window_plans import plan_windows
-from cdc_platform.pipeline.checks.lineage_checks import violations
+from cdc_platform.pipeline.checks.lineage_checks import find_violations
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.simulator.wire.simulator_settings import Dialect, PartitionMode
 from cdc_platform.sources.spanner.source import SpannerSource
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 from cdc_platform.sources.spanner.stream.window_pool import read_together
 from cdc_platform.sources.spanner.stream.window_reader import read_window
-from cdc_platform.spark.session.spark_settings import SparkSettings
+from cdc_platform.spark.launch.spark_settings import SparkSettings
 
 SECOND: Final = 1_000_000
 ANSWERS_WITHIN_S: Final = 300
@@ -220,7 +220,7 @@ def long_lineage(past: int, living: int) -> Lineage:
 def measure_lineage(options: Namespace, report: Report) -> None:
     """Plan a cycle on a long lineage, and bring it one cycle further, through the lake."""
     lineage = long_lineage(options.past, LIVING)
-    must_equal([], violations(lineage), "violations of the lineage")
+    must_equal([], find_violations(lineage), "violations of the lineage")
     folder = options.work / "lineage"
     shutil.rmtree(folder, ignore_errors=True)
     writer, reader = (Lake(LakeSettings(str(folder)), "lineage") for _ in range(2))

@@ -26,9 +26,9 @@ from benchmarks.kill import ACCOUNTS, EACH_OPENED_WITH, Target, check_lake, posi
 from benchmarks.measure.harness import Report, arguments, must_equal
 from benchmarks.measure.processes import start
 from cdc_platform.components.loading import load_settings
-from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.filters import between
 from cdc_platform.lake.state.cuts import Cut, list_cuts, newest_cut
+from cdc_platform.model.base.stored_names import LOG
 from cdc_platform.model.stream.records import ChangeKind
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.simulator.server import Simulator

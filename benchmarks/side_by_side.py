@@ -39,7 +39,7 @@ from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
-from cdc_platform.spark.session.spark_settings import SparkSettings
+from cdc_platform.spark.launch.spark_settings import SparkSettings
 from cdc_platform_tests.servers.jars import fetch_jars
 from cdc_platform_tests.servers.kafka import CONNECTOR, broker
 

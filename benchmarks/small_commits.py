@@ -7,7 +7,6 @@ commits, on a separate table without maintenance.
 
 import argparse
 import statistics
-import time
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -20,6 +19,7 @@ from benchmarks.measure.tables import IcebergTable, open_lake, peer_table, platf
 from benchmarks.merge import Changes, local_merge, window_merge
 from cdc_platform.lake.commits.maintenance import compact_small_files, expire_snapshots
 from cdc_platform.lake.commits.snapshots import find_expendable
+from cdc_platform.model.base.timestamps import clock_micros
 from cdc_platform.pipeline.opened.pipeline_settings import MaintenanceSettings
 
 
@@ -56,7 +56,7 @@ def maintain(table: IcebergTable, commit: int, settings: MaintenanceSettings) ->
         compact_small_files(table.spark, table.catalog.load_table(table.path), settings.small_file_bytes)
     if commit % settings.expire_every_cycles == 0:
         actual = table.catalog.load_table(table.path)
-        old = find_expendable(actual, time.time_ns() // 1000, settings.keep_snapshots)
+        old = find_expendable(actual, clock_micros(), settings.keep_snapshots)
         expire_snapshots(table.spark, table.path, old)
 
 

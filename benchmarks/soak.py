@@ -31,7 +31,7 @@ from benchmarks.measure.soak_results import Sample, SoakResult, judge, markdown
 from benchmarks.measure.tables import open_session
 from cdc_platform.lake.catalog.lake import SYSTEM_TABLES, Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.spark.session.spark_settings import SparkSettings
+from cdc_platform.spark.launch.spark_settings import SparkSettings
 from cdc_platform_tests.servers.kafka import Broker, broker
 from cdc_platform_tests.support.footprints.footprint import Session, tree_of
 from cdc_platform_tests.support.footprints.soak import Cycle, Soak, take_turns

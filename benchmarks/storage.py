@@ -23,10 +23,10 @@ from typing import Final
 from benchmarks.measure.harness import Report, arguments, must_equal
 from benchmarks.measure.tables import open_session
 from cdc_platform.errors import CdcError
-from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.spark.session.config import session_secrets
-from cdc_platform.spark.session.spark_settings import SparkSettings
+from cdc_platform.model.base.stored_names import LOG
+from cdc_platform.spark.launch.config import session_secrets
+from cdc_platform.spark.launch.spark_settings import SparkSettings
 from cdc_platform_tests.servers.object_store import BUCKET, REGION, object_store
 from cdc_platform_tests.servers.postgresql import Cluster, cluster, require_postgresql
 from cdc_platform_tests.servers.rest_catalog import rest_catalog

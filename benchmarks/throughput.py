@@ -51,7 +51,7 @@ from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
 from cdc_platform.sources.debezium.splits.outcome import OUTCOME, SplitOutcome
 from cdc_platform.sources.debezium.splits.split_reader import SplitContext
 from cdc_platform.sources.workers import prepare_worker
-from cdc_platform.spark.session.spark_settings import SparkSettings
+from cdc_platform.spark.launch.spark_settings import SparkSettings
 from cdc_platform_tests.servers.kafka import broker
 
 TABLE: Final = "public.items"

@@ -12,7 +12,7 @@ from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.control import load_lineage
 from cdc_platform.lake.state.schema_history import list_schema_events
 from cdc_platform.simulator.wire.simulator_settings import Dialect, PartitionMode
-from cdc_platform.spark.session.spark_settings import SparkSettings
+from cdc_platform.spark.launch.spark_settings import SparkSettings
 from cdc_platform_tests.support.workloads.traffic import SECOND, Traffic, check_end
 
 

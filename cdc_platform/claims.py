@@ -49,13 +49,13 @@ class Worker:
 
     @classmethod
     def from_tag(cls, text: str) -> "Worker":
-        """Return the worker of a tag."""
+        """Parse the worker from the value of a run's tag."""
         host, pid, started = text.rsplit("/", 2)
         return cls(host, int(pid), started)
 
     @classmethod
     def current(cls) -> "Worker":
-        """Return the current process."""
+        """Return the worker that is this process."""
         return cls(socket.gethostname(), os.getpid(), _start_time(os.getpid()) or "")
 
     def is_lost(self) -> bool:
@@ -163,7 +163,7 @@ def _loss_reason(record: dg.RunRecord) -> str | None:
 
 
 def newest_runs(instance: dg.DagsterInstance, pipeline: str, limit: int) -> Sequence[dg.RunRecord]:
-    """Return the newest runs of a pipeline."""
+    """Return up to `limit` runs of a pipeline, the newest first."""
     return instance.get_run_records(dg.RunsFilter(tags={PIPELINE_TAG: pipeline}), limit=limit)
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import click
 
-from cdc_platform.commands.common import expected_error
+from cdc_platform.commands.error_texts import expected_error
 from cdc_platform.commands.operating.maintain import maintain
 from cdc_platform.commands.operating.quarantine import quarantine
 from cdc_platform.commands.operating.sync import sync

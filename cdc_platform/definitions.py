@@ -25,9 +25,9 @@ def find_places() -> tuple[Path, ...]:
 
 @dg.definitions
 def defs() -> dg.Definitions:
-    """Return all pipelines; they run in one process each, since a Spark session is shared within one only.
+    """Return all pipelines; each runs in processes of its own, because a process has one Spark session.
 
-    The demo's takes the place of an example of the same name.
+    The pipeline of the demo replaces an example of the same name.
     """
     pipelines: dict[str, dg.Definitions] = {}
     for place in find_places():

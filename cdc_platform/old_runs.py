@@ -55,7 +55,7 @@ def delete_old_runs(
     Returns:
         The number of runs deleted.
     """
-    deleted, end_s = 0, time.monotonic() + MAX_S
+    count, end_s = 0, time.monotonic() + MAX_S
     with _deleting(instance, assets) as events:
         if events is None:
             return 0
@@ -63,8 +63,8 @@ def delete_old_runs(
             if time.monotonic() > end_s:
                 break
             _delete_run(instance, events, run_id, assets)
-            deleted += 1
-    return deleted
+            count += 1
+    return count
 
 
 def delete_old_results(instance: dg.DagsterInstance, assets: PipelineAssets, keep_s: float) -> int:

@@ -47,9 +47,9 @@ def add_live_partitions(instance: dg.DagsterInstance, pipeline: str, lineage: Li
         instance.add_dynamic_partitions(str(name), list(changes.added))
 
 
-def level_partitions(instance: dg.DagsterInstance, pipeline: str, lineage: Lineage) -> None:
-    """Add what may be read now, and retire what has ended: for a run that names no partition any more."""
-    retired = compare_keys(instance, pipeline, lineage).retired
+def sync_partitions(instance: dg.DagsterInstance, pipeline: str, lineage: Lineage) -> None:
+    """Add the partitions that may be read now, and remove the ended ones, which no run names any more."""
+    retired_keys = compare_keys(instance, pipeline, lineage).retired
     add_live_partitions(instance, pipeline, lineage)
-    for key in retired:
+    for key in retired_keys:
         instance.delete_dynamic_partition(str(change_stream_partitions(pipeline).name), key)

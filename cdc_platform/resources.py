@@ -22,12 +22,12 @@ from cdc_platform.model.base.progress import Progress
 from cdc_platform.model.base.progress_lines import report_lines
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
-from cdc_platform.spark.session.config import launch_secrets, session_secrets
-from cdc_platform.spark.session.connect_token import VARIABLE as TOKEN_VARIABLE
-from cdc_platform.spark.session.interrupted_start import interruptible_start
-from cdc_platform.spark.session.jars import check_jars, exclusive_fetch, start_config
-from cdc_platform.spark.session.java import check_java
-from cdc_platform.spark.session.properties import started_with
+from cdc_platform.spark.launch.config import launch_secrets, session_secrets
+from cdc_platform.spark.launch.connect_token import VARIABLE as TOKEN_VARIABLE
+from cdc_platform.spark.launch.interrupted_start import interruptible_start
+from cdc_platform.spark.launch.jars import check_jars, exclusive_fetch, start_config
+from cdc_platform.spark.launch.java import check_java
+from cdc_platform.spark.launch.properties import started_with
 from cdc_platform.spark.session.running_tasks import watch_tasks
 from cdc_platform.spark.session.shipping import ship_package
 

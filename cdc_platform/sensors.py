@@ -23,11 +23,11 @@ from cdc_platform.claims import (
 )
 from cdc_platform.errors import CdcError, SettingError, SourceError
 from cdc_platform.lake.catalog.access import reaching
-from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.lake.state.read_progress import load_read_progress, save_poll, waiting_texts
 from cdc_platform.model.base.declared_settings import Described, check_range
+from cdc_platform.model.base.stored_names import RAW
 from cdc_platform.model.stream.lineage import Lineage
 from cdc_platform.model.stream.read_windows import ReadRequest
 from cdc_platform.partitions import change_stream_partitions, compare_keys

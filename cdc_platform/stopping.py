@@ -4,6 +4,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -109,3 +110,11 @@ def _seen_signals() -> Iterator[Callable[[], int | None]]:
         signal.set_wakeup_fd(before)
         os.close(read_end)
         os.close(write_end)
+
+
+def interruption() -> threading.Event:
+    """Return an event that Ctrl-C or SIGTERM sets, for commands that run until interrupted."""
+    is_over = threading.Event()
+    for number in SIGNALS:
+        signal.signal(number, lambda *_: is_over.set())
+    return is_over

@@ -3,8 +3,8 @@
 import os
 from typing import Final
 
+from cdc_platform.spark.launch.class_archive import archive_file, is_complete
 from cdc_platform.spark.session import session_settings
-from cdc_platform.spark.session.class_archive import archive_file, is_complete
 
 # Without its best compiler Java keeps 48 MB for compiled code. Spark fills them within a minute; from then on
 # a third of its time goes into throwing code away and compiling it again.

@@ -14,11 +14,11 @@ import pytest
 
 from cdc_platform.errors import JavaMissing
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.spark.session.class_archive import archive_file, is_complete
-from cdc_platform.spark.session.jars import CLASS_PATH_SETTING, start_config
-from cdc_platform.spark.session.java import check_java
+from cdc_platform.spark.launch.class_archive import archive_file, is_complete
+from cdc_platform.spark.launch.jars import CLASS_PATH_SETTING, start_config
+from cdc_platform.spark.launch.java import check_java
+from cdc_platform.spark.launch.spark_settings import DEFAULT_PACKAGES, POSTGRESQL_DRIVER, SparkSettings
 from cdc_platform.spark.session.session_settings import INTERPRETED, ONE_TASK, changed_settings
-from cdc_platform.spark.session.spark_settings import DEFAULT_PACKAGES, POSTGRESQL_DRIVER, SparkSettings
 from cdc_platform_tests.java_options import SHARED, VARIABLE
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ PREPARE: Final = """
 from tempfile import TemporaryDirectory
 from pyspark.sql import SparkSession
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.spark.session.jars import start_config
+from cdc_platform.spark.launch.jars import start_config
 from cdc_platform_tests.spark_fixtures import TEST_SPARK
 
 with TemporaryDirectory() as folder:

@@ -49,7 +49,7 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     # a part of the package: its folders, each of which imports only from those before it
     "model": ("base", "schema", "stream", "rows"),
     "lake": ("local_writer", "catalog", "commits", "state"),
-    "spark": ("session", "frames", "log", "tables"),
+    "spark": ("launch", "session", "frames", "log", "tables"),
     "pipeline": (
         *("opened", "reading", "versions", "publishing", "schema", "copying", "merging", "checks"),
         *("completing", "histories", "ordering", "on_demand"),

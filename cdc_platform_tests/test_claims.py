@@ -28,13 +28,6 @@ STARTED = dg.DagsterRunStatus.STARTED
 
 
 @pytest.fixture
-def instance() -> Iterator[dg.DagsterInstance]:
-    """An instance in memory."""
-    with dg.DagsterInstance.ephemeral() as dagster:
-        yield dagster
-
-
-@pytest.fixture
 def shared_instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
     """An instance on disk, as processes share it: one in memory refuses a writer while another reads."""
     with dg.DagsterInstance.local_temp(str(tmp_path)) as dagster:

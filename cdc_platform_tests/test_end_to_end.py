@@ -14,9 +14,10 @@ import pytest
 import yaml
 
 from cdc_platform.components.loading import load_settings
-from cdc_platform.lake.catalog.lake import LOG, Lake
+from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.copies import load_copy_progress, load_plans
+from cdc_platform.model.base.stored_names import LOG
 from cdc_platform.pipeline.cycle_loop import follow_source
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform_tests.emulator_fixtures import BankStream, change_schema, make_bank, required

@@ -15,7 +15,7 @@ from cdc_platform.model.base.names import ROOT_TOKEN
 from cdc_platform.model.stream.lineage import PartitionState, prune
 from cdc_platform.model.stream.read_windows import ReadRequest, ReadWindow, WindowOutcome
 from cdc_platform.model.stream.watermark_holders import find_stuck
-from cdc_platform.pipeline.checks.lineage_checks import violations
+from cdc_platform.pipeline.checks.lineage_checks import find_violations
 from cdc_platform.simulator.history.moving_keys import ChangeKind, MovingKeys, PartitionChange
 from cdc_platform.simulator.wire.problems import Refusal
 from cdc_platform.simulator.wire.simulator_settings import (
@@ -64,7 +64,7 @@ def test_windows_that_end_at_a_change_of_partitions(kind: ChangeKind) -> None:
         # The window ends one microsecond before the clock.
         actual.database.now_micros = max(actual.watermark_micros + 2, micros + number % 3)
         actual.cycle()
-        assert violations(actual.lineage) == []
+        assert find_violations(actual.lineage) == []
     actual.database.now_micros = whole.database.now_micros
     actual.catch_up()
     assert whole.log == actual.log == actual.truth()
@@ -147,7 +147,7 @@ def test_partitions_that_ended_are_stored_and_pruned(tmp_path: Path) -> None:
     assert actual.lineage == load_lineage(lake)
     pruned = prune(actual.lineage, actual.watermark_micros)
     assert all(partition.is_live for partition in pruned.partitions.values())
-    assert violations(pruned) == []
+    assert find_violations(pruned) == []
     actual.lineage = pruned
     actual.database.now_micros += SECOND
     actual.catch_up()
@@ -185,7 +185,7 @@ def test_a_partition_that_is_hours_behind_holds_no_other_back() -> None:
     assert actual.truth() == actual.log
     for _ in range(12):
         actual.follow()
-        assert violations(actual.lineage) == []
+        assert find_violations(actual.lineage) == []
     actual.catch_up()
     assert actual.truth() == actual.log
 
@@ -242,7 +242,7 @@ def test_placements_are_one_lineage(dialect: Dialect) -> None:
         actual.cycle()
     assert {"asia", "europe", "placement_default"} == placements_of(actual)
     actual.catch_up()
-    assert violations(actual.lineage) == []
+    assert find_violations(actual.lineage) == []
     assert actual.truth() == actual.log
     assert actual.waiting == {}
 
@@ -263,7 +263,7 @@ def test_a_placement_that_is_added_is_read(step_s: float) -> None:
     while actual.database.now_micros < ORIGIN + 6 * SECOND:
         actual.database.now_micros += int(step_s * SECOND)
         actual.cycle()
-        assert violations(actual.lineage) == []
+        assert find_violations(actual.lineage) == []
         assert actual.truth() == actual.log
     actual.catch_up()
     assert "africa" in placements_of(actual)
@@ -291,7 +291,7 @@ def test_a_placement_that_is_added_and_fails_at_first(code: str) -> None:
         (report,) = [report for report in actual.cycle() if "_africa" in report.token]
         assert report.outcome is WindowOutcome.INTERRUPTED
         assert actual.watermark_micros == report.end_inclusive_micros
-        assert violations(actual.lineage) == []
+        assert find_violations(actual.lineage) == []
     stuck_ones = find_stuck(actual.lineage, [report], actual.database.now_micros)
     assert [actual.lineage.partitions[report.token].key] == [stuck.key for stuck in stuck_ones]
     service.execute_streaming_sql = answer  # type: ignore[method-assign] # and answers
@@ -313,7 +313,7 @@ def test_a_placement_that_is_younger_than_the_windows_of_a_late_reader() -> None
         rows = [row for window in windows for row in late.read(late.lineage.cycle + 1, window)]
         assert [row for row in rows if (row["read_window"] or {}).get("error")] == []
         late.take(rows)
-        assert violations(late.lineage) == []
+        assert find_violations(late.lineage) == []
         assert late.truth() == late.log
     assert "africa" in placements_of(late)
 
@@ -335,7 +335,7 @@ def test_a_placement_that_is_added_while_partitions_are_chosen() -> None:
                     if lagging is (partition.position_micros == oldest)
                 ]
             )
-            assert violations(actual.lineage) == []
+            assert find_violations(actual.lineage) == []
             assert actual.truth() == actual.log
     assert "africa" in busy_placements(actual)
 

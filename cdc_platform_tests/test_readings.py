@@ -14,7 +14,7 @@ from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.control import load_lineage, save_lineage
 from cdc_platform.model.stream.lineage import PartitionState, live
 from cdc_platform.model.stream.read_windows import ReadWindow, WindowOutcome
-from cdc_platform.pipeline.checks.lineage_checks import violations
+from cdc_platform.pipeline.checks.lineage_checks import find_violations
 from cdc_platform.simulator.wire.simulator_settings import (
     PASSING_FAULTS,
     Dialect,
@@ -61,7 +61,7 @@ def test_every_watermark_equals_the_history(traffic: tuple[SimulatorSettings, tu
         else:
             actual.cycle()
         assert before <= actual.watermark_micros
-        assert violations(actual.lineage) == []
+        assert find_violations(actual.lineage) == []
         assert actual.truth() == actual.log
     actual.catch_up()
     assert actual.truth() == actual.log
@@ -85,7 +85,7 @@ def test_a_partition_that_lags_holds_the_log_back(
             before, readable = actual.watermark_micros, sorted(p.token for p in live(actual.lineage))
             actual.cycle(skipped=data.draw(st.sampled_from(readable)) if actual.lineage.cycle else None)
             assert before <= actual.watermark_micros
-            assert violations(actual.lineage) == []
+            assert find_violations(actual.lineage) == []
             assert actual.truth() == actual.log
     actual.catch_up()
     assert actual.truth() == actual.log
@@ -122,7 +122,7 @@ def test_generations_that_passed_while_nobody_read(mode: PartitionMode) -> None:
         depth[token] = 1 + max((depth[parent] for parent in found_parents), default=-1)
     assert max(depth.values()) > 3
     assert actual.truth() == actual.log
-    assert violations(actual.lineage) == []
+    assert find_violations(actual.lineage) == []
 
 
 @every_mode
@@ -134,7 +134,7 @@ def test_one_read_follows_all_generations(dialect: Dialect, mode: PartitionMode)
     reports = actual.follow()
     assert actual.database.now_micros - 1 == actual.watermark_micros
     assert len(reports) == len({report.token for report in reports}) > 30
-    assert violations(actual.lineage) == []
+    assert find_violations(actual.lineage) == []
     assert actual.truth() == actual.log
     assert actual.waiting == {}
 
@@ -177,7 +177,7 @@ def test_a_restart_between_two_announcements_starts_the_child_once(tmp_path: Pat
     actual.database.now_micros = whole.database.now_micros
     actual.catch_up()
     assert whole.log == actual.log
-    assert violations(actual.lineage) == []
+    assert find_violations(actual.lineage) == []
 
 
 @every_mode

@@ -2,7 +2,6 @@
 
 import sqlite3
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -22,8 +21,9 @@ from cdc_platform.lake.state.control import save_lineage
 from cdc_platform.lake.state.cuts import Cut, append_cut
 from cdc_platform.lake.state.read_progress import load_poll
 from cdc_platform.model.base.names import ROOT_TOKEN
+from cdc_platform.model.base.timestamps import clock_micros
 from cdc_platform.model.stream.lineage import Lineage, Partition, PartitionState, begin
-from cdc_platform.partitions import change_stream_partitions, level_partitions
+from cdc_platform.partitions import change_stream_partitions, sync_partitions
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.sensors import RANGE_END_TAG, RANGE_START_TAG, Running, RunSelection, evaluate_pipeline
@@ -55,13 +55,6 @@ class StillSource:
     def close(self) -> None:
         """Be closed."""
         self.is_closed = True
-
-
-@pytest.fixture
-def instance() -> Iterator[dg.DagsterInstance]:
-    """An instance in memory."""
-    with dg.DagsterInstance.ephemeral() as dagster:
-        yield dagster
 
 
 @pytest.fixture
@@ -274,7 +267,7 @@ def test_a_run_that_continues_keeps_the_partitions_level(instance: dg.DagsterIns
         cycle=3,
     )
     instance.add_dynamic_partitions(PARTITIONS, [lineage.partitions["ended"].key])
-    level_partitions(instance, "bank", lineage)
+    sync_partitions(instance, "bank", lineage)
     assert instance.get_dynamic_partitions(PARTITIONS) == [lineage.partitions["child"].key]
 
 
@@ -301,11 +294,11 @@ def test_a_sensor_that_finds_nothing_stores_its_poll(
     instance: dg.DagsterInstance, silent_files: PipelineSettings
 ) -> None:
     """A pipeline of files whose bucket is silent does not look like one whose daemon is dead."""
-    before = time.time_ns() // 1000
+    before = clock_micros()
     outcome = evaluate_pipeline(instance, silent_files, Running(), WANTED)
     assert reason(outcome).startswith("There is nothing new")
     polled = load_poll(Lake(silent_files.lake, "files", delivers_events=True))
-    assert before <= polled <= time.time_ns() // 1000
+    assert before <= polled <= clock_micros()
 
 
 def test_a_lake_that_cannot_be_written_is_a_reason_to_wait(

@@ -12,7 +12,7 @@ from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.model.base.timestamps import from_datetime, to_rfc3339
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
-from cdc_platform.spark.session.spark_settings import SparkSettings
+from cdc_platform.spark.launch.spark_settings import SparkSettings
 from cdc_platform_tests.servers.bank import BankSettings, create_bank, read_accounts
 from cdc_platform_tests.servers.spanner_emulator import open_emulator
 

@@ -21,10 +21,11 @@ import yaml
 
 from benchmarks.measure.harness import Report, must_equal
 from benchmarks.measure.processes import catch_up, check, kill_sync
-from cdc_platform.lake.catalog.lake import LOG, RAW, Lake
+from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.cuts import newest_cut
+from cdc_platform.model.base.stored_names import LOG, RAW
 from cdc_platform.model.schema.table_options import ORDERING_KEY
 from cdc_platform_tests.support.datastream.files import MadeEvent, StreamFolder, end_state
 

@@ -17,8 +17,8 @@ from benchmarks.inputs.changes import CHECKSUM_SQL, FIRST_MOMENT_MICROS, TABLE, 
 from benchmarks.measure.harness import must_equal
 from cdc_platform.lake.catalog.catalogs import open_catalog
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.spark.session.jars import start_config
-from cdc_platform.spark.session.spark_settings import SparkSettings
+from cdc_platform.spark.launch.jars import start_config
+from cdc_platform.spark.launch.spark_settings import SparkSettings
 from cdc_platform.spark.tables.merge import create_table_sql
 
 NAMESPACE = "bench"

@@ -9,11 +9,11 @@ import dagster as dg
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.claims import FULL_CHECKS_TAG
 from cdc_platform.errors import CheckFailed
-from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.last_results import LastResult
 from cdc_platform.metadata import describe_facts
 from cdc_platform.model.base.names import CHECKED_AT, FRESH
+from cdc_platform.model.base.stored_names import LOG
 from cdc_platform.model.schema.table_options import history_name
 from cdc_platform.pipeline.checks.check_result import (
     EVERYTHING,

@@ -22,9 +22,9 @@ from cdc_platform.checks.freshness import (
 )
 from cdc_platform.claims import has_waiting_run
 from cdc_platform.errors import CheckFailed
-from cdc_platform.lake.catalog.lake import CUT
 from cdc_platform.model.base.schemas import CUTS
-from cdc_platform.partitions import level_partitions
+from cdc_platform.model.base.stored_names import CUT
+from cdc_platform.partitions import sync_partitions
 from cdc_platform.pipeline.cycle_loop import follow_source, pause
 from cdc_platform.pipeline.histories.history_build import extend_histories
 from cdc_platform.pipeline.merging.merge import merge_tables
@@ -143,7 +143,7 @@ def _follow(
             yield from evaluations
             evaluations.clear()
             lineage = trace_lineage(run.pipeline)
-            level_partitions(context.instance, assets.pipeline, lineage)
+            sync_partitions(context.instance, assets.pipeline, lineage)
             yield from cycle_events(versions, run.pipeline, outcome, lineage, states)
             freshness = Freshness.after_cycle(outcome.cut, assets.capabilities)
             yield from reports.choose(list(freshness_results(assets, running, freshness)))

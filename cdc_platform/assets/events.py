@@ -10,8 +10,8 @@ import dagster as dg
 from cdc_platform import metadata
 from cdc_platform.assets.data_versions import DataVersions, cut_version, table_version
 from cdc_platform.assets.tables import find_stored
-from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import count_rows, head
+from cdc_platform.model.base.stored_names import LOG
 from cdc_platform.model.base.turns import choose_by_turns
 from cdc_platform.model.stream.lineage import Lineage, PartitionState
 from cdc_platform.model.stream.read_windows import WindowOutcome, WindowReport

@@ -7,9 +7,10 @@ from typing import Any, Final, TypedDict
 import dagster as dg
 
 from cdc_platform.assets.table_columns import own_schema
-from cdc_platform.lake.catalog.lake import COPIES, LINEAGE, LOG, RAW, own_tables
+from cdc_platform.lake.catalog.lake import own_tables
 from cdc_platform.metadata import COLUMN_SCHEMA, TABLE_NAME, link_status_page
 from cdc_platform.model.base.names import PLATFORM_GROUP, lake_table_name
+from cdc_platform.model.base.stored_names import COPIES, LINEAGE, LOG, RAW
 from cdc_platform.model.schema.table_options import history_name
 from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM, SourceCapabilities
 

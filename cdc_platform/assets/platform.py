@@ -11,9 +11,9 @@ from cdc_platform.assets.data_versions import FOLLOWED
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.assets.table_columns import log_lineage
 from cdc_platform.claims import FULL_CHECKS_TAG
-from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import count_rows, head
 from cdc_platform.lake.state.cuts import newest_cut
+from cdc_platform.model.base.stored_names import LOG
 from cdc_platform.partitions import add_live_partitions, change_stream_partitions
 from cdc_platform.pipeline.copying.copy import copy_tables
 from cdc_platform.pipeline.ordering.order import order_changes

@@ -8,8 +8,8 @@ from dagster import AssetCheckExecutionContext, AssetCheckResult
 from cdc_platform.assets.check_results import as_result, check_key, evaluate, table_check_keys
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.claims import FULL_CHECKS_TAG
-from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import read_mark
+from cdc_platform.model.base.stored_names import LOG
 from cdc_platform.pipeline.checks.check_result import EVERYTHING, Check, Scope, checking
 from cdc_platform.pipeline.checks.invariants import checks_of
 from cdc_platform.pipeline.checks.running_checks import passed_before

@@ -5,7 +5,6 @@ counts the lag of the data, not the time since the last materialisation, so a ta
 nothing changes stays fresh.
 """
 
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -22,6 +21,7 @@ from cdc_platform.lake.state.cuts import Cut, newest_cut
 from cdc_platform.lake.state.last_results import save_results
 from cdc_platform.metadata import LAG, WAITING, moment
 from cdc_platform.model.base.names import FRESH
+from cdc_platform.model.base.timestamps import clock_micros
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities
 from cdc_platform.pipeline.opened.pipeline import open_lake, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
@@ -56,7 +56,7 @@ class Freshness:
         """Return how fresh the tables are right after a cycle, which has read all available events."""
         if cut is None or capabilities.delivers_events:
             return cls(cut, 0.0)
-        return cls(cut, cut.lag_s(time.time_ns() // 1000))
+        return cls(cut, cut.lag_s(clock_micros()))
 
 
 def build_freshness_check(
@@ -75,7 +75,7 @@ def build_freshness_check(
     def fresh(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         # Only the sensor knows how long new data has waited; the newest cut may be old because nothing came.
         lake = open_lake(settings)
-        freshness = find_freshness(settings, lake, time.time_ns() // 1000, news_since_micros=None)
+        freshness = find_freshness(settings, lake, clock_micros(), news_since_micros=None)
         keys = context.selected_asset_check_keys
         evaluations = [
             evaluation
@@ -102,7 +102,7 @@ def build_freshness_sensor(
     )
     def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         evaluation = Evaluation(context.cursor, bool(unfinished_runs(context.instance, settings.name)))
-        outcome = report(assets, settings, running, evaluation, time.time_ns() // 1000)
+        outcome = report(assets, settings, running, evaluation, clock_micros())
         if outcome.asset_events and running.keep_runs_s is not None:
             from cdc_platform.old_runs import delete_old_results
 

@@ -15,7 +15,7 @@ import numpy as np
 from cdc_platform.dashboard.partition_lanes import Bar, PartitionLanes
 from cdc_platform.dashboard.read_lanes import ReadLane
 from cdc_platform.dashboard.time_span import COLUMNS, TimeSpan, Values
-from cdc_platform.model.base.timestamps import to_datetime
+from cdc_platform.model.base.timestamps import MICROS_PER_S, to_datetime
 
 WIDTH: Final = 1000
 HEIGHT: Final = 100
@@ -204,7 +204,7 @@ def draw_reads(lane: ReadLane, span: TimeSpan) -> tuple[Column, ...]:
     )
 
 
-_DAY_MICROS: Final = 86_400 * 1_000_000
+_DAY_MICROS: Final = 86_400 * MICROS_PER_S
 
 
 def as_time(micros: int) -> str:

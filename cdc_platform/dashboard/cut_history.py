@@ -7,8 +7,9 @@ import pyarrow as pa
 from pyiceberg.table import Table
 
 from cdc_platform.dashboard.time_span import COLUMNS, Micros, TimeSpan, Values
-from cdc_platform.lake.catalog.lake import CUT, Lake
+from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.state.cuts import Cut
+from cdc_platform.model.base.stored_names import CUT
 from cdc_platform.model.base.timestamps import to_datetime
 
 _COLUMNS = ("cut", "position", "cycle", "published_at")

@@ -1,6 +1,5 @@
 """Facts about a pipeline for the page and the metrics, from the lake's own tables: no Spark, no JVM."""
 
-import time
 from dataclasses import dataclass, field
 
 from cdc_platform.dashboard.change_rates import ChangeRates, RecentChanges, load_change_rates, recent_changes
@@ -14,10 +13,11 @@ from cdc_platform.dashboard.partition_lanes import PartitionLanes, draw_partitio
 from cdc_platform.dashboard.read_lanes import ReadLanes, load_read_lanes
 from cdc_platform.dashboard.time_span import TimeSpan, Values
 from cdc_platform.errors import CdcError
-from cdc_platform.lake.catalog.lake import LOG, RAW
-from cdc_platform.lake.commits.commits import CYCLE, ancestors_of, count_rows, head, number_of
+from cdc_platform.lake.commits.commits import ancestors_of, count_rows, head, number_of
 from cdc_platform.lake.state.control import load_lineage
 from cdc_platform.lake.state.last_results import LastResult
+from cdc_platform.model.base.stored_names import CYCLE, LOG, RAW
+from cdc_platform.model.base.timestamps import clock_micros
 from cdc_platform.pipeline.on_demand.status import Status, read_status
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
@@ -107,7 +107,7 @@ class WatchedPipeline:
         # Columns and tables may have been added since the last read.
         pipeline.forget_tables()
         status = read_status(pipeline)
-        now_micros = time.time_ns() // 1000
+        now_micros = clock_micros()
         log = pipeline.lake.system_table(LOG)
         return PipelineFacts(
             status=status,

@@ -39,23 +39,23 @@ class PipelineCollector(Collector):
         for kind, numbers in ((GaugeMetricFamily, _GAUGES), (CounterMetricFamily, _COUNTERS)):
             for name, text, read in numbers:
                 family = kind(PREFIX + name, text, labels=["pipeline"])
-                yield _fill(family, _knowing(readable, name), _once(read))
+                yield _fill(family, _with_part_of(readable, name), _unlabelled(read))
         for name, text, labels, samples in _LABELLED:
             family = GaugeMetricFamily(PREFIX + name, text, labels=["pipeline", *labels])
-            yield _fill(family, _knowing(readable, name), samples)
+            yield _fill(family, _with_part_of(readable, name), samples)
 
 
 _PARTS: Final = {"cuts": "cut", "unread_files": "unread files", "stuck_partitions": "stuck partitions"}
 """Parts of a status that other metrics are numbers of: what cannot be read is not 0."""
 
 
-def _knowing(readable: Mapping[str, PipelineFacts], metric: str) -> dict[str, PipelineFacts]:
+def _with_part_of(readable: Mapping[str, PipelineFacts], metric: str) -> dict[str, PipelineFacts]:
     """Return the pipelines of which the part that a metric counts can be read."""
     part = _PARTS.get(metric, metric)
     return {name: facts for name, facts in readable.items() if part not in facts.status.unreadable}
 
 
-def _once(read: _Read) -> _Samples:
+def _unlabelled(read: _Read) -> _Samples:
     return lambda facts: [((), read(facts))]
 
 

@@ -8,7 +8,8 @@ import pyarrow.compute as pc
 
 from cdc_platform.dashboard.cut_history import CutHistory
 from cdc_platform.dashboard.time_span import COLUMNS, TimeSpan
-from cdc_platform.lake.catalog.lake import READ_PROGRESS, Lake
+from cdc_platform.lake.catalog.lake import Lake
+from cdc_platform.model.base.stored_names import READ_PROGRESS
 from cdc_platform.model.stream.unread import UNREAD
 
 SHOWN: Final = 12

@@ -6,9 +6,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from cdc_platform.model.base.timestamps import MICROS_PER_S
+
 COLUMNS: Final = 160
 """Columns of a chart: each is two or three pixels wide on a phone, so more would be invisible."""
-_MICROS_PER_S: Final = 1_000_000
 _SHORTEST_S: Final = 60.0
 
 Micros = npt.NDArray[np.int64]
@@ -26,18 +27,18 @@ class TimeSpan:
     @classmethod
     def before(cls, now_micros: int, hours: float) -> "TimeSpan":
         """Return the span of the last hours before a time."""
-        return cls(now_micros - max(1, int(hours * 3600 * _MICROS_PER_S)), now_micros)
+        return cls(now_micros - max(1, int(hours * 3600 * MICROS_PER_S)), now_micros)
 
     def since(self, first_micros: int) -> "TimeSpan":
         """Return the part from a time on, so that a chart begins near its first data."""
-        latest = self.end_micros - int(_SHORTEST_S * _MICROS_PER_S)
+        latest = self.end_micros - int(_SHORTEST_S * MICROS_PER_S)
         start = max(self.start_micros, min(first_micros, latest))
         return TimeSpan(min(start, self.end_micros - 1), self.end_micros)
 
     @property
     def column_s(self) -> float:
         """Seconds of a column."""
-        return (self.end_micros - self.start_micros) / COLUMNS / _MICROS_PER_S
+        return (self.end_micros - self.start_micros) / COLUMNS / MICROS_PER_S
 
     @property
     def ends(self) -> Micros:

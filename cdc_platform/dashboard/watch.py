@@ -14,6 +14,7 @@ from cdc_platform.dashboard.facts import PipelineFacts, PipelineHistory, Unreada
 from cdc_platform.dashboard.metrics import PipelineCollector
 from cdc_platform.dashboard.page import PageOptions, PipelineView, write_page
 from cdc_platform.model.base.quantities import as_duration
+from cdc_platform.model.base.timestamps import clock_micros
 
 KEPT_S: Final = 2.0
 """Time for which results are cached, so that many readers cost no more than one."""
@@ -114,7 +115,7 @@ class Watch:
         self._states = Readings(self.patience_s, _silent)
 
     def page(self, options: PageOptions) -> str:
-        """Return the page."""
+        """Return the HTML of the page; a page for the same options is reused for a while."""
         return self._keep(options, lambda: self._write_page(options))
 
     def metrics(self) -> str:
@@ -134,7 +135,7 @@ class Watch:
             {pipeline.name: partial(self._view, pipeline, options.hours) for pipeline in self.pipelines}
         )
         return write_page(
-            [PipelineView(name, *view) for name, view in views.items()], time.time_ns() // 1000, options
+            [PipelineView(name, *view) for name, view in views.items()], clock_micros(), options
         )
 
     def _view(self, pipeline: WatchedPipeline, hours: float) -> _View:

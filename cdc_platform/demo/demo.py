@@ -23,8 +23,8 @@ from cdc_platform.pipeline.reading.trace import trace_lineage
 from cdc_platform.pipeline.schema.schema_evolution import find_exclusions
 from cdc_platform.printing.lines import print_line, print_text
 from cdc_platform.printing.progress_display import show_progress, shown_step
-from cdc_platform.spark.session.connect_server import ConnectServer, start_connect_server, wait_until_ready
-from cdc_platform.spark.session.connect_token import choose_token
+from cdc_platform.spark.launch.connect_server import ConnectServer, start_connect_server, wait_until_ready
+from cdc_platform.spark.launch.connect_token import choose_token
 from cdc_platform.spark.session.running_tasks import watch_tasks
 
 if TYPE_CHECKING:

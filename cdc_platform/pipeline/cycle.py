@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from cdc_platform.lake.catalog.lake import LOG, RAW
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.cuts import Cut, newest_cut
+from cdc_platform.model.base.stored_names import LOG, RAW
 from cdc_platform.pipeline.checks.running_checks import CheckRunner
 from cdc_platform.pipeline.copying.copy import NO_COPY, CopyOutcome, copy_tables
 from cdc_platform.pipeline.histories.history_build import extend_histories

@@ -26,10 +26,10 @@ class Redrawn(Protocol):
     """A display below the last line of a terminal."""
 
     def stop(self) -> None:
-        """Remove it."""
+        """Remove the drawing from the terminal."""
 
     def start(self) -> None:
-        """Draw it."""
+        """Draw it on the terminal."""
 
 
 class Footer:

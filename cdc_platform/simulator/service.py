@@ -150,8 +150,8 @@ class SpannerService:
         version = reads.version(request.table, reading.micros)
         columns = reads.columns(version.table, list(request.columns))
         keys = chosen_keys(version, request.key_set)
-        limited = keys[: request.limit] if request.limit else keys
-        result = _part(reads.result(version, columns, limited), request.partition_token)
+        first_keys = keys[: request.limit] if request.limit else keys
+        result = _part(reads.result(version, columns, first_keys), request.partition_token)
         return self._rows(result, request, reading)
 
     def partition_query(self, request: Any) -> Any:
@@ -271,11 +271,11 @@ def _nested_type(fields: Mapping[str, Any]) -> Any:
     members = []
     for name, of_type in fields.items():
         if isinstance(of_type, Mapping):
-            nested = _nested_type(of_type)
+            member_type = _nested_type(of_type)
         elif isinstance(of_type, list):
-            nested = Type(code=TypeCode.ARRAY, array_element_type=to_proto(of_type[0]))
+            member_type = Type(code=TypeCode.ARRAY, array_element_type=to_proto(of_type[0]))
         else:
-            nested = to_proto(of_type)
-        members.append(StructType.Field(name=name, type_=nested))
+            member_type = to_proto(of_type)
+        members.append(StructType.Field(name=name, type_=member_type))
     struct = Type(code=TypeCode.STRUCT, struct_type=StructType(fields=members))
     return Type(code=TypeCode.ARRAY, array_element_type=struct)

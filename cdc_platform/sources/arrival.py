@@ -1,11 +1,11 @@
 """Base of sources whose events belong to the cycle that reads them."""
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from cdc_platform.model.base.timestamps import clock_micros
 from cdc_platform.model.schema.observed_columns import ObservedColumn, parse_column_types
 from cdc_platform.model.schema.schema_reads import SchemaRead
 from cdc_platform.model.schema.table_schema import Column, TableSchema
@@ -27,7 +27,7 @@ class ArrivalTimeSource(ABC):
 
     def clock_micros(self) -> int:
         """Return the time of this machine."""
-        return time.time_ns() // 1000
+        return clock_micros()
 
     def start_micros(self) -> int:
         """Return the beginning of time: all existing events belong to the first cut."""

@@ -37,7 +37,7 @@ class TransactionEvent(msgspec.Struct, frozen=True, gc=False):
 
 
 class FileCounts(msgspec.Struct, gc=False):
-    """Counts of one file."""
+    """Number of the events in a file, and of those that are faulty."""
 
     events: int = 0
     faults: int = 0

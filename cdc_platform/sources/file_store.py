@@ -32,7 +32,7 @@ _BUFFER_BYTES: Final = 4 * 1024**2
 ROOT_FOLDER: Final = "."
 """Folder of files in the source's folder itself."""
 
-Opened = tuple[fs.FileSystem, str]
+Root = tuple[fs.FileSystem, str]
 """A file system, and the folder's path in it."""
 
 
@@ -103,10 +103,8 @@ class FileStore:
 
     def _list_by_folder(self) -> Iterator[fs.FileInfo]:
         """Yield all files, and the folders that cannot be listed; slow, but such a folder hides no other."""
-        try:
+        with _store_errors(self.location):
             waiting = self._list(self._root, is_recursive=False)
-        except (OSError, pa.ArrowException) as error:
-            raise store_error_of(error, self.location) from error
         while waiting:
             info = waiting.pop()
             if info.type is not fs.FileType.Directory:
@@ -127,13 +125,11 @@ class FileStore:
             AccessDenied: the files must not be read.
             SourceUnreachable: the store does not answer.
         """
-        within = sorted(paths)
-        try:
-            infos = self._system.get_file_info([path.removeprefix(self._scheme) for path in within])
-        except (OSError, pa.ArrowException) as error:
-            raise store_error_of(error, self.location) from error
+        candidates = sorted(paths)
+        with _store_errors(self.location):
+            infos = self._system.get_file_info([path.removeprefix(self._scheme) for path in candidates])
         return frozenset(
-            path for path, info in zip(within, infos, strict=True) if info.type is fs.FileType.File
+            path for path, info in zip(candidates, infos, strict=True) if info.type is fs.FileType.File
         )
 
     @contextmanager
@@ -145,11 +141,8 @@ class FileStore:
             AccessDenied: the file must not be read.
             SourceUnreachable: the store does not answer.
         """
-        try:
-            with self._stream(path.removeprefix(self._scheme), begin) as stream:
-                yield stream
-        except (OSError, pa.ArrowException) as error:
-            raise store_error_of(error, path) from error
+        with _store_errors(path), self._stream(path.removeprefix(self._scheme), begin) as stream:
+            yield stream
 
     def read(self, path: str) -> bytes:
         """Return the content of a file.
@@ -174,14 +167,14 @@ class FileStore:
         return buffered
 
 
-def _open(location: str, deadline_s: float) -> Opened:
+def _open(location: str, deadline_s: float) -> Root:
     if scheme_of(location) is None:
         return fs.LocalFileSystem(), location
     check_location("path", location)
-    return _answer(lambda: _ask(location, deadline_s), location, deadline_s)
+    return _within_deadline(lambda: _connect(location, deadline_s), location, deadline_s)
 
 
-def _ask(location: str, deadline_s: float) -> Opened:
+def _connect(location: str, deadline_s: float) -> Root:
     try:
         system, root = fs.FileSystem.from_uri(arrow_location(location, deadline_s))
     except pa.ArrowInvalid as error:
@@ -202,12 +195,12 @@ def _ask(location: str, deadline_s: float) -> Opened:
     return system, root
 
 
-def _answer(ask: Callable[[], Opened], location: str, deadline_s: float) -> Opened:
-    answer: Future[Opened] = Future()
+def _within_deadline(connect: Callable[[], Root], location: str, deadline_s: float) -> Root:
+    answer: Future[Root] = Future()
 
     def wait() -> None:
         try:
-            answer.set_result(ask())
+            answer.set_result(connect())
         except Exception as error:  # noqa: BLE001  the waiting caller raises it
             answer.set_exception(error)
 
@@ -226,6 +219,15 @@ def _without_dates(relative: str) -> str:
     """Return the folder of a file, without the date and time folders at its end."""
     folder = relative.rpartition("/")[0]
     return TIME_PATH.sub("", folder) or ROOT_FOLDER
+
+
+@contextmanager
+def _store_errors(place: str) -> Iterator[None]:
+    """Raise the platform's errors for those of a file system."""
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        raise store_error_of(error, place) from error
 
 
 def store_error_of(error: Exception, place: str) -> AccessDenied | SourceNotFound | SourceUnreachable:

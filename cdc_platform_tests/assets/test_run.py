@@ -14,11 +14,11 @@ from dagster._core.storage.asset_check_execution_record import AssetCheckExecuti
 
 from cdc_platform import resources
 from cdc_platform.claims import PIPELINE_TAG, WORKER_TAG
-from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.cuts import list_cuts, newest_cut
 from cdc_platform.model.base.names import FRESH
 from cdc_platform.model.base.progress_lines import report_lines
+from cdc_platform.model.base.stored_names import LOG
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.pipeline import cycle

@@ -1,7 +1,6 @@
 """The stream as an asset of Dagster: what its observations show."""
 
 import sys
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,30 +14,9 @@ from cdc_platform_tests.sources.datastream.datastream_server import (
     STREAM,
     DatastreamServer,
     Refusal,
-    datastream_server,
     unused_host,
 )
 from cdc_platform_tests.stream_runs import StreamBench, table
-
-
-@pytest.fixture
-def server() -> Iterator[DatastreamServer]:
-    """A server that holds nothing yet."""
-    with datastream_server() as stream_server:
-        yield stream_server
-
-
-@pytest.fixture(scope="module")
-def instance() -> Iterator[dg.DagsterInstance]:
-    """An instance of Dagster, which keeps what all tests of the module do."""
-    with dg.DagsterInstance.ephemeral() as dagster:
-        yield dagster
-
-
-@pytest.fixture
-def bench(server: DatastreamServer, instance: dg.DagsterInstance) -> StreamBench:
-    """A pipeline of the server's stream."""
-    return StreamBench(server.settings(), instance)
 
 
 def rows(value: Any) -> list[dict[str, object]]:
@@ -46,18 +24,20 @@ def rows(value: Any) -> list[dict[str, object]]:
     return [dict(record.data) for record in value]
 
 
-def test_the_stream_stands_before_what_reads_it(bench: StreamBench) -> None:
+def test_the_stream_stands_before_what_reads_it(stream_bench: StreamBench) -> None:
     """It has a group, a kind and owners as the other assets have, and the raw layer comes after it."""
-    definitions = bench.definitions()
+    definitions = stream_bench.definitions()
     dg.Definitions.validate_loadable(definitions)
     graph = definitions.resolve_asset_graph()
-    node = graph.get(bench.stream.key)
+    node = graph.get(stream_bench.stream.key)
     assert ("bank/platform", {"datastream"}, ["team:payments"]) == (node.group_name, node.kinds, node.owners)
     assert (node.is_observable, node.is_materializable) == (True, False)
-    assert {bench.raw} == node.child_keys
+    assert {stream_bench.raw} == node.child_keys
 
 
-def test_an_observation_shows_state_errors_and_objects(server: DatastreamServer, bench: StreamBench) -> None:
+def test_an_observation_shows_state_errors_and_objects(
+    stream_server: DatastreamServer, stream_bench: StreamBench
+) -> None:
     """The UI shows Datastream's state, objects in trouble first."""
     at = datetime(2026, 1, 31, 8, tzinfo=UTC)
     stream_error = Error(
@@ -65,9 +45,9 @@ def test_an_observation_shows_state_errors_and_objects(server: DatastreamServer,
     )
     large = Error(reason="EVENT_TOO_LARGE", message="120 MB", error_uuid="u2", error_time=at)
     objects = [table("accounts"), table("cards", "ACTIVE"), table("users", "FAILED", large)]
-    server.hold("FAILED_PERMANENTLY", *objects, errors=[stream_error])
-    assert bench.run().success
-    shown = bench.observed()
+    stream_server.hold("FAILED_PERMANENTLY", *objects, errors=[stream_error])
+    assert stream_bench.run().success
+    shown = stream_bench.observed()
     errors, listed = rows(shown.pop("Errors").records), rows(shown.pop("Object table").records)
     assert "recover the stream" in shown.pop("Advice")
     assert {name: value for name, value in shown.items() if not name.startswith("dagster/")} == {
@@ -94,71 +74,75 @@ def test_an_observation_shows_state_errors_and_objects(server: DatastreamServer,
 
 
 def test_a_stream_of_many_objects_shows_some_and_counts_all(
-    server: DatastreamServer, bench: StreamBench
+    stream_server: DatastreamServer, stream_bench: StreamBench
 ) -> None:
     """A failing object is shown, for any number of objects."""
-    server.hold("RUNNING", *(table(f"t{number:03}") for number in range(300)), table("zz", "STOPPED"))
-    assert bench.run().success
-    shown = bench.observed()
+    stream_server.hold("RUNNING", *(table(f"t{number:03}") for number in range(300)), table("zz", "STOPPED"))
+    assert stream_bench.run().success
+    shown = stream_bench.observed()
     listed = rows(shown["Object table"].records)
     assert (shown["Objects"], len(listed), listed[0]["object"]) == (301, SHOWN_OBJECTS, "public.zz")
 
 
-def test_each_run_observes_again(server: DatastreamServer, bench: StreamBench) -> None:
+def test_each_run_observes_again(stream_server: DatastreamServer, stream_bench: StreamBench) -> None:
     """A stream that was paused and continues is seen to continue, and both moments stay in its history."""
     for state in ("RUNNING", "PAUSED", "RUNNING"):
-        server.hold(state)
-        assert bench.run().success
-    records = bench.instance.fetch_observations(bench.stream.key, limit=3).records
+        stream_server.hold(state)
+        assert stream_bench.run().success
+    records = stream_bench.instance.fetch_observations(stream_bench.stream.key, limit=3).records
     observations = [record.asset_observation for record in records]
     states = [observation.metadata["State"].value for observation in observations if observation is not None]
     assert states == ["running", "paused", "running"]
 
 
-def test_a_run_asks_once(server: DatastreamServer, bench: StreamBench) -> None:
+def test_a_run_asks_once(stream_server: DatastreamServer, stream_bench: StreamBench) -> None:
     """The asset and its check speak of the same answer."""
-    server.hold("RUNNING", table("accounts"))
-    assert bench.run().success
-    assert server.calls == ["GetStream", "ListStreamObjects"]
+    stream_server.hold("RUNNING", table("accounts"))
+    assert stream_bench.run().success
+    assert stream_server.calls == ["GetStream", "ListStreamObjects"]
 
 
 @pytest.mark.parametrize("state", ["PAUSED", "FAILED_PERMANENTLY"])
 def test_what_was_written_is_read_whatever_the_state(
-    server: DatastreamServer, bench: StreamBench, state: str
+    stream_server: DatastreamServer, stream_bench: StreamBench, state: str
 ) -> None:
     """A stopped stream does not stop a run: its last files are still read."""
-    server.hold(state)
-    result = bench.run()
+    stream_server.hold(state)
+    result = stream_bench.run()
     assert result.success
-    assert bench.raw in {event.asset_key for event in result.get_asset_materialization_events()}
+    assert stream_bench.raw in {event.asset_key for event in result.get_asset_materialization_events()}
 
 
-def test_a_stream_that_cannot_be_asked_stops_no_run(server: DatastreamServer, bench: StreamBench) -> None:
+def test_a_stream_that_cannot_be_asked_stops_no_run(
+    stream_server: DatastreamServer, stream_bench: StreamBench
+) -> None:
     """The observation says that the state is unknown, and why."""
-    server.hold("RUNNING")
-    server.refusals = [Refusal(grpc.StatusCode.PERMISSION_DENIED, "not yours")]
-    result = bench.run()
+    stream_server.hold("RUNNING")
+    stream_server.refusals = [Refusal(grpc.StatusCode.PERMISSION_DENIED, "not yours")]
+    result = stream_bench.run()
     assert result.success
-    assert bench.raw in {event.asset_key for event in result.get_asset_materialization_events()}
-    shown = bench.observed()
+    assert stream_bench.raw in {event.asset_key for event in result.get_asset_materialization_events()}
+    shown = stream_bench.observed()
     assert shown["State"] == "unknown"
     assert shown["Advice"].startswith("AccessDenied: ")
     assert STREAM in shown["Advice"]
 
 
-def test_a_server_that_is_down_stops_no_run(server: DatastreamServer, bench: StreamBench) -> None:
+def test_a_server_that_is_down_stops_no_run(
+    stream_server: DatastreamServer, stream_bench: StreamBench
+) -> None:
     """The state is unknown then, not the last one that was seen."""
-    server.hold("RUNNING")
-    assert bench.run().success
-    down = StreamBench(server.settings(datastream_host=unused_host()), bench.instance)
+    stream_server.hold("RUNNING")
+    assert stream_bench.run().success
+    down = StreamBench(stream_server.settings(datastream_host=unused_host()), stream_bench.instance)
     assert down.run().success
     assert down.observed()["State"] == "unknown"
 
 
-def test_a_missing_library_fails_the_run(bench: StreamBench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_fails_the_run(stream_bench: StreamBench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Observing the state needs an optional library; without it, no run claims to have observed anything."""
     monkeypatch.setitem(sys.modules, "google.cloud.datastream_v1", None)
-    result = bench.run()
+    result = stream_bench.run()
     assert not result.success
     failures = [event.step_failure_data.error for event in result.all_events if event.is_step_failure]
     text = " ".join(failure.to_string() for failure in failures if failure is not None)

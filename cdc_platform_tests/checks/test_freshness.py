@@ -20,11 +20,12 @@ from cdc_platform.checks.freshness import (
     save_all_fresh,
 )
 from cdc_platform.errors import SettingError
-from cdc_platform.lake.catalog.lake import CHECK_RESULTS, Lake
+from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.cuts import Cut, append_cut, newest_cut
 from cdc_platform.lake.state.last_results import load_results
 from cdc_platform.model.base.names import FRESH
+from cdc_platform.model.base.stored_names import CHECK_RESULTS
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.sensors import Running
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings

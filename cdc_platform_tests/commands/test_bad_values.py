@@ -17,8 +17,8 @@ import pytest
 import yaml
 
 from cdc_platform.components.loading import load_settings
-from cdc_platform.lake.catalog.lake import CHECK_RESULTS
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.model.base.stored_names import CHECK_RESULTS
 from cdc_platform.pipeline.opened.pipeline import open_pipeline
 from cdc_platform.read import open_tables
 from cdc_platform.simulator.server import Simulator

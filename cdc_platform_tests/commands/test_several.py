@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from cdc_platform.commands.common import share_spark
+from cdc_platform.commands.pipelines import share_spark
 from cdc_platform.components.loading import load_each, load_settings
 from cdc_platform.pipeline.opened.pipeline import open_pipeline
-from cdc_platform.spark.session.spark_settings import DEFAULT_PACKAGES
+from cdc_platform.spark.launch.spark_settings import DEFAULT_PACKAGES
 from cdc_platform_tests.commands.invoking import begin, run
 from cdc_platform_tests.lake.quarantine_entries import quarantine, quarantine_entry
 from cdc_platform_tests.yaml_files import bank_attributes, write_two

@@ -10,8 +10,9 @@ from typing import Any, Final
 import pytest
 
 from cdc_platform.components.loading import load_settings
-from cdc_platform.lake.catalog.lake import CHECK_RESULTS, QUARANTINE
 from cdc_platform.lake.state.last_results import LastResult, save_results
+from cdc_platform.model.base.stored_names import CHECK_RESULTS, QUARANTINE
+from cdc_platform.model.base.timestamps import clock_micros
 from cdc_platform.pipeline.opened.pipeline import open_pipeline
 from cdc_platform_tests import programs
 from cdc_platform_tests.commands.invoking import begin, run
@@ -43,7 +44,7 @@ def write_history(folder: Path, name: str, ended_s_ago: float = 0) -> Path:
     """Make a pipeline with a few cycles, whose partitions split and merge, and return its file."""
     folder.mkdir()
     defs = write_defs(folder, bank_attributes(name=name))
-    end_micros = time.time_ns() // 1000 - int(ended_s_ago * SECOND)
+    end_micros = clock_micros() - int(ended_s_ago * SECOND)
     moments = [end_micros - seconds * SECOND for seconds in (50, 40, 30, 20, 10, 0)]
     lake = WatchedLake.begin(defs, moments[0] - SECOND)
     lake.run_cycle(moments[0], {}, children={"a": [""], "b": [""]})

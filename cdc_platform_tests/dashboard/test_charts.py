@@ -11,7 +11,7 @@ from cdc_platform.dashboard.cut_history import CutHistory, lag_by_column, public
 from cdc_platform.dashboard.partition_lanes import SHOWN, draw_partitions
 from cdc_platform.dashboard.read_lanes import folder_of
 from cdc_platform.dashboard.time_span import COLUMNS, TimeSpan
-from cdc_platform.lake.state.copies import Batch, CopyPlan, CopyProgress
+from cdc_platform.lake.state.copies import BatchTiming, CopyPlan, CopyProgress
 from cdc_platform.model.base.quantities import as_duration
 from cdc_platform.model.stream.lineage import Lineage, Partition, PartitionState
 from cdc_platform.model.stream.watermark_holders import holding_watermark
@@ -191,7 +191,7 @@ def test_the_time_left_of_a_copy() -> None:
     """The last batches say how fast a copy is, and so how long the chunks take that are left."""
     plan = CopyPlan("accounts", 1, 0, 0, "{}", tuple(map(str, range(100))))
     progress = CopyProgress(plan, frozenset(range(40)), 4000, None, is_mixed=False)
-    batches = (Batch(6, 0, 6.0), Batch(4, 0, 4.0))
+    batches = (BatchTiming(6, 0, 6.0), BatchTiming(4, 0, 4.0))
     for last_batches, expected in ((batches, (100, 60)), ((), (None, None))):
         rate = replace(progress, batches=last_batches).chunks_per_s
         copy = CopyStatus(1, 0, chunks=100, copied_chunks=40, copied_rows=4000, chunks_per_s=rate)

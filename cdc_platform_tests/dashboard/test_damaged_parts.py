@@ -17,17 +17,9 @@ from cdc_platform.dashboard.facts import PipelineFacts, WatchedPipeline
 from cdc_platform.dashboard.health import State
 from cdc_platform.dashboard.metrics import PipelineCollector
 from cdc_platform.dashboard.page import PageOptions, PipelineView, write_page
-from cdc_platform.lake.catalog.lake import (
-    CHECK_RESULTS,
-    COPIES,
-    CUT,
-    LINEAGE,
-    QUARANTINE,
-    SCHEMA,
-    Lake,
-    own_tables,
-)
+from cdc_platform.lake.catalog.lake import Lake, own_tables
 from cdc_platform.lake.state.last_results import LastResult, save_results
+from cdc_platform.model.base.stored_names import CHECK_RESULTS, COPIES, CUT, LINEAGE, QUARANTINE, SCHEMA
 from cdc_platform.pipeline.opened.pipeline import open_pipeline
 from cdc_platform_tests.commands.invoking import run
 from cdc_platform_tests.support.watched_lakes import SECOND, WatchedLake

@@ -1,7 +1,6 @@
 """What is read of a lake for the status page."""
 
 import re
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +19,7 @@ from cdc_platform.dashboard.metrics import PipelineCollector
 from cdc_platform.dashboard.page import PageOptions, PipelineView, write_page
 from cdc_platform.dashboard.read_lanes import load_read_lanes
 from cdc_platform.dashboard.time_span import TimeSpan
-from cdc_platform.lake.catalog.lake import LOG, READ_PROGRESS, Lake
+from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import head
 from cdc_platform.lake.state.copies import COPY, COPY_BRANCH, ChunkBatch, CopyPlan, save_plans
@@ -28,6 +27,8 @@ from cdc_platform.lake.state.cuts import Cut, append_cut, newest_cut
 from cdc_platform.lake.state.last_results import LastResult
 from cdc_platform.model.base.names import FRESH
 from cdc_platform.model.base.schemas import READ_PROGRESS_ROWS
+from cdc_platform.model.base.stored_names import LOG, READ_PROGRESS
+from cdc_platform.model.base.timestamps import clock_micros
 from cdc_platform.model.stream.unread import unread_path
 from cdc_platform.pipeline.on_demand.status import Status
 from cdc_platform_tests.support.watched_lakes import ROWS, SECOND, WatchedLake
@@ -142,7 +143,7 @@ def test_a_copy_shows_its_rate(tmp_path: Path) -> None:
     table.append(ROWS.empty_table())
     base = table.metadata.current_snapshot_id or -1
     table.manage_snapshots().create_branch(base, COPY_BRANCH).commit()
-    batch = ChunkBatch(1, base, frozenset({0}), own=1, begun_micros=time.time_ns() // 1000 - 10 * SECOND)
+    batch = ChunkBatch(1, base, frozenset({0}), own=1, begun_micros=clock_micros() - 10 * SECOND)
     rows = pa.table({"id": range(50), "balance": [0] * 50}, ROWS)
     table.append(rows, snapshot_properties={COPY: batch.to_text()}, branch=COPY_BRANCH)
     facts = facts_of(WatchedPipeline.of(load_settings(defs), late_after_s=60))

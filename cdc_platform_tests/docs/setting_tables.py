@@ -17,7 +17,7 @@ from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSet
 from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
-from cdc_platform.spark.session.spark_settings import SparkSettings
+from cdc_platform.spark.launch.spark_settings import SparkSettings
 
 GROUPS: Final[Mapping[str, tuple[type, ...]]] = {
     "pipeline": (PipelineSettings, DagsterSettings),

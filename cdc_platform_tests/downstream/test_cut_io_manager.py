@@ -1,6 +1,5 @@
 """Inputs of assets downstream: a table at a cut, in the form of the input's annotation."""
 
-import time
 from pathlib import Path
 
 import dagster as dg
@@ -15,6 +14,7 @@ from cdc_platform.downstream.cut_io_manager import CutIOManager
 from cdc_platform.errors import SettingError
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.state.cuts import Cut, append_cut
+from cdc_platform.model.base.timestamps import clock_micros
 from cdc_platform.pipeline.opened.pipeline import open_pipeline
 from cdc_platform.read import TablesAtCut
 from cdc_platform_tests.commands.invoking import begin
@@ -95,7 +95,7 @@ def publish_row(lake: Lake, number: int) -> None:
     table.append(pa.table({"id": [number]}))
     snapshot = table.current_snapshot()
     assert snapshot is not None
-    append_cut(lake, Cut(number, MOMENT, number, {"accounts": snapshot.snapshot_id}, time.time_ns() // 1000))
+    append_cut(lake, Cut(number, MOMENT, number, {"accounts": snapshot.snapshot_id}, clock_micros()))
 
 
 def run_with_cut(defs: Path, *, waits: bool) -> dg.ExecuteInProcessResult:

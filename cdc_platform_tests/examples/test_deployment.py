@@ -17,7 +17,7 @@ from dagster import DagsterInstance
 from cdc_platform.commands.servers.dashboard import DAGSTER_URL, PORT
 from cdc_platform.components.loading import load_settings
 from cdc_platform.metadata import DASHBOARD_URL
-from cdc_platform.spark.session.config import spark_config
+from cdc_platform.spark.launch.config import spark_config
 from cdc_platform_tests.servers.object_store import is_installed, object_store
 from cdc_platform_tests.servers.postgresql import SUPERUSER, Cluster
 from cdc_platform_tests.sources.debezium.databases import connect, database

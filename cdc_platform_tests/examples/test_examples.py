@@ -22,8 +22,9 @@ import pyarrow as pa
 import pytest
 import yaml
 
+from cdc_platform.commands import pipelines as command_pipelines
 from cdc_platform.commands.operating import sync
-from cdc_platform.commands.reading import check, cuts
+from cdc_platform.commands.reading import cuts
 from cdc_platform.components.loading import find_pipelines, load_each
 from cdc_platform.downstream.cut_io_manager import CutIOManager
 from cdc_platform.errors import SettingError, TableNotFound
@@ -114,8 +115,8 @@ def examples(
     synced = {}
     with pytest.MonkeyPatch.context() as patch:
         # A process has one session, and the tests share it.
-        for command in (sync, check, cuts):
-            patch.setattr(command, "start_spark", lambda _settings: spark)
+        for module in (sync, cuts, command_pipelines):
+            patch.setattr(module, "start_spark", lambda _settings: spark)
         for name in ("datastream", "debezium"):
             defs = tmp_path_factory.mktemp(name) / "defs.yaml"
             _write_copy(EXAMPLES / name / "defs.yaml", defs, session_lake.path)

@@ -21,7 +21,6 @@ from cdc_platform.lake.commits.commits import (
     ATTEMPT,
     BRANCH,
     BYTES,
-    CYCLE,
     LATE,
     POSITION,
     STATS,
@@ -32,6 +31,7 @@ from cdc_platform.lake.state.copies import COPY, ChunkBatch, CopyPlan, columns_t
 from cdc_platform.lake.state.markers import marker_of
 from cdc_platform.lake.state.read_progress import read_report
 from cdc_platform.lake.state.schema_history import build_stored_history
+from cdc_platform.model.base.stored_names import CYCLE
 from cdc_platform.model.base.stored_texts import read_stored
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.model.rows.keyless import keys_text, row_of

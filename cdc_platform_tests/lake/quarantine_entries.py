@@ -4,9 +4,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from cdc_platform.lake.catalog.lake import LOG, QUARANTINE, RAW, READ_PROGRESS, Lake
-from cdc_platform.lake.commits.commits import CYCLE
+from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.model.base.schemas import QUARANTINE_ROWS, READ_PROGRESS_ROWS
+from cdc_platform.model.base.stored_names import CYCLE, LOG, QUARANTINE, RAW, READ_PROGRESS
 from cdc_platform.model.base.timestamps import to_datetime
 
 MOMENT = 1_800_000_000_000_000

@@ -17,7 +17,8 @@ from pyiceberg.schema import Schema
 
 from cdc_platform.lake.catalog.lake import SYSTEM_TABLES, Lake
 from cdc_platform.lake.catalog.lake_settings import CATALOG, LakeSettings
-from cdc_platform.lake.commits.commits import CYCLE, ancestors_of, head
+from cdc_platform.lake.commits.commits import ancestors_of, head
+from cdc_platform.model.base.stored_names import CYCLE
 from cdc_platform.model.base.timestamps import from_datetime
 
 FOLDER: Final = Path(__file__).parents[1] / "golden"

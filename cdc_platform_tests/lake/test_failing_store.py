@@ -13,12 +13,13 @@ from moto.server import ThreadedMotoServer
 
 from cdc_platform.errors import LakeDamaged, LakeUnreachable
 from cdc_platform.lake.catalog.access import reaching
-from cdc_platform.lake.catalog.lake import RAW, Lake
+from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.commits.writes import CycleStep, append_cycle
 from cdc_platform.lake.state.lost_commits import revert_lost_commits
 from cdc_platform.model.base.schemas import RAW_CHANGE_RECORDS
+from cdc_platform.model.base.stored_names import RAW
 from cdc_platform_tests.support.proxies.http_proxy import (
     Choice,
     Fault,

@@ -5,9 +5,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import read_mark
+from cdc_platform.model.base.stored_names import RAW
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.read_windows import ReadWindow

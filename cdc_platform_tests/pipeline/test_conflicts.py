@@ -12,17 +12,17 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.errors import CommitConflict
-from cdc_platform.lake.catalog.lake import CUT, LOG, RAW
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits import branches
 from cdc_platform.lake.commits.commits import BRANCH, head, read_mark
 from cdc_platform.lake.state import lost_commits
 from cdc_platform.lake.state.cuts import Cut, list_cuts
 from cdc_platform.lake.state.lost_commits import revert_lost_commits
+from cdc_platform.model.base.stored_names import CUT, LOG, RAW
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.pipeline.histories import history_plan
-from cdc_platform.pipeline.merging import build, merge
+from cdc_platform.pipeline.merging import build, merge, next_versions
 from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering import change_streams, log_commit
@@ -181,9 +181,9 @@ def test_two_merges_cannot_mix_on_the_branch(
 
     def rival() -> None:
         # Like any second run, it finds the branch unfinished and starts over.
-        monkeypatch.setattr(merge, "finished_head", lambda *_args: None)
+        monkeypatch.setattr(next_versions, "finished_head", lambda *_args: None)
         merge_tables(pipeline, spark, [pipeline.table("accounts")])
-        monkeypatch.setattr(merge, "finished_head", finished_head)
+        monkeypatch.setattr(next_versions, "finished_head", finished_head)
 
     interrupt_once(monkeypatch, build, step, rival)
     with pytest.raises(CommitConflict, match=r"Another run (merged `accounts`|has changed)"):

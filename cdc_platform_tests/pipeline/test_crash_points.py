@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import fact, head
+from cdc_platform.model.base.stored_names import LOG
 from cdc_platform_tests.support.crash_points.kept_lakes import CATALOG, KeptLake
 from cdc_platform_tests.support.crash_points.points import POINTS, Death, EffectKind, Moment, ProcessDeath
 from cdc_platform_tests.support.crash_points.runs import reopened

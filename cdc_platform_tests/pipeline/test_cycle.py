@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from cdc_platform.errors import CommitConflict, CutNotFound
-from cdc_platform.lake.catalog.lake import LOG, RAW
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import BRANCH, read_mark
 from cdc_platform.lake.state.cuts import list_cuts
+from cdc_platform.model.base.stored_names import LOG, RAW
 from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.merging import build

@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 
 from cdc_platform.errors import LakeDamaged
-from cdc_platform.lake.catalog.lake import RAW, Lake
+from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.lake.commits.commits import CYCLE
 from cdc_platform.lake.state.copies import CopyPlan
 from cdc_platform.model.base.schemas import RAW_EVENT_RECORDS
+from cdc_platform.model.base.stored_names import CYCLE, RAW
 from cdc_platform.model.base.timestamps import to_datetime
 from cdc_platform.pipeline.checks.unlogged_checks import check_arrival
 from cdc_platform.pipeline.opened.pipeline import Pipeline

@@ -12,10 +12,10 @@ import pytest
 
 from cdc_platform.errors import CdcError
 from cdc_platform.lake.catalog.access import reaching
-from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.lake.state.lost_commits import revert_lost_commits
+from cdc_platform.model.base.stored_names import LOG
 from cdc_platform.pipeline.cycle import finish_cycle, run_cycle
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.publishing.maintain import maintain_lake

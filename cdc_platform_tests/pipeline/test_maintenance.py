@@ -14,11 +14,11 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from cdc_platform.errors import SettingError
-from cdc_platform.lake.catalog.lake import CUT, LOG, RAW
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import fact, head, read_mark
 from cdc_platform.lake.commits.maintenance import compact_small_files
 from cdc_platform.lake.state.cut_states import cut_states
+from cdc_platform.model.base.stored_names import CUT, LOG, RAW
 from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import MaintenanceSettings

@@ -13,8 +13,8 @@ from cdc_platform.model.base.names import quote_text
 from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
 from cdc_platform.pipeline.publishing.maintain import maintain_lake
-from cdc_platform.spark.session.config import spark_config
-from cdc_platform.spark.session.spark_settings import SparkSettings
+from cdc_platform.spark.launch.config import spark_config
+from cdc_platform.spark.launch.spark_settings import SparkSettings
 from cdc_platform_tests.pipeline.bank import SECOND, balances, feed_cycle, opening
 from cdc_platform_tests.support.history import RawRow
 from cdc_platform_tests.support.pipelines import (

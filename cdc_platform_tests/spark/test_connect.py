@@ -9,8 +9,8 @@ import pytest
 
 from cdc_platform.errors import SparkUnreachable
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.spark.session.connect_server import ConnectServer, start_connect_server, wait_until_ready
-from cdc_platform.spark.session.spark_settings import SparkSettings
+from cdc_platform.spark.launch.connect_server import ConnectServer, start_connect_server, wait_until_ready
+from cdc_platform.spark.launch.spark_settings import SparkSettings
 from cdc_platform_tests.programs import free_port
 from cdc_platform_tests.spark_fixtures import require_java
 

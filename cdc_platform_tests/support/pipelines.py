@@ -10,11 +10,12 @@ import pyarrow as pa
 from pyiceberg.table import Table
 from pyspark.sql import DataFrame, SparkSession
 
-from cdc_platform.lake.catalog.lake import LOG, QUARANTINE, RAW, Lake, own_tables
+from cdc_platform.lake.catalog.lake import Lake, own_tables
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.lake.commits.commits import BYTES, CYCLE, POSITION, head, read_mark
+from cdc_platform.lake.commits.commits import BYTES, POSITION, head, read_mark
 from cdc_platform.lake.state.cuts import Cut
 from cdc_platform.model.base.schemas import RAW_CHANGE_RECORDS
+from cdc_platform.model.base.stored_names import CYCLE, LOG, QUARANTINE, RAW
 from cdc_platform.model.base.timestamps import to_datetime
 from cdc_platform.model.schema.observed_columns import ObservedColumn
 from cdc_platform.model.schema.schema_reads import SchemaRead

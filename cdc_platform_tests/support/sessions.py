@@ -3,7 +3,7 @@
 from pyspark.sql import SparkSession
 
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.spark.session.config import CATALOG_PREFIX, spark_config
+from cdc_platform.spark.launch.config import CATALOG_PREFIX, spark_config
 from cdc_platform_tests.spark_fixtures import TEST_SPARK
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pyarrow as pa
 
 from cdc_platform.components.loading import load_settings
-from cdc_platform.lake.catalog.lake import LOG
-from cdc_platform.lake.commits.commits import CYCLE, NEXT_ORDINAL, POSITION, STATS
+from cdc_platform.lake.commits.commits import NEXT_ORDINAL, POSITION, STATS
 from cdc_platform.lake.state.control import save_lineage
 from cdc_platform.lake.state.cuts import Cut, append_cut
 from cdc_platform.model.base.names import ROOT_TOKEN, lake_table_name
 from cdc_platform.model.base.schemas import CHANGE_LOG
+from cdc_platform.model.base.stored_names import CYCLE, LOG
 from cdc_platform.model.base.timestamps import to_datetime
 from cdc_platform.model.stream.lineage import begin
 from cdc_platform.model.stream.read_windows import ReadWindow, WindowOutcome

@@ -3,8 +3,8 @@
 from pyspark.sql import SparkSession
 
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.spark.session.config import spark_config
-from cdc_platform.spark.session.spark_settings import SparkSettings
+from cdc_platform.spark.launch.config import spark_config
+from cdc_platform.spark.launch.spark_settings import SparkSettings
 
 LAKE = LakeSettings("s3://lake/shop", {"type": "sql", "uri": "postgresql+psycopg2://postgres:5432/lake"})
 

@@ -1,27 +1,21 @@
 """`cdc-platform maintain`: immediate compaction, expiry, and removal of files that killed runs left."""
 
 import sys
-from itertools import takewhile
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from cdc_platform.commands.common import (
-    DEFS,
-    EVERY_NAME,
-    CommandOnDefs,
-    examples,
-    open_existing_of,
-    print_name,
-    share_spark,
-    start_spark,
-)
+from cdc_platform.commands.options import DEFS, EVERY_NAME, CommandOnDefs, examples
+from cdc_platform.commands.pipelines import open_existing_of, run_on_each, share_spark
 from cdc_platform.printing.lines import print_text
 from cdc_platform.printing.progress_display import show_progress
-from cdc_platform.stopping import stop_signals
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from cdc_platform.pipeline.opened.pipeline import Pipeline
     from cdc_platform.pipeline.publishing.maintain import MaintenanceOutcome
 
 
@@ -42,24 +36,19 @@ def maintain(defs: Path, name: str | None) -> None:
     may run at the same time. If both commit to one table, the second ends with CommitConflict; run it again.
     """
     from cdc_platform.components.loading import load_each
-    from cdc_platform.pipeline.publishing.maintain import maintain_lake
-    from cdc_platform.resources import SPARK_IS_QUIET
-    from cdc_platform.spark.session.running_tasks import watch_tasks
 
     all_settings = share_spark(defs, load_each(defs, name))
     pipelines = open_existing_of(all_settings)
-    with stop_signals(SPARK_IS_QUIET.set) as stop:
-        session = start_spark(all_settings[0])
-        count_tasks = watch_tasks(session)
-        for pipeline in takewhile(lambda _: stop.is_not_asked(), pipelines):
-            pipeline.progress.count_tasks = count_tasks
-            print_name(pipeline.name, all_settings)
-            with show_progress(pipeline.progress):
-                outcome = maintain_lake(pipeline, session, thorough=True)
-            print_text(describe_outcome(outcome))
-    if not stop.is_not_asked():
-        sys.exit(stop.exit_code)
+    run_on_each(all_settings, pipelines, _maintain)
     sys.exit(0 if len(pipelines) == len(all_settings) else 1)
+
+
+def _maintain(pipeline: "Pipeline", spark: "SparkSession", _wants_more: Callable[[], bool]) -> None:
+    from cdc_platform.pipeline.publishing.maintain import maintain_lake
+
+    with show_progress(pipeline.progress):
+        outcome = maintain_lake(pipeline, spark, thorough=True)
+    print_text(describe_outcome(outcome))
 
 
 def describe_outcome(outcome: "MaintenanceOutcome") -> str:

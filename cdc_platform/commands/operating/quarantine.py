@@ -12,15 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from rich.console import Group, RenderableType
 
-from cdc_platform.commands.common import (
-    DEFS,
-    EVERY_NAME,
-    NAME,
-    CommandOnDefs,
-    examples,
-    open_existing_of,
-    print_name,
-)
+from cdc_platform.commands.options import DEFS, EVERY_NAME, NAME, CommandOnDefs, examples
+from cdc_platform.commands.pipelines import open_existing_of, print_name
 from cdc_platform.model.base.quantities import as_count
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.model.stream.quarantined_records import QuarantineFilter
@@ -38,7 +31,7 @@ REASON_LENGTH: Final = 100
 _AS_JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 
 
-def _narrowed(command: Callable[..., None]) -> Callable[..., None]:
+def _with_filter_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that select records to a command, as its parameter `record_filter`."""
 
     @wraps(command)
@@ -70,7 +63,7 @@ def quarantine() -> None:
 @quarantine.command("list", cls=CommandOnDefs)
 @DEFS
 @EVERY_NAME
-@_narrowed
+@_with_filter_options
 @click.option("--all", "shows_all", is_flag=True, help="Also list replayed records.")
 @_AS_JSON
 def list_records(
@@ -120,7 +113,7 @@ def show(defs: Path, record: str, name: str | None, as_json: bool) -> None:
         raise QuarantinedRecordNotFound(
             f"No record {record!r} is in quarantine; `cdc-platform quarantine list {defs}` lists them."
         )
-    objects = [{**as_dict(entry), "record": _parsed(entry.record)} for entry in matches]
+    objects = [{**as_dict(entry), "record": _parse(entry.record)} for entry in matches]
     if as_json:
         print_text(json.dumps(objects, indent=2, ensure_ascii=False))
     else:
@@ -130,7 +123,7 @@ def show(defs: Path, record: str, name: str | None, as_json: bool) -> None:
 @quarantine.command(cls=CommandOnDefs)
 @DEFS
 @NAME
-@_narrowed
+@_with_filter_options
 @click.option("--record", metavar="RECORD", help="Only this record, and those replayed with it.")
 @_AS_JSON
 def replay(
@@ -242,7 +235,7 @@ def _describe_whole(records: Sequence[dict[str, Any]]) -> Group:
     return Group(*parts[1:])
 
 
-def _parsed(record: str | None) -> Any:
+def _parse(record: str | None) -> Any:
     try:
         return json.loads(record) if record is not None else None
     except (ValueError, RecursionError):

@@ -10,18 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from cdc_platform.commands.common import (
-    DEFS,
-    EVERY_NAME,
-    CommandOnDefs,
-    examples,
-    print_name,
-    share_spark,
-    start_spark,
-)
+from cdc_platform.commands.options import DEFS, EVERY_NAME, CommandOnDefs, examples
+from cdc_platform.commands.pipelines import print_name, share_spark, start_spark
 from cdc_platform.errors import CdcError
 from cdc_platform.model.base.progress import Step
-from cdc_platform.model.base.timestamps import to_rfc3339
+from cdc_platform.model.base.timestamps import MICROS_PER_S, to_rfc3339
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.printing.lines import join_lines, print_line, print_text
 from cdc_platform.printing.progress_display import show_progress
@@ -143,7 +136,7 @@ class _Goal:
         if self.step is not None and self.until.cycles is not None:
             self.step.done = count
         elif self.step is not None and self.from_micros is not None and watermark is not None:
-            self.step.done = (min(watermark, self.target_micros) - self.from_micros) // 1_000_000
+            self.step.done = (min(watermark, self.target_micros) - self.from_micros) // MICROS_PER_S
 
 
 @contextmanager
@@ -162,7 +155,7 @@ def _goal_step(pipeline: "Pipeline", until: CycleLimit, target_micros: int) -> I
         with pipeline.progress.step("cycles", "cycles", until.cycles) as step:
             yield _Goal(until, target_micros, from_micros, step)
     else:
-        seconds = (target_micros - from_micros) // 1_000_000 if from_micros is not None else 0
+        seconds = (target_micros - from_micros) // MICROS_PER_S if from_micros is not None else 0
         unit = (CAUGHT_UP, seconds) if seconds > 0 else ("", None)
         with pipeline.progress.step("catch up", *unit) as step:
             yield _Goal(until, target_micros, from_micros, step)

@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,21 +11,11 @@ from xml.etree import ElementTree as ET
 
 import click
 
-from cdc_platform.commands.common import (
-    DEFS,
-    EVERY_NAME,
-    CommandOnDefs,
-    error_text,
-    examples,
-    open_existing_of,
-    print_name,
-    share_spark,
-    start_spark,
-    write_file,
-)
+from cdc_platform.commands.error_texts import error_text
+from cdc_platform.commands.options import DEFS, EVERY_NAME, CommandOnDefs, examples, write_file
+from cdc_platform.commands.pipelines import open_existing_of, run_on_each, share_spark
 from cdc_platform.printing.lines import join_lines, print_line
 from cdc_platform.printing.progress_display import show_progress
-from cdc_platform.stopping import stop_signals
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,9 +47,6 @@ def check(defs: Path, name: str | None, junit: Path | None) -> None:
     with the setting `fail_on_quarantine`, records in quarantine are a failure.
     """
     from cdc_platform.components.loading import load_each
-    from cdc_platform.pipeline.checks.invariants import checks_of
-    from cdc_platform.resources import SPARK_IS_QUIET
-    from cdc_platform.spark.session.running_tasks import watch_tasks
 
     all_settings = share_spark(defs, load_each(defs, name))
     pipelines = open_existing_of(all_settings)
@@ -67,20 +55,19 @@ def check(defs: Path, name: str | None, junit: Path | None) -> None:
         # no valid JUnit.
         write_file("--junit", junit, "")
     results: dict[str, Results] = {}
-    with stop_signals(SPARK_IS_QUIET.set) as stop:
-        session = start_spark(all_settings[0])
-        count_tasks = watch_tasks(session)
-        for pipeline in takewhile(lambda _: stop.is_not_asked(), pipelines):
-            print_name(pipeline.name, all_settings)
-            fails = pipeline.settings.fail_on_quarantine
-            checks = checks_of(pipeline.capabilities, fail_on_quarantine=fails)
-            pipeline.progress.count_tasks = count_tasks
-            results[pipeline.name] = run_checks(checks, pipeline, session, stop.is_not_asked)
-    if not stop.is_not_asked():
-        sys.exit(stop.exit_code)
+    run_on_each(all_settings, pipelines, partial(_check, results))
     if junit is not None:
         write_file("--junit", junit, as_junit(results))
     sys.exit(0 if len(results) == len(all_settings) and all(map(all_passed, results.values())) else 1)
+
+
+def _check(
+    results: "dict[str, Results]", pipeline: "Pipeline", spark: "SparkSession", wants_more: Callable[[], bool]
+) -> None:
+    from cdc_platform.pipeline.checks.invariants import checks_of
+
+    checks = checks_of(pipeline.capabilities, fail_on_quarantine=pipeline.settings.fail_on_quarantine)
+    results[pipeline.name] = run_checks(checks, pipeline, spark, wants_more)
 
 
 def all_passed(results: "Results") -> bool:

@@ -11,15 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from rich.table import Table
 
-from cdc_platform.commands.common import (
-    DEFS,
-    EVERY_NAME,
-    CommandOnDefs,
-    examples,
-    open_existing_of,
-    print_name,
-    start_spark,
-)
+from cdc_platform.commands.options import DEFS, EVERY_NAME, CommandOnDefs, examples
+from cdc_platform.commands.pipelines import open_existing_of, print_name, start_spark
 from cdc_platform.model.base.quantities import as_duration
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.printing.lines import print_text

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from rich.console import Group, RenderableType
 
-from cdc_platform.commands.common import DEFS, NAME, CommandOnDefs, examples
+from cdc_platform.commands.options import DEFS, NAME, CommandOnDefs, examples
 from cdc_platform.model.base.quantities import as_count
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.printing.lines import print_text

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final
 import click
 from rich.table import Table
 
-from cdc_platform.commands.common import DEFS, CommandOnDefs, error_text, examples, expected_error
+from cdc_platform.commands.error_texts import error_text, expected_error
+from cdc_platform.commands.options import DEFS, CommandOnDefs, examples
 from cdc_platform.model.base.quantities import as_duration
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.printing.lines import print_text

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from cdc_platform.commands.common import DEFS, NAME, CommandOnDefs, examples
+from cdc_platform.commands.options import DEFS, NAME, CommandOnDefs, examples
 from cdc_platform.errors import SettingError
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.printing.lines import FOOTER, print_line, print_text

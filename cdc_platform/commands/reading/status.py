@@ -12,23 +12,15 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from rich.console import Group, RenderableType
 
-from cdc_platform.commands.common import (
-    DEFS,
-    EVERY_NAME,
-    LATE_AFTER_S,
-    CommandOnDefs,
-    FiniteRange,
-    error_text,
-    examples,
-    expected_error,
-    interruption,
-    open_existing_of,
-)
+from cdc_platform.commands.error_texts import error_text, expected_error
+from cdc_platform.commands.options import DEFS, EVERY_NAME, LATE_AFTER_S, CommandOnDefs, FiniteRange, examples
+from cdc_platform.commands.pipelines import open_existing_of
 from cdc_platform.model.base.quantities import as_count, as_duration, as_number
-from cdc_platform.model.base.timestamps import to_rfc3339
+from cdc_platform.model.base.timestamps import clock_micros, to_rfc3339
 from cdc_platform.printing.lines import print_text
 from cdc_platform.printing.progress_display import at_rest, shown_step
 from cdc_platform.printing.tables import Cell, make_grid, make_line, make_table, open_live, print_rendered
+from cdc_platform.stopping import interruption
 
 if TYPE_CHECKING:
     from cdc_platform.pipeline.on_demand.status import Status
@@ -119,7 +111,7 @@ def _watch(all_settings: "Sequence[PipelineSettings]", every_s: float, *, as_jso
     with at_rest() if live is not None else nullcontext(), live or nullcontext():
         while not is_over.is_set():
             view = Group(
-                make_line(to_rfc3339(time.time_ns() // 1000), "dim"),
+                make_line(to_rfc3339(clock_micros()), "dim"),
                 describe_statuses(statuses, max_partitions=WATCHED_PARTITIONS),
             )
             if as_json:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from cdc_platform.commands.common import DEFS, CommandOnDefs, examples
+from cdc_platform.commands.options import DEFS, CommandOnDefs, examples
 from cdc_platform.model.base.quantities import as_count
 from cdc_platform.printing.lines import print_line
 

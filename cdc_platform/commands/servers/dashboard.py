@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from cdc_platform.commands.common import LATE_AFTER_S, CommandOnDefs, FiniteRange, Place, examples, write_file
+from cdc_platform.commands.options import (
+    LATE_AFTER_S,
+    CommandOnDefs,
+    FiniteRange,
+    Place,
+    examples,
+    write_file,
+)
 from cdc_platform.printing.lines import print_line
 from cdc_platform.printing.progress_display import at_rest
 

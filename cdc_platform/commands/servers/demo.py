@@ -6,7 +6,8 @@ from typing import Any, Final
 
 import click
 
-from cdc_platform.commands.common import FiniteRange, examples, start_spark
+from cdc_platform.commands.options import FiniteRange, examples
+from cdc_platform.commands.pipelines import start_spark
 from cdc_platform.commands.reading.check import all_passed, run_checks
 from cdc_platform.commands.reading.status import describe_status
 from cdc_platform.printing.tables import print_rendered

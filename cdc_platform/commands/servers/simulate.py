@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import click
 
-from cdc_platform.commands.common import FiniteRange, examples, interruption
+from cdc_platform.commands.options import FiniteRange, examples
 from cdc_platform.errors import SettingError
 from cdc_platform.model.base.declared_settings import micros_of_setting
 from cdc_platform.model.base.timestamps import to_rfc3339
@@ -27,6 +27,7 @@ from cdc_platform.simulator.wire.simulator_settings import (
     RootParents,
     SimulatorSettings,
 )
+from cdc_platform.stopping import interruption
 
 ALL_FAULTS: Final = "all"
 _FILE: Final = click.Path(dir_okay=False, path_type=Path)

@@ -8,12 +8,12 @@ from urllib.parse import urlsplit
 
 import click
 
-from cdc_platform.commands.common import DEFS, NAME, CommandOnDefs, examples, interruption
+from cdc_platform.commands.options import DEFS, NAME, CommandOnDefs, examples
 from cdc_platform.errors import SettingError, SparkUnreachable
 from cdc_platform.printing.lines import print_line
 from cdc_platform.printing.progress_display import at_rest, shown_step
+from cdc_platform.stopping import interruption
 
-LOOPBACK: Final = ("127.0.0.1", "localhost")
 EXAMPLE: Final = "sc://127.0.0.1:15002"
 LOOK_EVERY_S: Final = 1.0
 ENDS_WITHIN_S: Final = 30.0
@@ -38,8 +38,8 @@ def spark_server(defs: Path, name: str | None, log: Path) -> None:
     """
     from cdc_platform.components.loading import load_settings
     from cdc_platform.demo.processes import end_process
-    from cdc_platform.spark.session.connect_server import start_connect_server, wait_until_ready
-    from cdc_platform.spark.session.connect_token import choose_token, write_token
+    from cdc_platform.spark.launch.connect_server import start_connect_server, wait_until_ready
+    from cdc_platform.spark.launch.connect_token import choose_token, write_token
 
     settings = load_settings(defs, name)
     port = find_port(settings.spark.remote)
@@ -70,6 +70,8 @@ def find_port(remote: str | None) -> int:
     Raises:
         SettingError: the address is missing, is not on this machine, or is in use.
     """
+    from cdc_platform.spark.launch.connect_token import LOOPBACK
+
     if remote is None:
         raise SettingError("spark.remote", f"is missing: set the address of the server, as in {EXAMPLE}")
     url, address = remote.partition(";")[0], urlsplit(remote.partition(";")[0])

@@ -19,9 +19,10 @@ from cdc_platform.errors import (
     SettingError,
     SetupError,
 )
-from cdc_platform.lake.catalog.damage import RESULTS_TABLE, find_damage, find_expired, find_full
+from cdc_platform.lake.catalog.damage import find_damage, find_expired, find_full
 from cdc_platform.lake.catalog.lake_settings import LakeSettings, local_folder
 from cdc_platform.lake.catalog.store_failures import cause_in, explain_store
+from cdc_platform.model.base.stored_names import CHECK_RESULTS
 
 if TYPE_CHECKING:
     from sqlalchemy.exc import DBAPIError
@@ -123,7 +124,7 @@ def _explain_service(settings: LakeSettings, error: Exception) -> CdcError | Non
     from pyiceberg import exceptions as iceberg
 
     own = _OWN_TABLE.search(str(error)) if isinstance(error, iceberg.NoSuchTableError) else None
-    if own is not None and own[2] != RESULTS_TABLE:
+    if own is not None and own[2] != CHECK_RESULTS:
         return LakeDamaged.dropped(".".join(own.groups()))
     if isinstance(error, iceberg.NoSuchTableError | iceberg.CommitFailedException):
         return _outrun(str(error))

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
+from cdc_platform.model.base.stored_names import COPIES, CUT, LINEAGE, LOG, RAW
 from cdc_platform.model.stream.lineage import PartitionState
 from cdc_platform.model.stream.records import ChangeKind, RecordKind
 
@@ -96,10 +97,10 @@ _COPIES: Final[Mapping[str, str]] = {
 }
 
 COLUMN_COMMENTS: Final[Mapping[str, Mapping[str, str]]] = {
-    "raw_change_records": _RAW,
-    "change_log": _LOG,
-    "partition_lineage": _LINEAGE,
-    "cuts": _CUTS,
-    "copies": _COPIES,
+    RAW: _RAW,
+    LOG: _LOG,
+    LINEAGE: _LINEAGE,
+    CUT: _CUTS,
+    COPIES: _COPIES,
 }
 """Descriptions for the tables that are assets."""

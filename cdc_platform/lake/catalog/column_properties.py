@@ -5,7 +5,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from cdc_platform.model.base.stored_texts import LOG_TABLE, RAW_TABLE
+from cdc_platform.model.base.stored_names import LOG, RAW
 
 DICTIONARY: Final = "write.parquet.dict-encoding-enabled.column."
 BOUNDS: Final = "write.parquet.stats-enabled.column."
@@ -15,13 +15,13 @@ _TEXTS: Final = (
     *(f"event.{name}" for name in ("event_id", "metadata", "text")),
 )
 UNREPEATED: Final[Mapping[str, tuple[str, ...]]] = {
-    RAW_TABLE: ("record_sequence", "record_order", "server_transaction_id", *_TEXTS),
-    LOG_TABLE: ("ordering_key", "transaction_id", "record_id", "keys", "new_values", "old_values"),
+    RAW: ("record_sequence", "record_order", "server_transaction_id", *_TEXTS),
+    LOG: ("ordering_key", "transaction_id", "record_id", "keys", "new_values", "old_values"),
 }
 """Columns with mostly distinct values, for which a dictionary would be built and discarded."""
 UNBOUNDED: Final[Mapping[str, tuple[str, ...]]] = {
-    RAW_TABLE: ("record_order", "column_types", *_TEXTS),
-    LOG_TABLE: ("ordering_key", "record_id", "new_values", "old_values"),
+    RAW: ("record_order", "column_types", *_TEXTS),
+    LOG: ("ordering_key", "record_id", "new_values", "old_values"),
 }
 """Long texts without filters, for which computing the minimum and maximum is not worthwhile."""
 

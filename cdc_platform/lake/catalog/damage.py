@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from cdc_platform.errors import CommitConflict, DiskFull, LakeDamaged
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.model.base.stored_texts import CYCLE_FACT, LOG_TABLE, RAW_TABLE
+from cdc_platform.model.base.stored_names import CYCLE, LOG, RAW
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
 LOGGER: Final = logging.getLogger(__name__)
-RESULTS_TABLE: Final = "check_results"
-"""The platform's only table that it drops: damaged check results are stored again."""
 RESULTS_REMEDY: Final = (
     "Only the last check results are lost: the next check of a cycle, or `cdc-platform check`, stores new "
     "ones."
@@ -129,15 +127,15 @@ def require_own(catalog: "Catalog", namespace: str, names: Collection[str]) -> f
         for name in sorted({*names} - list_own(catalog, namespace)):
             raise LakeDamaged.dropped(f"{namespace}.{name}")
     # In this order: another process may commit to both meanwhile.
-    is_ordered = present >= {RAW_TABLE, LOG_TABLE} and any(map(_is_of_cycle, snapshots_of(LOG_TABLE)))
-    if is_ordered and not snapshots_of(RAW_TABLE):
-        raise LakeDamaged.replaced(f"{namespace}.{RAW_TABLE}")
+    is_ordered = present >= {RAW, LOG} and any(map(_is_of_cycle, snapshots_of(LOG)))
+    if is_ordered and not snapshots_of(RAW):
+        raise LakeDamaged.replaced(f"{namespace}.{RAW}")
     return present
 
 
 def _is_of_cycle(snapshot: "Snapshot") -> bool:
     """Return whether a cycle made a snapshot: the first one, for the first branch, has no rows."""
-    return snapshot.summary is not None and CYCLE_FACT in snapshot.summary.additional_properties
+    return snapshot.summary is not None and CYCLE in snapshot.summary.additional_properties
 
 
 def drop_results(catalog: "Catalog", identifier: str, damage: LakeDamaged) -> None:

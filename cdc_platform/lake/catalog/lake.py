@@ -18,7 +18,7 @@ from cdc_platform.errors import CommitConflict, LakeDamaged, LakeFormatUnknown, 
 from cdc_platform.lake.catalog.access import reaching
 from cdc_platform.lake.catalog.catalogs import open_catalog
 from cdc_platform.lake.catalog.column_properties import plain_columns
-from cdc_platform.lake.catalog.damage import RESULTS_TABLE, drop_results, load_stored, require_own
+from cdc_platform.lake.catalog.damage import drop_results, load_stored, require_own
 from cdc_platform.lake.catalog.lake_settings import (
     CATALOG,
     COMPARE_AND_SET,
@@ -46,24 +46,19 @@ from cdc_platform.model.base.schemas import (
     READ_PROGRESS_ROWS,
     SCHEMA_CHANGES,
 )
-from cdc_platform.model.base.stored_texts import (
-    COPIES_TABLE,
-    LOG_TABLE,
-    QUARANTINE_TABLE,
-    RAW_TABLE,
-    READ_PROGRESS_TABLE,
+from cdc_platform.model.base.stored_names import (
+    CHECK_RESULTS,
+    COPIES,
+    CUT,
+    DELETION_MARKERS,
+    LINEAGE,
+    LOG,
+    QUARANTINE,
+    RAW,
+    READ_PROGRESS,
+    SCHEMA,
 )
 
-RAW: Final = RAW_TABLE
-LINEAGE: Final = "partition_lineage"
-LOG: Final = LOG_TABLE
-CUT: Final = "cuts"
-QUARANTINE: Final = QUARANTINE_TABLE
-SCHEMA: Final = "schema_changes"
-COPIES: Final = COPIES_TABLE
-READ_PROGRESS: Final = READ_PROGRESS_TABLE
-CHECK_RESULTS: Final = RESULTS_TABLE
-DELETION_MARKERS: Final = "deletion_markers"
 ORIGINAL_TABLES: Final = (RAW, LINEAGE, LOG, CUT, QUARANTINE)  # the oldest lakes lack the others
 
 SYSTEM_TABLES: Final[Mapping[str, pa.Schema]] = {

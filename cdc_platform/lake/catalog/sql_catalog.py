@@ -56,13 +56,13 @@ class LakeSqlCatalog(Version3Metadata, SqlCatalog):
         Raises:
             NoSuchTableError: the table does not exist.
         """
-        cached = self._tables.get(Catalog.identifier_to_tuple(identifier))
+        entry = self._tables.get(Catalog.identifier_to_tuple(identifier))
         location = self._location(identifier)
         if location is None:
             raise NoSuchTableError(f"Table does not exist: {identifier}")
-        if cached is None or cached.metadata_location != location:
-            cached = self._read(Catalog.identifier_to_tuple(identifier), location, cached)
-        return Table(cached.name(), cached.metadata, cached.metadata_location, cached.io, self, cached.config)
+        if entry is None or entry.metadata_location != location:
+            entry = self._read(Catalog.identifier_to_tuple(identifier), location, entry)
+        return Table(entry.name(), entry.metadata, entry.metadata_location, entry.io, self, entry.config)
 
     def metadata_files(self, namespace: str) -> dict[str, str]:
         """Return the locations of the metadata files of all tables of a namespace, by table."""
@@ -116,13 +116,13 @@ def read_metadata(file: InputFile, reusable: Iterable[Snapshot]) -> TableMetadat
     by_id = {snapshot.snapshot_id: snapshot for snapshot in reusable}
     try:
         fields = msgspec.json.decode(read_metadata_file(file), type=dict[str, Any])
-        numbered = [(entry["snapshot-id"], entry) for entry in fields.get("snapshots") or ()]
-        fields["snapshots"] = [entry for number, entry in numbered if number not in by_id]
+        entries = [(entry["snapshot-id"], entry) for entry in fields.get("snapshots") or ()]
+        fields["snapshots"] = [entry for number, entry in entries if number not in by_id]
     except (msgspec.DecodeError, KeyError, TypeError) as error:
         raise ValidationError(f"{file.location} is not a metadata file: {error}") from error
     metadata = TableMetadataUtil.parse_raw(msgspec.json.encode(fields).decode())
     by_id.update((snapshot.snapshot_id, snapshot) for snapshot in metadata.snapshots)
-    return metadata.model_copy(update={"snapshots": [by_id[number] for number, _ in numbered]})
+    return metadata.model_copy(update={"snapshots": [by_id[number] for number, _ in entries]})
 
 
 def share_parts(metadata: TableMetadata) -> TableMetadata:

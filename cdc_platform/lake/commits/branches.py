@@ -81,7 +81,7 @@ def _move(table: Table, branch: str, snapshot_id: int, is_done: Callable[[Table]
             return
         name = ".".join(table.name())
         if table.metadata.snapshot_by_id(snapshot_id) is None:
-            raise CommitConflict(_expired(name, branch, snapshot_id))
+            raise CommitConflict(_expiry_message(name, branch, snapshot_id))
         try:
             table.manage_snapshots().create_branch(snapshot_id, branch, **_retention(table, branch)).commit()
         except CommitFailedException as error:
@@ -94,13 +94,13 @@ def _move(table: Table, branch: str, snapshot_id: int, is_done: Callable[[Table]
             # Pyiceberg, or the catalog's service, raises this for a snapshot that is no longer known.
             if table.refresh().metadata.snapshot_by_id(snapshot_id) is not None:
                 raise
-            raise CommitConflict(_expired(name, branch, snapshot_id)) from error
+            raise CommitConflict(_expiry_message(name, branch, snapshot_id)) from error
         else:
             return
         table = table.refresh()
 
 
-def _expired(name: str, branch: str, snapshot_id: int) -> str:
+def _expiry_message(name: str, branch: str, snapshot_id: int) -> str:
     return (
         f"The snapshot {snapshot_id} of `{name}` has expired since this run looked, so the branch `{branch}` "
         "has not been moved; run the cycle again."

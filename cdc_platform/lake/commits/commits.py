@@ -13,10 +13,10 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 from cdc_platform.errors import CdcError, CommitConflict
 from cdc_platform.lake.catalog.damage import find_full
 from cdc_platform.model.base.number_texts import whole_number
-from cdc_platform.model.base.stored_texts import CYCLE_FACT, read_stored
+from cdc_platform.model.base.stored_names import CYCLE
+from cdc_platform.model.base.stored_texts import read_stored
 from cdc_platform.model.base.timestamps import is_moment
 
-CYCLE: Final = CYCLE_FACT
 AFTER: Final = "cdc.after-cycle"
 """The newest cycle when a cycle was planned; its commit replaces the rows of all later cycles."""
 POSITION: Final = "cdc.position-micros"

@@ -12,7 +12,7 @@ from cdc_platform.lake.catalog.files import has_files_before
 from cdc_platform.lake.catalog.lake_settings import CATALOG
 from cdc_platform.lake.commits.commits import head
 from cdc_platform.lake.commits.metadata_files import delete_files, list_unlogged
-from cdc_platform.lake.commits.staging import staged
+from cdc_platform.lake.commits.staging import staging_branch
 from cdc_platform.model.base.names import quote_spark
 from cdc_platform.model.base.timestamps import to_datetime
 
@@ -80,7 +80,9 @@ def _rewrite(spark: SparkSession, table: Table, options: dict[str, str], where: 
     pairs = ", ".join(f"'{key}', '{value}'" for key, value in options.items())
     condition = f"where => '{where}', " if where else ""
     name = ".".join(table.name())
-    with staged(table, f"Another run has changed {name}; the next maintenance compacts it.") as branch:
+    with staging_branch(
+        table, f"Another run has changed {name}; the next maintenance compacts it."
+    ) as branch:
         row = spark.sql(
             f"CALL {CATALOG}.system.rewrite_data_files(table => '{name}', branch => '{branch}', "
             f"{condition}options => map({pairs}))"
@@ -97,7 +99,7 @@ def delete_rows(spark: SparkSession, table: Table, condition: str) -> None:
     if head(table) is None:
         return
     name = ".".join(table.name())
-    with staged(table, f"Another run has changed {name}; the next maintenance continues.") as branch:
+    with staging_branch(table, f"Another run has changed {name}; the next maintenance continues.") as branch:
         spark.sql(f"DELETE FROM {quote_spark(CATALOG, *table.name(), f'branch_{branch}')} WHERE {condition}")
 
 

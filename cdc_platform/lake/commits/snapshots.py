@@ -1,6 +1,5 @@
 """Old snapshots: those that may expire, and small tables whose writers expire them, without Spark."""
 
-import time
 from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 from typing import Final
@@ -16,6 +15,7 @@ from cdc_platform.lake.catalog.files import files_of
 from cdc_platform.lake.commits.branches import assert_head
 from cdc_platform.lake.commits.commits import BRANCH, MAIN, head
 from cdc_platform.lake.commits.metadata_files import delete_files
+from cdc_platform.model.base.timestamps import MICROS_PER_S, clock_micros
 
 SHORT_LIFE_S: Final = 60
 """Time for which every snapshot of a small table, which is always read whole, stays."""
@@ -65,7 +65,7 @@ def replace_rows(table: Table, rows: pa.Table) -> None:
     Raises:
         CommitFailedException: another process committed first; nothing was changed.
     """
-    before_micros = time.time_ns() // 1000 - SHORT_LIFE_S * 1_000_000
+    before_micros = clock_micros() - SHORT_LIFE_S * MICROS_PER_S
     old, snapshots = find_expendable(table, before_micros, KEPT_NEWEST), table.metadata.snapshots
     expired = old if len(old) >= KEPT_NEWEST else ()
     with table.transaction() as transaction:

@@ -39,7 +39,7 @@ _NAME: Final = re.compile(r"staging-(?P<base>\d+)-[0-9a-f]{32}")
 
 
 @contextmanager
-def staged(table: Table, conflict: str) -> Iterator[str]:
+def staging_branch(table: Table, conflict: str) -> Iterator[str]:
     """Yield a staging branch at the head of `main`, which moves to the commits made there.
 
     Args:
@@ -129,11 +129,11 @@ def _remove(table: Table, branches: list[str]) -> None:
     branches = [branch for branch in branches if branch in table.metadata.refs]
     if not branches:
         return
-    unmoved = tuple(assert_head(branch, head_id(table, branch)) for branch in branches)
-    table.catalog.commit_table(table, unmoved, _removals(table, branches))
+    requirements = tuple(assert_head(branch, head_id(table, branch)) for branch in branches)
+    table.catalog.commit_table(table, requirements, _removals(table, branches))
 
 
-def _removals(table: Table, branches: list[str], published: str = "") -> tuple[TableUpdate, ...]:
+def _removals(table: Table, branches: list[str], published_branch: str = "") -> tuple[TableUpdate, ...]:
     """Return the removal of staging branches, and of their commits whose files are gone.
 
     Expiry deletes the other commits with their files, but reads the files of each snapshot before.
@@ -141,14 +141,14 @@ def _removals(table: Table, branches: list[str], published: str = "") -> tuple[T
     ids = [
         snapshot.snapshot_id
         for branch in branches
-        if branch != published
+        if branch != published_branch
         for snapshot in _commits_on(table, branch)
         if not table.io.new_input(snapshot.manifest_list).exists()
     ]
-    removed = [RemoveSnapshotsUpdate.model_validate({"snapshot-ids": ids})] if ids else []
+    removals = [RemoveSnapshotsUpdate.model_validate({"snapshot-ids": ids})] if ids else []
     return (
         *(RemoveSnapshotRefUpdate.model_validate({"ref-name": branch}) for branch in branches),
-        *removed,
+        *removals,
     )
 
 

@@ -10,11 +10,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.lake.catalog.access import CONFLICT
-from cdc_platform.lake.commits.commits import AFTER, BYTES, CYCLE, conflicts_as, read_mark
+from cdc_platform.lake.commits.commits import AFTER, BYTES, conflicts_as, read_mark
 from cdc_platform.lake.commits.data_files import DataFileWriter
 from cdc_platform.lake.commits.filters import above
-from cdc_platform.lake.commits.staging import drop_staging, staged
+from cdc_platform.lake.commits.staging import drop_staging, staging_branch
 from cdc_platform.model.base.names import quote_spark
+from cdc_platform.model.base.stored_names import CYCLE
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def commit_cycle(
         CommitConflict: another run was first; nothing was changed.
     """
     conflict = _conflict(target, cycles)
-    with conflicts_as(conflict, is_refused_by_spark), staged(planned_on, conflict) as branch:
+    with conflicts_as(conflict, is_refused_by_spark), staging_branch(planned_on, conflict) as branch:
         writer = frame.writeTo(f"{target}.{quote_spark(f'branch_{branch}')}")
         for key, value in (cycles.facts | {**properties}).items():
             writer = writer.option(f"snapshot-property.{key}", value)

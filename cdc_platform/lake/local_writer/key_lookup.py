@@ -102,8 +102,8 @@ class KeyIndex:
 
 
 def _codes(values: pa.Array | pa.ChunkedArray) -> Codes:
-    filled = pc.fill_null(values, MISSING)
-    chunk = filled.combine_chunks() if isinstance(filled, pa.ChunkedArray) else filled
+    filled_values = pc.fill_null(values, MISSING)
+    chunk = filled_values.combine_chunks() if isinstance(filled_values, pa.ChunkedArray) else filled_values
     codes: Codes = chunk.to_numpy(zero_copy_only=False).astype(np.int64)
     return codes
 
@@ -140,11 +140,11 @@ def _reaches(file: DataFile, field_id: int, kind: IcebergType, low: Bound, high:
     lower, upper = (file.lower_bounds or {}).get(field_id), (file.upper_bounds or {}).get(field_id)
     if lower is None or upper is None:
         return True
-    least, greatest = _bound(lower, kind), _bound(upper, kind)
+    least, greatest = _read_bound(lower, kind), _read_bound(upper, kind)
     return bool(least <= high and low <= greatest)  # type: ignore[operator]  # both are of the column's type
 
 
-def _bound(data: bytes, kind: IcebergType) -> Bound:
+def _read_bound(data: bytes, kind: IcebergType) -> Bound:
     # Integers have four bytes if the file is older than the column's type.
     return data.decode() if isinstance(kind, StringType) else int.from_bytes(data, "little", signed=True)
 
@@ -173,10 +173,10 @@ def read_rows(table: Table, found_rows: Sequence[MatchedRows], columns: Sequence
     scan = _scan(table, columns, ROW_ID)
 
     def read(rows: MatchedRows) -> pa.Table:
-        chosen = np.zeros(rows.file.record_count, dtype=np.bool_)
-        chosen[rows.positions] = True
+        choice = np.zeros(rows.file.record_count, dtype=np.bool_)
+        choice[rows.positions] = True
         # Taking rows by number would make Arrow put all texts of a file into one array.
-        file_rows = scan.to_table([FileScanTask(rows.file)]).filter(pa.array(chosen))
+        file_rows = scan.to_table([FileScanTask(rows.file)]).filter(pa.array(choice))
         first = rows.file[FILE_FIRST_ROW_ID]
         row_ids = pa.array(rows.positions + first) if first is not None else pa.nulls(len(rows), pa.int64())
         place = file_rows.schema.get_field_index(ROW_ID.name)
@@ -200,7 +200,7 @@ def _find_in(
     vector = files.vectors.get(file.file_path)
     if vector is None or not len(rows):
         return rows
-    deleted = read_vector(table.io, vector.data_file)
+    deletions = read_vector(table.io, vector.data_file)
     is_gone = np.zeros(file.record_count, dtype=np.bool_)
-    is_gone[np.array(deleted.to_array(), dtype=np.int64)] = True
-    return replace(rows, deleted=deleted).where(~is_gone[rows.positions])
+    is_gone[np.array(deletions.to_array(), dtype=np.int64)] = True
+    return replace(rows, deleted=deletions).where(~is_gone[rows.positions])

@@ -58,7 +58,7 @@ class _StoredManifest:
 
 
 def vector_place(delete_file: DataFile) -> VectorPlace:
-    """Return the place of a deletion vector."""
+    """Return the data file of a deletion vector, and the bytes of the vector in its own file."""
     return VectorPlace(
         delete_file[REFERENCED_DATA_FILE], delete_file[CONTENT_OFFSET], delete_file[CONTENT_SIZE]
     )
@@ -198,7 +198,7 @@ def number_manifests(
 def write_manifest_list(
     output: OutputFile, manifests: Sequence[ManifestFile], numbering: Numbering, parent_id: int | None
 ) -> None:
-    """Write the manifest list of a snapshot."""
+    """Write the manifest list of a snapshot, as format version 3 requires."""
     properties: dict[str, Any] = {
         "snapshot-id": str(numbering.snapshot_id),
         "parent-snapshot-id": str(parent_id) if parent_id is not None else "null",

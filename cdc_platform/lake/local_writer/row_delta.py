@@ -106,7 +106,7 @@ def commit_row_delta(table: Table, delta: RowDelta, branch: str) -> int:
     return commit.snapshot_id
 
 
-class _AssertUnmoved(AssertRefSnapshotId):
+class _AssertSameHead(AssertRefSnapshotId):
     """Requirement that the branch has not moved, and that no commit to another branch took the same numbers.
 
     pyiceberg 0.12 compares sequence numbers only for tables of version 2, and Java cannot open a table with
@@ -115,8 +115,8 @@ class _AssertUnmoved(AssertRefSnapshotId):
 
     _sequence_number: int = PrivateAttr(default=0)
 
-    def with_number(self, sequence_number: int) -> "_AssertUnmoved":
-        """Return it for a commit with this number."""
+    def with_number(self, sequence_number: int) -> "_AssertSameHead":
+        """Return the requirement for a commit with this sequence number."""
         self._sequence_number = sequence_number
         return self
 
@@ -140,17 +140,17 @@ class _Commit:
         self.table = table
         self.added = [with_version_3(file) for file in _write_rows(table, delta.rows, self.uuid)]
         self.vectors = self._write_vectors()
-        replaced = {vector_place(vector).data_file for vector in self.vectors}
+        replaced_files = {vector_place(vector).data_file for vector in self.vectors}
         self.outdated = {
             vector_place(entry.data_file): entry.data_file
             for path, entry in delta.files.vectors.items()
-            if path in replaced
+            if path in replaced_files
         }
         rewritten = [manifest for manifest in delta.files.manifests if self._is_rewritten(manifest)]
-        unchanged = [manifest for manifest in delta.files.manifests if manifest not in rewritten]
+        unchanged_manifests = [manifest for manifest in delta.files.manifests if manifest not in rewritten]
         new_data = self._new_manifest(ManifestContent.DATA, self.added)
         new_deletes = self._new_manifest(ManifestContent.DELETES, self.vectors, rewritten)
-        self.manifests = [*new_data, *new_deletes, *unchanged]
+        self.manifests = [*new_data, *new_deletes, *unchanged_manifests]
 
     def metadata_path(self, name: str) -> str:
         return self.table.location_provider().new_metadata_location(name)
@@ -179,7 +179,7 @@ class _Commit:
     def _new_manifest(
         self, content: ManifestContent, files: Sequence[DataFile], rewritten: Sequence[ManifestFile] = ()
     ) -> list[ManifestFile]:
-        """Write one manifest of new files, and of the others listed with vectors that they replace."""
+        """Write one manifest of new files, which also takes over the entries of the rewritten manifests."""
         if not files:
             return []
         with self._writer(content) as writer:
@@ -214,8 +214,8 @@ class _Commit:
     def take_back(self) -> None:
         """Delete the files of a commit that has finally failed."""
         files = {file.file_path for file in (*self.added, *self.vectors)}
-        added = [file for file in self.manifests if file.added_snapshot_id == self.snapshot_id]
-        self._delete([*files, *(manifest.manifest_path for manifest in added), *self.lists])
+        own_manifests = [file for file in self.manifests if file.added_snapshot_id == self.snapshot_id]
+        self._delete([*files, *(manifest.manifest_path for manifest in own_manifests), *self.lists])
 
     def drop_lists_but(self, list_path: str) -> None:
         """Delete the manifest lists of all attempts except the committed one."""
@@ -233,14 +233,14 @@ class _Update(UpdateTableMetadata["_Update"]):
 
     def __init__(self, transaction: Transaction, commit: _Commit) -> None:
         super().__init__(transaction)
-        self._made = commit
+        self._change = commit
 
     def _commit(self) -> UpdatesAndRequirements:
-        commit, metadata = self._made, self._transaction.table_metadata
+        commit, metadata = self._change, self._transaction.table_metadata
         parent = commit.delta.base_id
         next_row_id = getattr(metadata, "next_row_id", None) or 0
         numbering = Numbering(commit.snapshot_id, metadata.next_sequence_number(), next_row_id)
-        manifests, given_rows = number_manifests(commit.manifests, numbering)
+        manifests, new_row_ids = number_manifests(commit.manifests, numbering)
         # By attempt, not by sequence number: commits in between may not use one, such as a tag.
         path = commit.metadata_path(f"snap-{commit.snapshot_id}-{len(commit.lists) + 1}-{commit.uuid}.avro")
         commit.lists.append(path)
@@ -254,16 +254,16 @@ class _Update(UpdateTableMetadata["_Update"]):
                 "summary": commit.summary(),
                 "schema-id": commit.schema_id,
                 "first-row-id": numbering.next_row_id,
-                "added-rows": given_rows,
+                "added-rows": new_row_ids,
             }
         )
         # Otherwise the branch would lose its retention settings.
         former = metadata.refs.get(commit.branch)
         reference = former.model_dump(by_alias=True, exclude_none=True) if former else {"type": "branch"}
-        moved = {**reference, "snapshot-id": commit.snapshot_id, "ref-name": commit.branch}
-        unmoved = _AssertUnmoved.model_validate({"snapshot-id": parent, "ref": commit.branch})
-        updates = AddSnapshotUpdate(snapshot=snapshot), SetSnapshotRefUpdate.model_validate(moved)
-        return updates, (unmoved.with_number(numbering.sequence_number),)
+        new_reference = {**reference, "snapshot-id": commit.snapshot_id, "ref-name": commit.branch}
+        requirement = _AssertSameHead.model_validate({"snapshot-id": parent, "ref": commit.branch})
+        updates = AddSnapshotUpdate(snapshot=snapshot), SetSnapshotRefUpdate.model_validate(new_reference)
+        return updates, (requirement.with_number(numbering.sequence_number),)
 
 
 def _added_entry(file: DataFile, snapshot_id: int) -> ManifestEntry:
@@ -284,8 +284,8 @@ def _write_rows(table: Table, rows: pa.Table, uuid: UUID) -> Sequence[DataFile]:
         return list(write_file(table.io, metadata, iter(tasks)))
     except UnicodeEncodeError:
         # pyiceberg truncates the bounds of texts, and turns the letter U+D7FF at the end into a surrogate.
-        unbounded = metadata.model_copy(update={"properties": {**table.properties, **NO_BOUNDS}})
-        return list(write_file(table.io, unbounded, iter(tasks)))
+        without_bounds = metadata.model_copy(update={"properties": {**table.properties, **NO_BOUNDS}})
+        return list(write_file(table.io, without_bounds, iter(tasks)))
 
 
 def _with_row_ids(metadata: TableMetadata) -> TableMetadata:

@@ -8,10 +8,11 @@ from typing import Any, Final
 import pyarrow as pa
 
 from cdc_platform.errors import CommitConflict
-from cdc_platform.lake.catalog.lake import LINEAGE, RAW, Lake
+from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.retries import commit_again
-from cdc_platform.lake.commits.commits import CYCLE, Version, read_mark
+from cdc_platform.lake.commits.commits import Version, read_mark
 from cdc_platform.model.base.schemas import PARTITION_LINEAGE, TIMESTAMP
+from cdc_platform.model.base.stored_names import CYCLE, LINEAGE, RAW
 from cdc_platform.model.base.stored_texts import understanding
 from cdc_platform.model.base.timestamps import from_datetime
 from cdc_platform.model.stream.lineage import ChildAnnouncement, Lineage, Partition, PartitionState

@@ -16,7 +16,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from cdc_platform.errors import CommitConflict
-from cdc_platform.lake.catalog.lake import COPIES, Lake
+from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.commits.commits import (
     POSITION,
     Version,
@@ -28,6 +28,7 @@ from cdc_platform.lake.commits.commits import (
     read_fact,
 )
 from cdc_platform.model.base.schemas import COPY_ROWS
+from cdc_platform.model.base.stored_names import COPIES
 from cdc_platform.model.base.stored_texts import parse_stored, read_stored, understanding
 from cdc_platform.model.base.timestamps import from_datetime, to_datetime
 from cdc_platform.model.schema.table_schema import TableSchema
@@ -60,8 +61,8 @@ class CopyPlan:
         place = f"plan {self.number} of `{self.table}`"
         return read_stored(columns_from_text, self.columns, COPIES, place)
 
-    def overtaken(self) -> CommitConflict:
-        """Return the conflict that another run has planned the copy again."""
+    def conflict(self) -> CommitConflict:
+        """Return the error for a plan that another run has replaced."""
         return CommitConflict(
             f"Another run has planned the copy of `{self.table}` again; the next cycle follows that plan."
         )
@@ -82,8 +83,8 @@ def columns_from_text(text: str) -> TableSchema:
 
 
 @dataclass(frozen=True)
-class Batch:
-    """One commit of a copy: its number of chunks, its beginning, and its duration."""
+class BatchTiming:
+    """Timing of one commit of a copy: its number of chunks, its beginning, and its duration."""
 
     chunks: int
     begun_micros: int
@@ -104,7 +105,7 @@ class CopyProgress:
     rows: int
     head: Snapshot | None
     is_mixed: bool
-    batches: tuple[Batch, ...] = ()
+    batches: tuple[BatchTiming, ...] = ()
 
     @property
     def missing(self) -> tuple[int, ...]:
@@ -204,10 +205,8 @@ def load_plans_between(lake: Lake, after_micros: int | None, until_micros: int) 
     newest = head(table)
     if newest is None or (position_of(newest) or 0) < first_micros:
         return {}
-    plans = _plans_of(table)
-    return {
-        name: plan for name, plan in plans.items() if first_micros <= plan.position_micros <= until_micros
-    }
+    plans = _plans_of(table).values()
+    return {plan.table: plan for plan in plans if first_micros <= plan.position_micros <= until_micros}
 
 
 def _plans_of(table: Table) -> Mapping[str, CopyPlan]:
@@ -279,22 +278,22 @@ def load_copy_progress(table: Table | None, plan: CopyPlan) -> CopyProgress:
         if chunk_batch is None or chunk_batch.number < plan.number:
             break
         if chunk_batch.number > plan.number:
-            raise plan.overtaken()
+            raise plan.conflict()
         if chunk_batch.counts_as(snapshot):
             is_mixed = newest is not None and newest.snapshot_id != snapshot.snapshot_id
             rows, batches = count_rows(snapshot) or 0, _last_batches(table, snapshot, plan)
             return CopyProgress(plan, chunk_batch.done, rows, snapshot, is_mixed, batches)
-    # Without chunks, a copy is where `main` is: see `level_branch`.
+    # Without chunks, a copy is where `main` is: see `align_branch`.
     is_mixed = newest is not None and newest not in ancestors_of(table, head(table))
     return CopyProgress(plan, frozenset(), 0, None, is_mixed)
 
 
-def _last_batches(table: Table, newest: Snapshot, plan: CopyPlan) -> tuple[Batch, ...]:
+def _last_batches(table: Table, newest: Snapshot, plan: CopyPlan) -> tuple[BatchTiming, ...]:
     batches = []
     for snapshot in islice(ancestors_of(table, newest), 2):
         chunk_batch = ChunkBatch.of(snapshot)
         if chunk_batch is None or chunk_batch.number != plan.number:
             break
         seconds = snapshot.timestamp_ms / 1e3 - chunk_batch.begun_micros / 1e6
-        batches.append(Batch(chunk_batch.own, chunk_batch.begun_micros, seconds))
+        batches.append(BatchTiming(chunk_batch.own, chunk_batch.begun_micros, seconds))
     return tuple(batches)

@@ -42,19 +42,19 @@ def cut_states(lake: Lake) -> tuple[CutState, ...]:
 
 
 def cut_state(lake: Lake, cut: Cut) -> CutState:
-    """Return the state of one cut."""
+    """Return the state of one cut; loads only the tables of this cut."""
     return _state(cut, {name: lake.table(name) for name in cut.tables})
 
 
 def _state(cut: Cut, tables: "dict[str, Table | None]") -> CutState:
     present = {name: tables[name] for name in cut.tables}
-    expired = tuple(
+    expired_tables = tuple(
         name
         for name, table in present.items()
         if table is None or table.metadata.snapshot_by_id(cut.tables[name]) is None
     )
-    pinned = all(table is not None and is_tagged(table, cut, name) for name, table in present.items())
-    return CutState(cut, expired, bool(present) and pinned)
+    is_pinned = all(table is not None and is_tagged(table, cut, name) for name, table in present.items())
+    return CutState(cut, expired_tables, bool(present) and is_pinned)
 
 
 def is_tagged(table: Table, cut: Cut, name: str) -> bool:

@@ -10,17 +10,10 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from cdc_platform.errors import CommitConflict, CutNotFound
-from cdc_platform.lake.catalog.lake import CUT, Lake
-from cdc_platform.lake.commits.commits import (
-    CYCLE,
-    POSITION,
-    Version,
-    ancestors_of,
-    conflicts_as,
-    head,
-    number_of,
-)
+from cdc_platform.lake.catalog.lake import Lake
+from cdc_platform.lake.commits.commits import POSITION, Version, ancestors_of, conflicts_as, head, number_of
 from cdc_platform.model.base.schemas import CUTS
+from cdc_platform.model.base.stored_names import CUT, CYCLE
 from cdc_platform.model.base.stored_texts import understanding
 from cdc_platform.model.base.timestamps import from_datetime, to_datetime
 

@@ -14,11 +14,12 @@ from pyiceberg.table import Table
 from cdc_platform.errors import CdcError, CommitConflict, LakeDamaged
 from cdc_platform.lake.catalog.access import reaching
 from cdc_platform.lake.catalog.damage import RESULTS_REMEDY
-from cdc_platform.lake.catalog.lake import CHECK_RESULTS, Lake
+from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.retries import commit_again
 from cdc_platform.lake.commits.commits import Version
 from cdc_platform.lake.commits.snapshots import forget_snapshots, replace_rows
 from cdc_platform.model.base.schemas import CHECK_RESULT_ROWS
+from cdc_platform.model.base.stored_names import CHECK_RESULTS
 from cdc_platform.model.base.stored_texts import understanding
 from cdc_platform.model.base.timestamps import from_datetime, to_datetime
 
@@ -91,15 +92,15 @@ def _replace(
     unchanged_after_s: float,
 ) -> None:
     # A result replaces a former one of its check if it has examined as much.
-    examined = {(*new.place, is_partial) for new in results for is_partial in {new.is_partial, True}}
+    places = {(*new.place, is_partial) for new in results for is_partial in {new.is_partial, True}}
 
     def replace() -> None:
         table = lake.system_table(CHECK_RESULTS)
         former = _read_or_forget(table)
-        kept = [old for old in former if stays(old) and (*old.place, old.is_partial) not in examined]
-        is_same = len(kept) == len(former) and not results
-        if not (is_same or _is_recent(former, (*kept, *results), unchanged_after_s)):
-            replace_rows(table, pa.Table.from_pylist([*map(_as_row, (*kept, *results))], CHECK_RESULT_ROWS))
+        rest = [old for old in former if stays(old) and (*old.place, old.is_partial) not in places]
+        is_same = len(rest) == len(former) and not results
+        if not (is_same or _is_recent(former, (*rest, *results), unchanged_after_s)):
+            replace_rows(table, pa.Table.from_pylist([*map(_as_row, (*rest, *results))], CHECK_RESULT_ROWS))
 
     # If another process stores results at each try, its results are newer.
     with suppress(CommitConflict):

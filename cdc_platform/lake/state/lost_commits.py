@@ -19,24 +19,10 @@ from pyiceberg.table.update import (
 )
 
 from cdc_platform.errors import CommitConflict, LakeDamaged
-from cdc_platform.lake.catalog.lake import (
-    CHECK_RESULTS,
-    COPIES,
-    CUT,
-    DELETION_MARKERS,
-    LINEAGE,
-    LOG,
-    QUARANTINE,
-    RAW,
-    READ_PROGRESS,
-    SCHEMA,
-    Lake,
-    own_tables,
-)
+from cdc_platform.lake.catalog.lake import Lake, own_tables
 from cdc_platform.lake.commits.branches import assert_head, move_branch, set_branch
 from cdc_platform.lake.commits.commits import (
     BRANCH,
-    CYCLE,
     MAIN,
     conflicts_as,
     head,
@@ -46,6 +32,19 @@ from cdc_platform.lake.commits.commits import (
 )
 from cdc_platform.lake.commits.staging import is_staging
 from cdc_platform.lake.state.cuts import cut_before, list_cuts, newest_cut
+from cdc_platform.model.base.stored_names import (
+    CHECK_RESULTS,
+    COPIES,
+    CUT,
+    CYCLE,
+    DELETION_MARKERS,
+    LINEAGE,
+    LOG,
+    QUARANTINE,
+    RAW,
+    READ_PROGRESS,
+    SCHEMA,
+)
 
 LOGGER: Final = logging.getLogger(__name__)
 

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from cdc_platform.lake.catalog.lake import RAW, Lake
+from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.state.cuts import Cut
+from cdc_platform.model.base.stored_names import RAW
 from cdc_platform.model.base.stored_texts import parse_stored, read_stored, understanding
 from cdc_platform.model.stream.records import RecordKind
 

@@ -11,10 +11,9 @@ from pyiceberg.expressions import AlwaysTrue, BooleanExpression, Not, Or
 from pyiceberg.table import Table
 
 from cdc_platform.errors import CommitConflict, LakeError
-from cdc_platform.lake.catalog.lake import LOG, QUARANTINE, Lake
+from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.retries import commit_again
 from cdc_platform.lake.commits.commits import (
-    CYCLE,
     TAKEN,
     Version,
     ancestors_of,
@@ -26,6 +25,7 @@ from cdc_platform.lake.commits.commits import (
 )
 from cdc_platform.lake.commits.filters import all_of, at_most, equals, is_any
 from cdc_platform.model.base.schemas import QUARANTINE_ROWS
+from cdc_platform.model.base.stored_names import CYCLE, LOG, QUARANTINE
 from cdc_platform.model.base.stored_texts import understanding
 from cdc_platform.model.base.timestamps import from_datetime, to_datetime
 from cdc_platform.model.stream.quarantined_records import QuarantinedRecord, ReplaySource

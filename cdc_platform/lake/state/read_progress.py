@@ -18,15 +18,17 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 
 from cdc_platform.errors import CommitConflict
-from cdc_platform.lake.catalog.lake import LOG, QUARANTINE, RAW, READ_PROGRESS, Lake
+from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.retries import commit_again
-from cdc_platform.lake.commits.commits import CYCLE, Version, head, read_mark
+from cdc_platform.lake.commits.commits import Version, head, read_mark
 from cdc_platform.lake.commits.metadata_files import delete_old_metadata
 from cdc_platform.lake.state.quarantine import Replays, load_replays, untaken_records
 from cdc_platform.model.base.progress import StepReport
 from cdc_platform.model.base.quantities import as_count
 from cdc_platform.model.base.schemas import READ_PROGRESS_ROWS
+from cdc_platform.model.base.stored_names import CYCLE, LOG, QUARANTINE, RAW, READ_PROGRESS
 from cdc_platform.model.base.stored_texts import read_stored, understanding
+from cdc_platform.model.base.timestamps import MICROS_PER_S
 from cdc_platform.model.stream.files import READ_AGAIN, FileReport
 from cdc_platform.model.stream.quarantined_records import QuarantinedRecord
 from cdc_platform.model.stream.records import RecordKind
@@ -53,8 +55,8 @@ def load_read_progress(lake: Lake) -> Mapping[str, str]:
     if not paths:
         return files.versions
     # A request for a replay ends the pauses that began before it.
-    ended = {unread_path(path) for path in paths if files.failed_cycles.get(path, 0) <= replays[path]}
-    progress = {path: version for path, version in files.versions.items() if path not in ended}
+    ended_paths = {unread_path(path) for path in paths if files.failed_cycles.get(path, 0) <= replays[path]}
+    progress = {path: version for path, version in files.versions.items() if path not in ended_paths}
     return {**progress, **dict.fromkeys(paths, READ_AGAIN)}
 
 
@@ -118,20 +120,20 @@ def load_replay_progress(lake: Lake) -> ReplayProgress | None:
         return ReplayProgress(0, untaken, 0, 0.0) if untaken else None
     replays = load_replays(lake)
     version = Version.newest(lake.system_table(READ_PROGRESS))
-    moments, files = _unfinished(replays, _read(version) if version is not None else _ReadProgress({}, {}))
+    moments, files = _open_replays(replays, _read(version) if version is not None else _ReadProgress({}, {}))
     # What the stored progress has taken is never taken back, and the rest has to be read each time.
     if moments or files:
-        moments, files = _unfinished(replays, _derive_read_progress(lake))
+        moments, files = _open_replays(replays, _derive_read_progress(lake))
     if not (moments or files):
         return None
     start = min(moments, default=0) - PARTS_WITHIN_MICROS
     sizes = {micros: len(records) for micros, records in replays.texts.items() if moments and micros > start}
-    done = sum(size for micros, size in sizes.items() if micros not in moments)
+    done_bytes = sum(size for micros, size in sizes.items() if micros not in moments)
     elapsed_s = time.time() - min(sizes) / 1e6 if sizes else 0.0
-    return ReplayProgress(done, sum(sizes.values()), files, elapsed_s)
+    return ReplayProgress(done_bytes, sum(sizes.values()), files, elapsed_s)
 
 
-def _unfinished(replays: Replays, state: "_ReadProgress") -> tuple[Sequence[int], int]:
+def _open_replays(replays: Replays, state: "_ReadProgress") -> tuple[Sequence[int], int]:
     """Return the moments of the replays of texts, and the number of files, that no cycle has taken."""
     moments = [micros for micros in replays.texts if replay_path(micros) not in state.versions]
     return moments, sum(state.cycles.get(path, cycle + 1) <= cycle for path, cycle in replays.files.items())
@@ -156,11 +158,13 @@ def save_poll(lake: Lake, now_micros: int, keep_metadata_s: float) -> None:
     if not lake.delivers_events:
         return
     table = lake.system_table(READ_PROGRESS)
-    if not 0 <= now_micros - _poll_of(table) < POLLS_STORED_EVERY_S * 1_000_000:
+    if not 0 <= now_micros - _poll_of(table) < POLLS_STORED_EVERY_S * MICROS_PER_S:
         # A conflicting commit is another poll's, or a cycle's.
         with suppress(CommitFailedException), table.transaction() as transaction:
             transaction.set_properties({POLL_TIME: str(now_micros)})
-        delete_old_metadata(lake.system_table(READ_PROGRESS), now_micros - int(keep_metadata_s * 1_000_000))
+        delete_old_metadata(
+            lake.system_table(READ_PROGRESS), now_micros - int(keep_metadata_s * MICROS_PER_S)
+        )
 
 
 def load_poll(lake: Lake) -> int:

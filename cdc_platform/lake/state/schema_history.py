@@ -8,9 +8,10 @@ import pyarrow as pa
 from pyiceberg.table import Table
 
 from cdc_platform.errors import CommitConflict
-from cdc_platform.lake.catalog.lake import SCHEMA, Lake
-from cdc_platform.lake.commits.commits import CYCLE, POSITION, Mark, conflicts_as, read_mark
+from cdc_platform.lake.catalog.lake import Lake
+from cdc_platform.lake.commits.commits import POSITION, Mark, conflicts_as, read_mark
 from cdc_platform.model.base.schemas import SCHEMA_CHANGES
+from cdc_platform.model.base.stored_names import CYCLE, SCHEMA
 from cdc_platform.model.base.stored_texts import understanding
 from cdc_platform.model.base.timestamps import from_datetime, to_datetime
 from cdc_platform.model.schema.evolution import SchemaHistory

@@ -84,19 +84,19 @@ def readable_key(name: str) -> str:
     return safe if safe == name else f"{safe}-{_digest(name, 6)}"
 
 
-def check_identifier(setting: str, value: str) -> str:
-    """Return the value if it can name a pipeline or a namespace.
+def check_identifier(name: str) -> str:
+    """Return a setting `name` if it can name a pipeline and its namespace.
 
     Raises:
-        SettingError: The value is not a valid name.
+        SettingError: The name is not valid.
     """
-    if _IDENTIFIER.fullmatch(value) is None:
+    if _IDENTIFIER.fullmatch(name) is None:
         raise SettingError(
-            setting,
+            "name",
             "must begin with a lower-case letter and continue with at most 62 lower-case letters, digits or "
-            f"underscores; choose another name than: {value!r}",
+            f"underscores; choose another name than: {name!r}",
         )
-    return value
+    return name
 
 
 def lake_table_name(source_table: str) -> str:

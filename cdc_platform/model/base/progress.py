@@ -153,11 +153,11 @@ class Progress:
         if tasks.stages != self._stages:
             self._stages, self._stages_step = tasks.stages, Step(TASKS, TASKS, tasks.total, tasks.done)
         self._stages_step.done = tasks.done
-        counted = self._stages_step.report(now_s)
+        stages_report = self._stages_step.report(now_s)
         innermost = reports[-1]
         if innermost.done or innermost.total is not None:
-            return (*reports, counted)
-        return (*reports[:-1], replace(counted, name=innermost.name, elapsed_s=innermost.elapsed_s))
+            return (*reports, stages_report)
+        return (*reports[:-1], replace(stages_report, name=innermost.name, elapsed_s=innermost.elapsed_s))
 
 
 def without_frames(reports: Sequence[StepReport]) -> list[StepReport]:

@@ -14,18 +14,12 @@ from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hi
 
 from cdc_platform.errors import CdcError, LakeDamaged
 from cdc_platform.model.base.decoding_errors import MALFORMED
+from cdc_platform.model.base.stored_names import READ_PROGRESS
 from cdc_platform.visible import shorten
 
 Stored = TypeVar("Stored")
 
-COPIES_TABLE: Final = "copies"
-RAW_TABLE: Final = "raw_change_records"
-LOG_TABLE: Final = "change_log"
-CYCLE_FACT: Final = "cdc.cycle"
-"""Entry of a snapshot's summary: the number of the cycle that made it."""
-QUARANTINE_TABLE: Final = "quarantine"
-READ_PROGRESS_TABLE: Final = "files"
-"""Tables of the lake whose texts are parsed in modules that do not know the lake."""
+READ_PROGRESS_TABLE: Final = READ_PROGRESS
 
 MISUNDERSTOOD: Final = (*MALFORMED, StopIteration)
 """Exceptions that reading a row of another shape than the platform's may raise."""

@@ -1,11 +1,13 @@
 """Timestamps: integer microseconds since the epoch, in UTC, and their text."""
 
 import re
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 DAY_S: Final = 86_400.0
 """Seconds of a day, for periods in settings."""
+MICROS_PER_S: Final = 1_000_000
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -14,6 +16,11 @@ _RFC3339: Final = re.compile(
     r"(\d{4}-\d{2}-\d{2})[Tt ](\d{2}:\d{2}:\d{2})(?:\.(\d{1,9}))?([Zz]|[+-]\d{2}:[0-5]\d)",
     re.ASCII,
 )
+
+
+def clock_micros() -> int:
+    """Return the time of this machine's clock."""
+    return time.time_ns() // 1000
 
 
 def from_rfc3339(text: str) -> int:
@@ -26,10 +33,10 @@ def from_rfc3339(text: str) -> int:
     if match is None:
         message = f"Not an RFC 3339 timestamp with an offset: {text!r}"
         raise ValueError(message)
-    day, time, fraction, offset = match.groups()
+    day, clock, fraction, offset = match.groups()
     offset = "+00:00" if offset in ("Z", "z") else offset
     micros = int((fraction or "").ljust(6, "0")[:6])
-    micros += (datetime.fromisoformat(f"{day}T{time}{offset}") - _EPOCH) // _MICROSECOND
+    micros += (datetime.fromisoformat(f"{day}T{clock}{offset}") - _EPOCH) // _MICROSECOND
     if not is_moment(micros):
         message = f"Not an RFC 3339 timestamp of the years 1 to 9999 in UTC: {text!r}"
         raise ValueError(message)

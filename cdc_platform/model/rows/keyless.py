@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, Final
 
-from cdc_platform.model.base.stored_texts import RAW_TABLE, as_shape, read_stored
+from cdc_platform.model.base.stored_names import RAW
+from cdc_platform.model.base.stored_texts import as_shape, read_stored
 
 ROW: Final = "__row"
 """Column with the digest of the row's values."""
@@ -43,7 +44,7 @@ def row_of(keys: str) -> str:
     Raises:
         LakeDamaged: the key has another form.
     """
-    return read_stored(_row_of, keys, RAW_TABLE, f"a change of the row {keys}")
+    return read_stored(_row_of, keys, RAW, f"a change of the row {keys}")
 
 
 def _row_of(keys: str) -> str:

@@ -95,18 +95,18 @@ _IN_PLACE: Final = frozenset(
 
 
 def _add_table(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
-    recreated = (Bound(event.cycle, event.since_micros),) if table.is_dropped else ()
+    beginnings = (Bound(event.cycle, event.since_micros),) if table.is_dropped else ()
     has_gap = table.has_gap or not (table.is_watched or table.is_dropped)
-    created = table.is_created or event.value == CREATED
-    uncopied = event.value == UNCOPIED or (table.is_uncopied and not table.is_dropped)
+    is_created = table.is_created or event.value == CREATED
+    is_uncopied = event.value == UNCOPIED or (table.is_uncopied and not table.is_dropped)
     return replace(
         table,
         is_watched=True,
         is_dropped=False,
-        is_created=created,
-        is_uncopied=uncopied,
+        is_created=is_created,
+        is_uncopied=is_uncopied,
         has_gap=has_gap,
-        beginnings=table.beginnings + recreated,
+        beginnings=table.beginnings + beginnings,
         places={},
     )
 
@@ -148,8 +148,8 @@ def _names(value: str | None) -> list[str]:
 
 def _add_column(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
     table = _claim_name(table, str(event.name), Bound(event.cycle, event.since_micros))
-    added = _version_of(event, is_late=event.name in table.unwatched)
-    return replace(_without_place(table, event.name), versions=(*table.versions, added))
+    version = _version_of(event, is_late=event.name in table.unwatched)
+    return replace(_without_place(table, event.name), versions=(*table.versions, version))
 
 
 def _add_variant(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
@@ -158,8 +158,8 @@ def _add_variant(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
 
 def _append_version(table: ColumnHistory, version: ColumnVersion) -> ColumnHistory:
     names = {case_key(version.lake_name) for version in table.versions}
-    renamed = replace(version, lake_name=_aside_name(version, names))
-    return replace(table, versions=(*table.versions, renamed))
+    version_aside = replace(version, lake_name=_aside_name(version, names))
+    return replace(table, versions=(*table.versions, version_aside))
 
 
 def _drop_column(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
@@ -193,8 +193,8 @@ def _retype(
     converts = converting(old.type, new.type)
     if same_type(old.type, new.type) or (converts and spark_type(old.type) == spark_type(new.type)):
         # The lake's column stays as it is.
-        retyped = replace(old, type=new.type, is_primary_key=new.is_primary_key, ordinal=new.ordinal)
-        return replace(table, versions=(*table.versions[:place], retyped, *table.versions[place + 1 :]))
+        version = replace(old, type=new.type, is_primary_key=new.is_primary_key, ordinal=new.ordinal)
+        return replace(table, versions=(*table.versions[:place], version, *table.versions[place + 1 :]))
     new = replace(new, before=place if converts else None)
     if case_key(old.lake_name) == case_key(new.name):
         table = _claim_name(table, new.name, new.since)

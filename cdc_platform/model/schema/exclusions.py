@@ -75,8 +75,8 @@ def table_exclusions(history: SchemaHistory, table: ColumnHistory) -> Exclusion:
 
 def may_lack_rows(history: SchemaHistory, table: ColumnHistory) -> bool:
     """Return whether the log may lack insertions or deletions of a table."""
-    excluded = table_exclusions(history, table)
-    return excluded.missing or excluded.surplus
+    exclusions = table_exclusions(history, table)
+    return exclusions.missing or exclusions.surplus
 
 
 def late_columns(table: ColumnHistory) -> tuple[str, ...]:
@@ -85,14 +85,14 @@ def late_columns(table: ColumnHistory) -> tuple[str, ...]:
 
 
 def describe_findings(
-    history: SchemaHistory, options: Collection[str] = (), refused: Refusals = NOTHING_REFUSED
+    history: SchemaHistory, options: Collection[str] = (), refusals: Refusals = NOTHING_REFUSED
 ) -> tuple[str, ...]:
     """Return a sentence for each difference between lake and source that is by design.
 
     Args:
         history: history of the source's schema.
         options: names of the tables with options.
-        refused: tables that the lake cannot have because of other tables.
+        refusals: tables that the lake cannot have because of other tables.
     """
     stream = (
         f"{reason[0].upper()}{reason[1:]}: the tables lack the changes that it leaves out."
@@ -106,14 +106,14 @@ def describe_findings(
     tables = (
         line
         for table in history.tables.values()
-        if LakeTable(table.name) not in refused
+        if LakeTable(table.name) not in refusals
         for line in _table_findings(table)
     )
     waiting = (
         f"`{name}` is not watched: its `table_options` take effect once the change stream watches it."
         for name in sorted(history.other_names.intersection(options) - history.tables.keys())
     )
-    return (*stream, *keyless, *describe_refusals(refused), *tables, *waiting)
+    return (*stream, *keyless, *describe_refusals(refusals), *tables, *waiting)
 
 
 def _table_findings(table: ColumnHistory) -> Iterable[str]:
@@ -146,15 +146,15 @@ def _table_findings(table: ColumnHistory) -> Iterable[str]:
 def _absent_columns(table: ColumnHistory) -> Iterable[str]:
     """Yield a sentence for each reason for which the lake lacks columns of a watched table."""
     if table.unwatched:
-        reserved = [name for name in table.unwatched if is_reserved_column(name)]
-        names = [name for name in table.unwatched if name not in reserved]
+        reserved_names = [name for name in table.unwatched if is_reserved_column(name)]
+        names = [name for name in table.unwatched if name not in reserved_names]
         subject = f"`{table.name}`: columns"
         if names:
             yield f"{subject} that the change stream does not watch are not in the lake: {', '.join(names)}."
-        if reserved:
+        if reserved_names:
             yield (
                 f"{subject} with names that are reserved in the lake are in the change log only: "
-                f"{', '.join(reserved)}. Rename them at the source to have them in the table."
+                f"{', '.join(reserved_names)}. Rename them at the source to have them in the table."
             )
     if table.generated:
         yield (

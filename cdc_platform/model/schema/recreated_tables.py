@@ -107,8 +107,8 @@ def recreated_columns_of(columns: ColumnHistory, now: TableSchema) -> Mapping[st
     Only the ordinals show them: a new column is always the last one, and only dropping a column ahead of it
     moves it. A column that was the last one, and is the last one again, is not found.
     """
-    recreated: dict[str, RecreatedColumn] = {}
-    passed: list[str] = []
+    recreated_columns: dict[str, RecreatedColumn] = {}
+    seen_names: list[str] = []
     furthest, is_added = 0, False
     for column in sorted(now.value_columns, key=lambda column: column.ordinal):
         before = columns.places.get(column.name)
@@ -116,15 +116,15 @@ def recreated_columns_of(columns: ColumnHistory, now: TableSchema) -> Mapping[st
             is_added = is_added or not _may_be_old(columns, column.name)
         elif is_added or before < furthest:
             is_added = True
-            recreated[column.name] = RecreatedColumn(before, _overtakers(columns, passed, before))
+            recreated_columns[column.name] = RecreatedColumn(before, _overtakers(columns, seen_names, before))
         else:
             furthest = before
-        passed.append(column.name)
-    return recreated
+        seen_names.append(column.name)
+    return recreated_columns
 
 
-def _overtakers(columns: ColumnHistory, passed: list[str], before: int) -> frozenset[str]:
-    return frozenset(name for name in passed if columns.places.get(name, before) >= before)
+def _overtakers(columns: ColumnHistory, seen_names: list[str], before: int) -> frozenset[str]:
+    return frozenset(name for name in seen_names if columns.places.get(name, before) >= before)
 
 
 def _may_be_old(columns: ColumnHistory, name: str) -> bool:

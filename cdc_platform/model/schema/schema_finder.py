@@ -77,8 +77,8 @@ def find_events(
             then has the narrowest type that holds all observed values, and a missing column stays.
     """
     sees_creation = shows_creation(history, schema_read, read_back)
-    renamed = find_renamed(history, schema_read, read_back) if sees_creation else frozenset()
-    recreated = {} if widens else dict(find_recreated(history, schema_read))
+    renames = find_renamed(history, schema_read, read_back) if sees_creation else frozenset()
+    recreations = {} if widens else dict(find_recreated(history, schema_read))
     # A schema read of files or topics is empty: their keys may change, and the source does not state how it
     # converted the values of a retyped column.
     is_read = schema_read is None or schema_read.is_exact or bool(schema_read.tables)
@@ -92,8 +92,8 @@ def find_events(
         fixes_keys=fixes_keys,
         converts=is_read,
         read_back=read_back,
-        recreated=recreated,
-        renamed=renamed,
+        recreated=recreations,
+        renamed=renames,
         uncopied=schema_read.uncopied if schema_read is not None else frozenset(),
     )
     for table in sorted(observations):
@@ -202,9 +202,9 @@ class _Finder(SchemaRecorder):
         """Ask the source whether a new column existed before and was just not watched."""
         micros = self.whole_at.get(table)
         schema_read = self._read_back(micros) if micros is not None else None
-        unwatched = self.history.tables[table].unwatched
-        if schema_read is not None and name not in unwatched and name in schema_read.unwatched.get(table, ()):
-            self.record_unwatched(table, (*unwatched, name), micros)
+        names = self.history.tables[table].unwatched
+        if schema_read is not None and name not in names and name in schema_read.unwatched.get(table, ()):
+            self.record_unwatched(table, (*names, name), micros)
 
     def take_read(self, schema_read: SchemaRead) -> None:
         is_first = self.history.cycle == 0
@@ -264,8 +264,8 @@ class _Finder(SchemaRecorder):
         wide = joined_type(version.type, column.type)
         if same_type(wide, version.type):
             return
-        widened = replace(column, type=wide, is_primary_key=version.is_primary_key, ordinal=version.ordinal)
-        self.record_version(SchemaChange.COLUMN_WIDENED, table, version.name, widened, micros, version)
+        wider = replace(column, type=wide, is_primary_key=version.is_primary_key, ordinal=version.ordinal)
+        self.record_version(SchemaChange.COLUMN_WIDENED, table, version.name, wider, micros, version)
 
     def _retype(self, table: str, version: ColumnVersion, column: ObservedColumn, micros: int) -> None:
         if (table, version.name) in self.missed or (table, version.name) in self.recreated:

@@ -32,12 +32,14 @@ class SchemaRead:
 
 def storable(schema_read: SchemaRead) -> SchemaRead:
     """Return the schema read with columns that no lake can have moved to the unwatched ones."""
-    unwatched = {name: tuple(names) for name, names in schema_read.unwatched.items()}
+    unwatched_columns = {name: tuple(names) for name, names in schema_read.unwatched.items()}
     for table in schema_read.tables:
         columns = storable_columns(table).columns
         if left_out := {column.name for column in table.columns if column not in columns}:
-            unwatched[table.name] = tuple(sorted({*unwatched.get(table.name, ()), *left_out}))
-    return replace(schema_read, tables=tuple(map(storable_columns, schema_read.tables)), unwatched=unwatched)
+            unwatched_columns[table.name] = tuple(sorted({*unwatched_columns.get(table.name, ()), *left_out}))
+    return replace(
+        schema_read, tables=tuple(map(storable_columns, schema_read.tables)), unwatched=unwatched_columns
+    )
 
 
 def storable_columns(table: TableSchema) -> TableSchema:

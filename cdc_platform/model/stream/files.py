@@ -100,20 +100,20 @@ def choose_files(
         clock_micros: the time, which decides when a pause is over; None ends all pauses.
     """
     unread = [file for file in files if read_progress.get(file.path) != file.version]
-    failed = {file: failure for file in unread if (failure := _failure_of(file, read_progress)) is not None}
+    failures = {file: failure for file in unread if (failure := _failure_of(file, read_progress)) is not None}
     fresh = sorted(
-        (file for file in unread if file not in failed), key=lambda file: (file.modified_micros, file.path)
+        (file for file in unread if file not in failures), key=lambda file: (file.modified_micros, file.path)
     )
-    is_due = {file for file in failed if clock_micros is None or failed[file].is_due(clock_micros)}
-    due = sorted(is_due, key=lambda file: (failed[file].micros, file.path))
+    is_due = {file for file in failures if clock_micros is None or failures[file].is_due(clock_micros)}
+    due = sorted(is_due, key=lambda file: (failures[file].micros, file.path))
     if fresh:
         retried_files = min(max(1, max_files // RETRIED_SHARE), max_files - 1)
-        retried = _first(due, retried_files, max_bytes // RETRIED_SHARE)
+        retries = _first(due, retried_files, max_bytes // RETRIED_SHARE)
     else:
-        retried = _first(due, max_files, max_bytes)
-    left_bytes = max_bytes - sum(file.size_bytes for file in retried)
-    chosen = _first(fresh, max_files - len(retried), left_bytes)
-    return FileChoice((*chosen, *retried), is_all=len(chosen) == len(fresh))
+        retries = _first(due, max_files, max_bytes)
+    left_bytes = max_bytes - sum(file.size_bytes for file in retries)
+    new_files = _first(fresh, max_files - len(retries), left_bytes)
+    return FileChoice((*new_files, *retries), is_all=len(new_files) == len(fresh))
 
 
 def _failure_of(file: SourceFile, read_progress: Mapping[str, str]) -> FailedRead | None:
@@ -124,14 +124,14 @@ def _failure_of(file: SourceFile, read_progress: Mapping[str, str]) -> FailedRea
 
 def _first(files: Iterable[SourceFile], max_files: int, max_bytes: int) -> list[SourceFile]:
     """Return the first files within limits; the first one is returned regardless of its size."""
-    chosen: list[SourceFile] = []
+    choice: list[SourceFile] = []
     total_bytes = 0
     for file in islice(files, max_files):
         total_bytes += file.size_bytes
-        if chosen and total_bytes > max_bytes:
+        if choice and total_bytes > max_bytes:
             break
-        chosen.append(file)
-    return chosen
+        choice.append(file)
+    return choice
 
 
 def resolved_failures(files: Iterable[SourceFile], read_progress: Mapping[str, str]) -> dict[str, str]:
@@ -139,11 +139,11 @@ def resolved_failures(files: Iterable[SourceFile], read_progress: Mapping[str, s
 
     Such a file is gone, or has the version again that was read before.
     """
-    failed = failed_reads(read_progress)
-    if not failed:
+    failures = failed_reads(read_progress)
+    if not failures:
         return {}
     unread = {file.path for file in files if read_progress.get(file.path) != file.version}
-    return {path: read_progress.get(path, GONE) for path in sorted(failed.keys() - unread)}
+    return {path: read_progress.get(path, GONE) for path in sorted(failures.keys() - unread)}
 
 
 def deal_files(files: Sequence[SourceFile], max_tasks: int) -> list[tuple[SourceFile, ...]]:

@@ -13,8 +13,6 @@ from cdc_platform.errors import PartitionBoundsInvalid
 from cdc_platform.model.base.names import ROOT_TOKEN, partition_key, readable_key
 from cdc_platform.model.stream.read_windows import WindowOutcome, WindowReport
 
-_MICROS_PER_S: Final = 1_000_000
-
 
 class PartitionState(StrEnum):
     """Progress of a partition, in this order; a partition never returns to an earlier state.
@@ -72,7 +70,7 @@ class Partition:
 
     @property
     def is_finished(self) -> bool:
-        """Whether it ended."""
+        """Whether the partition has been read to its end, with or without children."""
         return self.state in _END_STATES.values()
 
 
@@ -153,7 +151,7 @@ def advance(
         if child.token not in partitions:
             partitions[child.token] = _new_partition(child)
         _check_announcement(partitions[child.token], child)
-    unfinished = {advanced.token: advanced for advanced in _unfinished(partitions)}
+    unfinished = {partition.token: partition for partition in _unfinished(partitions)}
     unread = sorted(windows, key=lambda report: (report.token, report.start_exclusive_micros))
     # A partition that announces itself has no parent.
     _schedule(partitions, unfinished)
@@ -194,7 +192,7 @@ def prune(lineage: Lineage, keep_after_micros: int) -> Lineage:
     A partition that ended without children needs no continuation.
     """
     partitions = lineage.partitions.values()
-    continued = {parent for child in partitions for parent in child.parent_tokens}
+    parents = {parent for child in partitions for parent in child.parent_tokens}
     awaited_parents = {
         parent for child in partitions if child.running_cycle is None for parent in child.parent_tokens
     }
@@ -203,7 +201,7 @@ def prune(lineage: Lineage, keep_after_micros: int) -> Lineage:
         for partition in partitions
         if partition.is_finished and partition.position_micros < keep_after_micros
         if partition.token not in awaited_parents
-        if partition.state is PartitionState.ENDED or partition.token in continued
+        if partition.state is PartitionState.ENDED or partition.token in parents
     }
     return replace(lineage, partitions={t: p for t, p in lineage.partitions.items() if t not in tokens})
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from cdc_platform.model.base.stored_texts import QUARANTINE_TABLE, as_shape, parse_stored, read_stored
+from cdc_platform.model.base.stored_names import QUARANTINE
+from cdc_platform.model.base.stored_texts import as_shape, parse_stored, read_stored
 from cdc_platform.model.stream.ordering_key import place_of
 
 Part = TypeVar("Part")
@@ -99,7 +100,7 @@ class QuarantinedRecord:
         return self._read(lambda _: as_shape(value, shape))
 
     def _read(self, parse: Callable[[str], Part]) -> Part:
-        return read_stored(parse, self.record or "{}", QUARANTINE_TABLE, f"record {self.name}")
+        return read_stored(parse, self.record or "{}", QUARANTINE, f"record {self.name}")
 
     @property
     def identity(self) -> tuple[int, str]:

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from cdc_platform.errors import PartitionStuck
-from cdc_platform.model.base.timestamps import to_datetime
+from cdc_platform.model.base.timestamps import MICROS_PER_S, to_datetime
 from cdc_platform.model.stream.records import RecordKind
 
 
@@ -25,7 +25,7 @@ class ReadWindow:
 
     def shorten(self, max_s: float) -> "ReadWindow":
         """Return the window cut off at most `max_s` seconds after its start."""
-        latest_micros = self.start_exclusive_micros + round(max_s * 1_000_000)
+        latest_micros = self.start_exclusive_micros + round(max_s * MICROS_PER_S)
         return replace(self, end_inclusive_micros=min(self.end_inclusive_micros, latest_micros))
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from cdc_platform.model.base.declared_settings import read_settings, to_json
+from cdc_platform.model.base.timestamps import MICROS_PER_S
 from cdc_platform.model.schema.schema_policy import SchemaPolicy
 
 
@@ -62,7 +63,7 @@ class SourceCapabilities:
 
     def repeats_since_micros(self, micros: int) -> int:
         """Return the earliest arrival of an event whose duplicate arrives at `micros`."""
-        return max(0, micros - int((self.repeats_within_s or 0) * 1_000_000))
+        return max(0, micros - int((self.repeats_within_s or 0) * MICROS_PER_S))
 
 
 CHANGE_STREAM = SourceCapabilities(

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Final
 
 from cdc_platform.model.base.stored_texts import parse_stored
-from cdc_platform.model.base.timestamps import is_moment
+from cdc_platform.model.base.timestamps import MICROS_PER_S, is_moment
 
 UNREAD: Final = "unread@"
 """Prefix of a file's path under which the read progress stores its failed read."""
@@ -41,7 +41,7 @@ class FailedRead:
     def due_micros(self) -> int:
         """The earliest time of the next automatic attempt."""
         pause_s = FIRST_PAUSE_S << min(self.tries - 1, _MAX_DOUBLINGS)
-        return self.micros + min(pause_s, LONGEST_PAUSE_S) * 1_000_000
+        return self.micros + min(pause_s, LONGEST_PAUSE_S) * MICROS_PER_S
 
     def is_due(self, clock_micros: int) -> bool:
         """Return whether the pause is over; setting the clock back does not prolong it."""
@@ -53,7 +53,7 @@ class FailedRead:
         return replace(self, tries=earlier.tries + 1) if counts and earlier is not None else self
 
     def to_text(self) -> str:
-        """Return it as text for `from_text`."""
+        """Return the failed read as JSON, which `from_text` parses."""
         return json.dumps(asdict(self), ensure_ascii=False)
 
     @classmethod

@@ -2,13 +2,10 @@
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Final
 
-from cdc_platform.model.base.timestamps import to_rfc3339
+from cdc_platform.model.base.timestamps import MICROS_PER_S, to_rfc3339
 from cdc_platform.model.stream.lineage import Lineage, Partition
 from cdc_platform.model.stream.read_windows import WindowOutcome, WindowReport
-
-_MICROS_PER_S: Final = 1_000_000
 
 
 def holding_watermark(partitions: Collection[Partition]) -> set[str]:
@@ -61,7 +58,7 @@ def find_stuck(
         StuckPartition(
             key=lineage.partitions[report.token].key,
             position_micros=report.end_inclusive_micros,
-            age_s=(end_micros - report.end_inclusive_micros) / _MICROS_PER_S,
+            age_s=(end_micros - report.end_inclusive_micros) / MICROS_PER_S,
             error=None if report.is_silent else report.error,
         )
         for report in reports

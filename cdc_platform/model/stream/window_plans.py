@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from cdc_platform.model.stream.lineage import _MICROS_PER_S, Lineage, live
+from cdc_platform.model.base.timestamps import MICROS_PER_S
+from cdc_platform.model.stream.lineage import Lineage, live
 from cdc_platform.model.stream.read_windows import ReadRequest, ReadWindow
 
 
@@ -17,7 +18,7 @@ def plan_windows(lineage: Lineage, request: ReadRequest) -> tuple[ReadWindow, ..
         return ()
     ends = [request.clock_micros - 1]
     if request.max_window_s is not None:
-        ends.append(candidates[0].position_micros + max(1, round(request.max_window_s * _MICROS_PER_S)))
+        ends.append(candidates[0].position_micros + max(1, round(request.max_window_s * MICROS_PER_S)))
     if request.end_limit_micros is not None:
         ends.append(request.end_limit_micros)
     end = min(ends)

@@ -9,10 +9,11 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from cdc_platform.errors import CheckFailed, LakeDamaged
-from cdc_platform.lake.catalog.lake import LOG, RAW, Lake
+from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.commits.commits import has_at_most, head
 from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.model.base.progress import Step
+from cdc_platform.model.base.stored_names import LOG, RAW
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.spark.session.session_settings import interpreting

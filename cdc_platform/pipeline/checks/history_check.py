@@ -4,11 +4,10 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.lake.state.cuts import Cut
-from cdc_platform.model.base.names import quote_spark
 from cdc_platform.model.schema.column_versions import ColumnHistory
 from cdc_platform.model.schema.table_options import (
     DELETED,
@@ -24,6 +23,7 @@ from cdc_platform.pipeline.merging.soft_delete import stored_at
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.versions.change_source import find_beginning, read_changes
 from cdc_platform.pipeline.versions.lake_frames import read_table
+from cdc_platform.spark.frames.columns import col
 from cdc_platform.spark.tables.row_versions import called_as_in_history, find_misdated, make_versions
 
 
@@ -72,13 +72,13 @@ def find_faults(
     """
     source = find_beginning(pipeline, table, column_history, is_history=True)
     source = replace(source, span=replace(source.span, has_partial_updates=True), keeps_truncated=True)
-    columns = [_col(column.name) for column in source.schema.columns]
-    all_columns = [_col(column.name) for column in history_schema(source.schema).columns]
+    columns = [col(column.name) for column in source.schema.columns]
+    all_columns = [col(column.name) for column in history_schema(source.schema).columns]
     history = _at(pipeline, spark, history_name(table.name), cut)
     current = history.where(IS_CURRENT).select(*columns)
     rows = called_as_in_history(_at(pipeline, spark, table.name, cut))
     if keeps_deleted(stored_at(pipeline, table, cut.tables[table.name])):
-        rows = rows.where(~_col(DELETED))
+        rows = rows.where(~col(DELETED))
     changes = read_changes(
         pipeline, spark, source, log.where(F.col("table_name") == table.name), has_origin=True
     )
@@ -97,15 +97,15 @@ def find_faults(
 
 def _count_versions(history: DataFrame, table: TableSchema) -> tuple[int, int]:
     """Return the number of versions, and of versions that overlap or contradict themselves."""
-    keys = [_col(column.name) for column in table.key_columns]
+    keys = [col(column.name) for column in table.key_columns]
     # A version that is valid for no time comes before the one that begins when it ends.
-    of_key = Window.partitionBy(*keys).orderBy(_col(VALID_FROM), _col(VALID_TO).asc_nulls_last())
+    of_key = Window.partitionBy(*keys).orderBy(col(VALID_FROM), col(VALID_TO).asc_nulls_last())
     next_from = F.lead(VALID_FROM).over(of_key)
-    lasts_too_long = next_from.isNotNull() & (_col(VALID_TO).isNull() | (_col(VALID_TO) > next_from))
+    lasts_too_long = next_from.isNotNull() & (col(VALID_TO).isNull() | (col(VALID_TO) > next_from))
     is_wrong = (
-        F.coalesce(_col(VALID_TO) < _col(VALID_FROM), F.lit(False))
-        | (_col(IS_CURRENT) != _col(VALID_TO).isNull())
-        | _col(VALID_FROM).isNull()
+        F.coalesce(col(VALID_TO) < col(VALID_FROM), F.lit(False))
+        | (col(IS_CURRENT) != col(VALID_TO).isNull())
+        | col(VALID_FROM).isNull()
     )
     versions = history.select((lasts_too_long | is_wrong).alias("is_wrong"))
     ((total, overlapping),) = versions.agg(F.count("*"), F.count_if("is_wrong")).collect()
@@ -114,10 +114,6 @@ def _count_versions(history: DataFrame, table: TableSchema) -> tuple[int, int]:
 
 def _at(pipeline: Pipeline, spark: SparkSession, name: str, cut: Cut) -> DataFrame:
     return read_table(pipeline, spark, name, cut.tables[name])
-
-
-def _col(name: str) -> Column:
-    return F.col(quote_spark(name))
 
 
 MORE: Final = "__more"
@@ -129,7 +125,7 @@ def count_differing(left: DataFrame, right: DataFrame) -> int:
 
     Both have the same columns in the same order. Each is computed only once, unlike with two `exceptAll`.
     """
-    names = [F.col(quote_spark(name)) for name in left.columns]
+    names = [col(name) for name in left.columns]
     signed = [frame.select("*", F.lit(sign).alias(MORE)) for frame, sign in ((left, 1), (right, -1))]
     sums = reduce(DataFrame.union, signed).groupBy(*names).agg(F.sum(MORE).alias(MORE))
     ((differing,),) = sums.agg(F.coalesce(F.sum(F.abs(MORE)), F.lit(0))).collect()

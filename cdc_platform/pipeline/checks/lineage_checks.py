@@ -4,16 +4,16 @@ from itertools import pairwise
 
 from pyspark.sql import SparkSession
 
-from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import ancestors_of, head, position_of
 from cdc_platform.lake.state.control import load_lineage, load_stuck
 from cdc_platform.lake.state.cuts import cut_positions
+from cdc_platform.model.base.stored_names import LOG
 from cdc_platform.model.stream.lineage import Lineage, Partition, PartitionState, watermark_micros
 from cdc_platform.pipeline.checks.check_result import CheckResult, Scope
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 
 
-def violations(lineage: Lineage) -> list[str]:
+def find_violations(lineage: Lineage) -> list[str]:
     """Return the violated rules, one text for each; empty if the lineage is sound.
 
     A finished partition has children. A child that continues its parents starts once, at the end of its
@@ -22,9 +22,9 @@ def violations(lineage: Lineage) -> list[str]:
     its start.
     """
     problems: list[str] = []
-    continued = {parent for child in lineage.partitions.values() for parent in child.parent_tokens}
+    parents = {parent for child in lineage.partitions.values() for parent in child.parent_tokens}
     for partition in lineage.partitions.values():
-        if partition.state is PartitionState.FINISHED and partition.token not in continued:
+        if partition.state is PartitionState.FINISHED and partition.token not in parents:
             problems.append(f"Partition `{partition.key}` is finished and has no children")
         problems += _position_violations(partition)
         for token in partition.parent_tokens:
@@ -71,7 +71,7 @@ def _running_parent_violations(child: Partition, parent: Partition) -> list[str]
 def check_lineage(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> CheckResult:
     """Look for partitions that finished without children, or started before their parents finished."""
     lineage = load_lineage(pipeline.lake)
-    problems = violations(lineage) if lineage is not None else []
+    problems = find_violations(lineage) if lineage is not None else []
     partitions = len(lineage.partitions) if lineage is not None else 0
     return CheckResult(
         not problems,
@@ -104,10 +104,10 @@ def check_watermark(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> 
     back += sum(newer < older for older, newer in pairwise(positions))
     lineage = load_lineage(pipeline.lake)
     in_lineage = watermark_micros(lineage) if lineage is not None else None
-    passed_it = bool(in_lineage is not None and history and history[0] > in_lineage)
+    is_ahead = bool(in_lineage is not None and history and history[0] > in_lineage)
     return CheckResult(
-        back == 0 and not passed_it,
+        back == 0 and not is_ahead,
         f"watermarks: {len(history)}, cuts: {len(positions)}, positions that went back: {back}"
-        + (", and the log is ahead of an unread partition" if passed_it else ""),
+        + (", and the log is ahead of an unread partition" if is_ahead else ""),
         {"watermarks": str(len(history)), "cuts": str(len(positions)), "went_back": back},
     )

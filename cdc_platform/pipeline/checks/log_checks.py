@@ -8,9 +8,9 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
-from cdc_platform.lake.catalog.lake import LOG, QUARANTINE, RAW
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.quarantine import has_replays, replayed_records
+from cdc_platform.model.base.stored_names import LOG, QUARANTINE, RAW
 from cdc_platform.model.base.timestamps import to_datetime
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.pipeline.checks.check_result import EVERYTHING, CheckResult, Scope

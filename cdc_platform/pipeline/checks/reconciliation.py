@@ -99,18 +99,18 @@ def reconcile_tables(
         the reconciliations, and the tables of the cut that the change stream did not watch at that position.
     """
     history = load_history_at(pipeline.lake, cut.cycle)
-    watched = {table.name: table for table in pipeline.read_schema(cut.position_micros).tables}
+    source_tables = {table.name: table for table in pipeline.read_schema(cut.position_micros).tables}
     candidates = [table for table in pipeline.tables if table.name in cut.tables and covers(table.name)]
     reconciliations = [
-        reconcile_table(pipeline, history, table, watched[table.name], cut)
+        reconcile_table(pipeline, history, table, source_tables[table.name], cut)
         for table in candidates
-        if table.name in watched
+        if table.name in source_tables
     ]
-    return reconciliations, tuple(table.name for table in candidates if table.name not in watched)
+    return reconciliations, tuple(table.name for table in candidates if table.name not in source_tables)
 
 
 def reconcile_table(
-    pipeline: Pipeline, history: SchemaHistory, table: TableSchema, watched: TableSchema, cut: Cut
+    pipeline: Pipeline, history: SchemaHistory, table: TableSchema, source_table: TableSchema, cut: Cut
 ) -> Reconciliation:
     """Compare one table at a cut with the source at the cut's position.
 
@@ -118,22 +118,22 @@ def reconcile_table(
         pipeline: the pipeline.
         history: the schema's history at the cut.
         table: the table.
-        watched: its watched columns at that position, according to the source.
+        source_table: its watched columns at that position, according to the source.
         cut: the cut.
     """
     columns = history.tables.get(table.name, ColumnHistory(table.name))
     lake_schema = columns.schema if columns.versions else table
-    compared = _comparable_columns(lake_schema, watched, late_columns(columns))
-    names = {column.name for column in compared.columns}
-    both_sides = (column.name for column in (*lake_schema.columns, *watched.columns))
+    columns_to_compare = _comparable_columns(lake_schema, source_table, late_columns(columns))
+    names = {column.name for column in columns_to_compare.columns}
+    both_sides = (column.name for column in (*lake_schema.columns, *source_table.columns))
     every = (*both_sides, *columns.unwatched, *columns.generated)
-    source = checksum(_source_rows(pipeline, compared, cut), compared)
-    lake = checksum(_lake_rows(pipeline, compared, cut), compared)
+    source = checksum(_source_rows(pipeline, columns_to_compare, cut), columns_to_compare)
+    lake = checksum(_lake_rows(pipeline, columns_to_compare, cut), columns_to_compare)
     return Reconciliation(
         table=table.name,
         source=source,
         lake=lake,
-        differences=Differences() if source == lake else _differences(pipeline, compared, cut),
+        differences=Differences() if source == lake else _differences(pipeline, columns_to_compare, cut),
         uncompared=tuple(dict.fromkeys(name for name in every if name not in names)),
         exclusion=table_exclusions(history, columns),
     )
@@ -202,10 +202,10 @@ def _differences(pipeline: Pipeline, table: TableSchema, cut: Cut) -> Difference
     source = _hash_by_key(_source_rows(pipeline, table, cut), table)
     lake = _hash_by_key(_lake_rows(pipeline, table, cut), table)
     gaps = {key: len(lake.get(key, ())) - len(source.get(key, ())) for key in source.keys() | lake.keys()}
-    changed = [key for key, count in gaps.items() if count == 0 and sorted(source[key]) != sorted(lake[key])]
+    pairs = [key for key, count in gaps.items() if count == 0 and sorted(source[key]) != sorted(lake[key])]
     missing, surplus = (sum(max(sign * count, 0) for count in gaps.values()) for sign in (-1, 1))
-    keys = sorted([*changed, *(key for key, count in gaps.items() if count)])[:NAMED_KEYS]
-    return Differences(missing, surplus, len(changed), tuple(keys))
+    keys = sorted([*pairs, *(key for key, count in gaps.items() if count)])[:NAMED_KEYS]
+    return Differences(missing, surplus, len(pairs), tuple(keys))
 
 
 def _hash_by_key(batches: Iterable[pa.RecordBatch], table: TableSchema) -> dict[str, list[int]]:

@@ -6,9 +6,10 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import Mark, read_mark
 from cdc_platform.lake.state.cuts import cuts_since_moment, newest_cut
+from cdc_platform.model.base.stored_names import LOG
+from cdc_platform.model.base.timestamps import MICROS_PER_S
 from cdc_platform.pipeline.checks.check_result import (
     EVERYTHING,
     Check,
@@ -100,6 +101,6 @@ def passed_before(pipeline: Pipeline, every_s: float) -> Scope:
     earlier = cuts_since_moment(pipeline.lake, newest.published_micros - 1)[0]
     if earlier.cut == newest.cut:
         return EVERYTHING
-    moment = earlier.published_micros - int(every_s * 1_000_000)
+    moment = earlier.published_micros - int(every_s * MICROS_PER_S)
     passed = cuts_since_moment(pipeline.lake, moment)[0]
     return Scope(passed.cycle, passed.position_micros) if passed.published_micros <= moment else EVERYTHING

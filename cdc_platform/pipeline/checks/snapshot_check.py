@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
-from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import read_mark
+from cdc_platform.model.base.stored_names import LOG
 from cdc_platform.model.base.timestamps import to_datetime
 from cdc_platform.model.stream.ordering_key import SEPARATOR
 from cdc_platform.model.stream.records import ChangeKind
@@ -19,7 +19,7 @@ from cdc_platform.pipeline.versions.lake_frames import read_data_changes, read_l
 def check_snapshots(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> CheckResult:
     """Count rows that are missing from a repeated snapshot of their table and have not changed since."""
     snapshots = _snapshots(pipeline, spark)
-    repeated = {
+    repeats = {
         snapshot.table: snapshot.newest
         for snapshot in snapshots
         if snapshot.newest not in ("", snapshot.oldest)
@@ -28,7 +28,7 @@ def check_snapshots(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> C
         snapshot.table: snapshot.of_server for snapshot in snapshots if snapshot.newest < snapshot.of_server
     }
     log = read_log(pipeline, spark)
-    stale, doubtful = _unseen(log, repeated), _unseen(log, passed_by)
+    stale, doubtful = _unseen(log, repeats), _unseen(log, passed_by)
     sure = {snapshot.table for snapshot in snapshots if snapshot.is_initial}
     sentences = [
         f"{row['rows']} rows of `{name}` are not in its newest snapshot, such as {', '.join(row['shown'])}"
@@ -42,7 +42,7 @@ def check_snapshots(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> C
     return CheckResult(
         not stale and not sure & doubtful.keys(),
         "; ".join(sentences) + "".join(advice) or "every row is in the snapshot or changed since",
-        {"rows": sum(row["rows"] for row in stale.values()), "repeated_snapshots": len(repeated)},
+        {"rows": sum(row["rows"] for row in stale.values()), "repeated_snapshots": len(repeats)},
     )
 
 
@@ -60,13 +60,13 @@ class _Snapshots:
     is_initial: bool
 
 
-def _snapshots(pipeline: Pipeline, spark: SparkSession) -> list[_Snapshots]:
-    """Return the snapshots of each table according to those of its events that are in the log."""
+def _events_in_log(pipeline: Pipeline, spark: SparkSession) -> DataFrame:
+    """Return table, server, position and connector run of each event in the log, and whether it is a row."""
     # All rows of a snapshot share its position, the first part of their ordering keys.
     is_row = "mod_type = 'SNAPSHOT' and get_json_object(event.metadata, '$.snapshot') <> 'incremental'"
     position_micros = read_mark(pipeline.lake.system_table(LOG)).position_micros or 0
     in_log = F.col("record_timestamp") <= F.lit(to_datetime(position_micros))
-    events = (
+    return (
         read_data_changes(pipeline, spark)
         .where(in_log)
         .selectExpr(
@@ -77,6 +77,11 @@ def _snapshots(pipeline: Pipeline, spark: SparkSession) -> list[_Snapshots]:
             "get_json_object(event.metadata, '$.run_id') as run",
         )
     )
+
+
+def _snapshots(pipeline: Pipeline, spark: SparkSession) -> list[_Snapshots]:
+    """Return the snapshots of each table according to those of its events that are in the log."""
+    events = _events_in_log(pipeline, spark)
     position = F.col("position")
     of_rows, of_changes = F.when(F.col("is_row"), position), F.when(~F.col("is_row"), position)
     by_run = events.where("table_name is not null").groupBy("server", "table_name", "run")
@@ -122,7 +127,7 @@ def _unseen(log: DataFrame, starts_by_table: Mapping[str, str]) -> Mapping[str, 
         return {}
     changes = log.where(F.col("table_name").isin([*starts_by_table]))
     is_truncate = F.col("change_kind") == ChangeKind.TRUNCATE.value
-    emptied = changes.where(is_truncate).groupBy("table_name").agg(F.max("ordinal").alias("emptied_at"))
+    truncates = changes.where(is_truncate).groupBy("table_name").agg(F.max("ordinal").alias("emptied_at"))
     rows = changes.where(~is_truncate).groupBy("table_name", "keys")
     newest = rows.agg(
         F.max_by("change_kind", "ordinal").alias("kind"),
@@ -131,11 +136,9 @@ def _unseen(log: DataFrame, starts_by_table: Mapping[str, str]) -> Mapping[str, 
     )
     starts = F.create_map(*(F.lit(part) for pair in starts_by_table.items() for part in pair))
     is_living = f"kind <> '{ChangeKind.DELETE.value}' and changed_at > coalesce(emptied_at, -1)"
-    living = newest.join(F.broadcast(emptied), "table_name", "left").where(is_living)
+    living = newest.join(F.broadcast(truncates), "table_name", "left").where(is_living)
     stale = living.where(F.col("newest") < starts[F.col("table_name")])
-    numbered = stale.withColumn(
-        "number", F.row_number().over(Window.partitionBy("table_name").orderBy("keys"))
-    )
+    ranks = stale.withColumn("number", F.row_number().over(Window.partitionBy("table_name").orderBy("keys")))
     examples = F.sort_array(F.collect_list(F.when(F.col("number") <= SHOWN, F.col("keys")))).alias("shown")
-    counts = numbered.groupBy("table_name").agg(F.count("*").alias("rows"), examples).orderBy("table_name")
+    counts = ranks.groupBy("table_name").agg(F.count("*").alias("rows"), examples).orderBy("table_name")
     return {row["table_name"]: row for row in counts.collect()}

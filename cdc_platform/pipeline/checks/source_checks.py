@@ -4,11 +4,11 @@ from collections import Counter
 
 from pyspark.sql import SparkSession
 
-from cdc_platform.lake.catalog.lake import SCHEMA
 from cdc_platform.lake.state.copies import load_plans
 from cdc_platform.lake.state.cuts import Cut, newest_cut
 from cdc_platform.lake.state.quarantine import count_quarantined_records, describe_next_step
 from cdc_platform.lake.state.schema_history import list_schema_events
+from cdc_platform.model.base.stored_names import SCHEMA
 from cdc_platform.model.base.stored_texts import understanding
 from cdc_platform.model.schema.schema_events import describe_event
 from cdc_platform.pipeline.checks.check_result import CheckResult, Fact, Scope

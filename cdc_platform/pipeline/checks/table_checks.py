@@ -8,7 +8,6 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 
 from cdc_platform.lake.state.cuts import Cut, newest_cut
 from cdc_platform.lake.state.schema_history import load_history_at
-from cdc_platform.model.base.names import quote_spark
 from cdc_platform.model.schema.evolution import SchemaHistory
 from cdc_platform.model.schema.table_options import (
     history_name,
@@ -24,6 +23,7 @@ from cdc_platform.pipeline.merging.soft_delete import drops_unseen, stored_at
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.versions.change_source import find_beginning, read_changes, trusts_inserts
 from cdc_platform.pipeline.versions.lake_frames import read_log, read_table
+from cdc_platform.spark.frames.columns import col
 from cdc_platform.spark.tables.net_changes import ACTION, APPEND, UPDATE, compute_net_changes
 from cdc_platform.spark.tables.soft_delete import compute_soft_net_changes
 from cdc_platform.spark.tables.typed_columns import unfit_values
@@ -91,13 +91,13 @@ def _count_differences(
         )
     else:
         net_changes = compute_net_changes(changes, schema)
-    names = [F.col(quote_spark(column.name)) for column in schema.columns]
+    names = [col(column.name) for column in schema.columns]
     # An update of a row that is new to the log has all of its values.
     living = [APPEND] if trusts_inserts(pipeline, table.name, history) else [APPEND, UPDATE]
-    computed = net_changes.where(F.col(ACTION).isin(living)).select(*names)
+    expected_rows = net_changes.where(F.col(ACTION).isin(living)).select(*names)
     lake_rows = _version(pipeline, spark, table, snapshot_id).select(*names)
     with unfit_values():
-        return count_differing(computed, lake_rows)
+        return count_differing(expected_rows, lake_rows)
 
 
 def _version(pipeline: Pipeline, spark: SparkSession, table: TableSchema, snapshot_id: int) -> DataFrame:
@@ -113,14 +113,14 @@ def check_keys(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> CheckRe
     cut = newest_cut(pipeline.lake)
     if cut is None:
         return without_cut(pipeline)
-    repeated = {
+    repeats = {
         table.name: _repeated_keys(_version(pipeline, spark, table, cut.tables[table.name]), table)
         for table in _tables_at(pipeline, cut, scope)
     }
-    tables = {name: _judge_keys(name, count, first, cut) for name, (count, first) in repeated.items()}
+    tables = {name: _judge_keys(name, count, first, cut) for name, (count, first) in repeats.items()}
     summary = "; ".join(result.summary for result in tables.values() if not result.passed)
-    facts = {"repeated_keys": sum(count for count, _ in repeated.values())}
-    alright = f"cut {cut.cut}: no key occurs twice in {len(repeated)} tables"
+    facts = {"repeated_keys": sum(count for count, _ in repeats.values())}
+    alright = f"cut {cut.cut}: no key occurs twice in {len(repeats)} tables"
     return CheckResult(not summary, summary or alright, facts, tables)
 
 
@@ -133,9 +133,9 @@ def _judge_keys(name: str, repeated_keys: int, first: str | None, cut: Cut) -> C
 
 def _repeated_keys(rows: DataFrame, table: TableSchema) -> tuple[int, str | None]:
     """Return the number of keys of several rows each, and one of them as JSON."""
-    names = [F.col(quote_spark(column.name)) for column in table.key_columns]
-    repeated = rows.groupBy(*names).count().where(F.col("count") > 1)
-    ((count, first),) = repeated.agg(F.count("*"), F.min(F.to_json(F.struct(*names)))).collect()
+    names = [col(column.name) for column in table.key_columns]
+    repeats = rows.groupBy(*names).count().where(F.col("count") > 1)
+    ((count, first),) = repeats.agg(F.count("*"), F.min(F.to_json(F.struct(*names)))).collect()
     return count, first
 
 

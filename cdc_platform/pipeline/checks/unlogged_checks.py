@@ -5,11 +5,11 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.quarantine import count_by_reason
 from cdc_platform.lake.state.read_progress import read_report
-from cdc_platform.model.base.timestamps import to_rfc3339
+from cdc_platform.model.base.stored_names import RAW
+from cdc_platform.model.base.timestamps import MICROS_PER_S, to_rfc3339
 from cdc_platform.model.stream.files import WaitingTransaction
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.pipeline.checks.check_result import SHOWN, CheckResult, Fact, Scope
@@ -42,7 +42,7 @@ def _waiting_transactions(pipeline: Pipeline) -> list[WaitingTransaction]:
 
 def _is_late(transaction: WaitingTransaction, now_micros: int) -> bool:
     since = transaction.since_micros
-    return since is None or now_micros - since > WAITS_S * 1_000_000
+    return since is None or now_micros - since > WAITS_S * MICROS_PER_S
 
 
 def _describe_waiting(transaction: WaitingTransaction) -> str:
@@ -83,13 +83,13 @@ def check_quarantine(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) ->
         tables[table or "unknown table"] += number
         reasons[reason.partition("\n")[0][:REASON_LENGTH]] += number
     parts = [
-        f"records in quarantine: {counts.total()} ({_most_common(tables, SHOWN_TABLES)})",
+        f"records in quarantine: {counts.total()} ({_most_common(tables)})",
         *(f"{number} with the reason: {reason}" for reason, number in reasons.most_common(SHOWN_REASONS)),
         "`cdc-platform quarantine list` shows them",
     ]
     return CheckResult(passed=False, summary="; ".join(parts), facts=facts)
 
 
-def _most_common(counts: Counter[str], limit: int) -> str:
-    examples = [f"{name}: {number}" for name, number in counts.most_common(limit)]
-    return ", ".join([*examples, "..."] if len(counts) > limit else examples)
+def _most_common(counts: Counter[str]) -> str:
+    examples = [f"{name}: {number}" for name, number in counts.most_common(SHOWN_TABLES)]
+    return ", ".join([*examples, "..."] if len(counts) > SHOWN_TABLES else examples)

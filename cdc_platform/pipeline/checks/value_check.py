@@ -8,8 +8,8 @@ from typing import Final
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
-from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.lake.commits.commits import read_mark
+from cdc_platform.model.base.stored_names import RAW
 from cdc_platform.model.stream.records import ChangeKind, ModType
 from cdc_platform.pipeline.checks.check_result import SHOWN, CheckResult, Scope
 from cdc_platform.pipeline.opened.pipeline import Pipeline

@@ -17,11 +17,11 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 
 from cdc_platform.model.stream.records import ChangeKind, RecordKind
 from cdc_platform.pipeline.completing.distributed_completion import DistributedCompletion
-from cdc_platform.pipeline.completing.stored_rows import IS_TRUNCATE, ROW_ID, Lookup
+from cdc_platform.pipeline.completing.stored_rows import ROW_ID, Lookup
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.reading.read_reports import has_texts
-from cdc_platform.spark.frames.table_frames import bring_frame, cache_frame
-from cdc_platform.spark.log.order import UNSOUND
+from cdc_platform.spark.frames.table_frames import cache_frame, collect_frame
+from cdc_platform.spark.log.order import IS_TRUNCATE, UNSOUND
 from cdc_platform.spark.log.ordered_rows import by_table, ids_of, incomplete_few, lack_values
 from cdc_platform.spark.log.unknown_values import LACKS_VALUES, incomplete_changes
 from cdc_platform.spark.session.session_settings import ONE_TASK, changed_settings
@@ -35,7 +35,7 @@ _MAX_KEY_BYTES: Final = 64 * 1024 * 1024
 def complete_changes(
     pipeline: Pipeline,
     spark: SparkSession,
-    ordered: DataFrame,
+    changes: DataFrame,
     cycle: int,
     cache: ExitStack,
     max_rows: int = MAX_ROWS,
@@ -45,7 +45,7 @@ def complete_changes(
     Args:
         pipeline: the pipeline.
         spark: Spark session.
-        ordered: the result of `order_events`, persisted.
+        changes: the result of `order_events`, persisted.
         cycle: cycle of the log before these changes, which the tables must have reached.
         cache: closes when the changes are no longer needed.
         max_rows: up to this many rows, every task gets the keys; for more, the tables are shuffled.
@@ -54,43 +54,43 @@ def complete_changes(
         CommitConflict: another run worked on the tables at the same time.
     """
     condition = incomplete_changes(pipeline.capabilities)
-    scope = _measure_scope(ordered, condition)
+    scope = _measure_scope(changes, condition)
     if not scope.changes:
-        return ordered
+        return changes
     # For other changes, quarantined ones did not happen.
-    sound, unsound = ordered.where(f"NOT {UNSOUND}"), ordered.where(UNSOUND)
+    sound, unsound = changes.where(f"NOT {UNSOUND}"), changes.where(UNSOUND)
     lookup = Lookup(pipeline, spark, cycle, scope.columns)
     is_few = scope.changes <= max_rows and scope.key_bytes <= _MAX_KEY_BYTES
     has_replays = _has_replays(pipeline, cycle)
     completion = DistributedCompletion(
         lookup, partial(cache_frame, cache), sound, scope.truncates, is_few=is_few, has_replays=has_replays
     )
-    incomplete_ids = ordered.where(condition).select(*ROW_ID).dropna().distinct()
+    incomplete_ids = changes.where(condition).select(*ROW_ID).dropna().distinct()
     return completion.complete(incomplete_ids).unionByName(unsound)
 
 
-def complete_few(pipeline: Pipeline, spark: SparkSession, ordered: pa.Table, cycle: int) -> pa.Table | None:
+def complete_few(pipeline: Pipeline, spark: SparkSession, changes: pa.Table, cycle: int) -> pa.Table | None:
     """Return the same as `complete_changes` for a small batch, in the order of the log.
 
     Most small batches lack nothing and need no query. Most others need one. None if only tasks can complete
     it, since the values may be too large for this process.
     """
-    incomplete = frozenset(ids_of(incomplete_few(ordered, completes_log=pipeline.capabilities.completes_log)))
+    incomplete = frozenset(ids_of(incomplete_few(changes, completes_log=pipeline.capabilities.completes_log)))
     if not incomplete:
-        return ordered
+        return changes
     if _has_replays(pipeline, cycle):
         # Late rows are followed from the whole log.
         return None
     # A null struct has no values, not even in its non-nullable fields.
-    nullable = pa.schema([field.with_nullable(True) for field in ordered.schema])
-    sound = ordered.filter(pc.invert(ordered[UNSOUND])).cast(nullable)
+    nullable = pa.schema([field.with_nullable(True) for field in changes.schema])
+    sound = changes.filter(pc.invert(changes[UNSOUND])).cast(nullable)
     missing = by_table(sound.filter(lack_values(sound)), "unavailable_columns")
     truncates = sound.filter(pc.equal(sound["change_kind"], ChangeKind.TRUNCATE.value)).sort_by("ordinal")
     columns = {table: frozenset(chain(*missing[table])) for table, _ in incomplete}
     lookup = Lookup(pipeline, spark, cycle, columns)
     completion = DistributedCompletion(
         lookup,
-        bring_frame,
+        collect_frame,
         spark.createDataFrame(sound),
         by_table(truncates, "ordinal"),
         is_few=True,
@@ -98,11 +98,11 @@ def complete_few(pipeline: Pipeline, spark: SparkSession, ordered: pa.Table, cyc
     )
     _ = lookup.versions  # one task would take too long to build a table that is behind from all of the log
     with changed_settings(spark, ONE_TASK):
-        completed = completion.complete_few(incomplete)
-    if completed is None:
+        whole_rows = completion.complete_few(incomplete)
+    if whole_rows is None:
         return None
-    unchanged = ordered.filter(pc.invert(pc.is_in(ordered["ordinal"], completed["ordinal"])))
-    return pa.concat_tables([unchanged, completed.cast(unchanged.schema)]).sort_by("ordinal")
+    other_changes = changes.filter(pc.invert(pc.is_in(changes["ordinal"], whole_rows["ordinal"])))
+    return pa.concat_tables([other_changes, whole_rows.cast(other_changes.schema)]).sort_by("ordinal")
 
 
 @dataclass(frozen=True)
@@ -122,18 +122,18 @@ class _CompletionScope:
     key_bytes: int
 
 
-def _measure_scope(ordered: DataFrame, condition: str) -> _CompletionScope:
+def _measure_scope(changes: DataFrame, condition: str) -> _CompletionScope:
     """Measure the changes of a batch that match a condition, in one Spark job."""
     is_incomplete = F.expr(condition)
     missing = F.when(F.expr(f"NOT {UNSOUND} AND {LACKS_VALUES}"), F.col("unavailable_columns"))
     truncate = F.when(F.expr(f"NOT {UNSOUND} AND {IS_TRUNCATE}"), F.col("ordinal"))
-    measured = ordered.groupBy("table_name").agg(
+    measures = changes.groupBy("table_name").agg(
         F.count_if(is_incomplete).alias("changes"),
         F.flatten(F.collect_set(missing)).alias("columns"),
         F.collect_list(truncate).alias("truncates"),
         F.coalesce(F.sum(F.when(is_incomplete, F.octet_length("keys"))), F.lit(0)).alias("key_bytes"),
     )
-    rows = [row for row in measured.collect() if row["changes"]]
+    rows = [row for row in measures.collect() if row["changes"]]
     return _CompletionScope(
         columns={row["table_name"]: frozenset(row["columns"]) for row in rows},
         truncates={row["table_name"]: sorted(row["truncates"]) for row in rows},

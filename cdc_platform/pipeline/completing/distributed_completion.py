@@ -24,14 +24,9 @@ from cdc_platform.pipeline.completing.key_chains import (
     STORED,
     ChainCompleter,
 )
-from cdc_platform.pipeline.completing.stored_rows import (
-    IS_TRUNCATE,
-    ROW_ID,
-    Lookup,
-    ids_frame,
-    key_chains_frame,
-)
+from cdc_platform.pipeline.completing.stored_rows import ROW_ID, Lookup, ids_frame, key_chains_frame
 from cdc_platform.pipeline.versions.lake_frames import read_log
+from cdc_platform.spark.log.order import IS_TRUNCATE
 from cdc_platform.spark.log.unknown_values import LACKS_VALUES
 
 MAX_STORED_BYTES: Final = 64 * 1024**2
@@ -75,12 +70,12 @@ class DistributedCompletion:
             incomplete = incomplete.union(ids_frame(self.lookup.spark, chains.names)).distinct()
         # Each table is queried for its rows.
         ids = self._broadcast_few(self.keep(incomplete))
-        completed = self._complete_rows(ids, chains)
-        unchanged = self.changes.where(f"NOT {_IS_LACKING}")
+        whole_rows = self._complete_rows(ids, chains)
+        other_changes = self.changes.where(f"NOT {_IS_LACKING}")
         if not self.lookup.pipeline.capabilities.completes_log:
             rows = self.changes.where(_IS_LACKING)
-            unchanged = unchanged.unionByName(rows.join(ids, list(ROW_ID), "left_anti"))
-        return unchanged.unionByName(completed)
+            other_changes = other_changes.unionByName(rows.join(ids, list(ROW_ID), "left_anti"))
+        return other_changes.unionByName(whole_rows)
 
     def complete_few(self, incomplete: frozenset[RowId]) -> pa.Table | None:
         """Return only the completed changes of rows with known ids; this process gets their lines.
@@ -96,50 +91,50 @@ class DistributedCompletion:
         is_cut = pc.and_(pc.equal(in_order["change_kind"], STORED), pc.is_null(in_order["new_values"]))
         if pc.any(is_cut).as_py():
             return None
-        completed = pa.Table.from_batches(self._completer(chains)(in_order.to_batches()))
+        whole_rows = pa.Table.from_batches(self._completer(chains)(in_order.to_batches()))
         if not chains.names:
-            return completed
-        lost_rows = self._lost_rows(self.lookup.spark.createDataFrame(completed.select(_OF_LOST)), chains)
-        return None if lost_rows else completed
+            return whole_rows
+        lost_rows = self._lost_rows(self.lookup.spark.createDataFrame(whole_rows.select(_OF_LOST)), chains)
+        return None if lost_rows else whole_rows
 
     def _key_chains(self, incomplete: DataFrame | frozenset[RowId]) -> "_KeyChains":
         links = links_in(self.changes)
         late = late_rows(self._log, self.changes) if self.has_replays else frozenset()
         if late:
             links += links_in(self._log, {table for table, _ in late})
-        connected = late.union(*links)
-        if not connected:
+        edges = late.union(*links)
+        if not edges:
             return _KeyChains({}, late)
         if isinstance(incomplete, DataFrame):
-            connected_ids = ids_frame(self.lookup.spark, connected)
+            connected_ids = ids_frame(self.lookup.spark, edges)
             incomplete = ids_in(incomplete.join(connected_ids, list(ROW_ID), "left_semi"))
-        names = key_chains_of(incomplete & connected, links)
+        names = key_chains_of(incomplete & edges, links)
         return _KeyChains(names, frozenset(_chains_with(late, names)))
 
     def _complete_rows(self, ids: DataFrame, chains: "_KeyChains") -> DataFrame:
         """Return the completed changes of rows that lack values."""
-        completed = self._complete_chains(ids, chains)
-        lost_rows = self._lost_rows(completed, chains)
+        whole_rows = self._complete_chains(ids, chains)
+        lost_rows = self._lost_rows(whole_rows, chains)
         if not lost_rows:
-            return completed
+            return whole_rows
         names = _chains_with(lost_rows, chains.names)
         lost_ids = ids_frame(self.lookup.spark, names)
-        rest = completed.join(lost_ids, list(ROW_ID), "left_anti")
+        rest = whole_rows.join(lost_ids, list(ROW_ID), "left_anti")
         return rest.unionByName(self._complete_chains(lost_ids, _KeyChains(names, frozenset(names))))
 
-    def _lost_rows(self, completed: DataFrame, chains: "_KeyChains") -> Collection[RowId]:
+    def _lost_rows(self, whole_rows: DataFrame, chains: "_KeyChains") -> Collection[RowId]:
         """Return the rows that the tables do not have under their former keys.
 
         They may have left these keys in an earlier cycle, which only the log shows.
         """
-        return ids_in(completed.where(_IS_LOST)) - chains.logged if chains.names else ()
+        return ids_in(whole_rows.where(_IS_LOST)) - chains.logged if chains.names else ()
 
     def _complete_chains(self, ids: DataFrame, chains: "_KeyChains") -> DataFrame:
         """Return the changes of rows that lack values, completed from their key chains."""
         by_chain = self._lines(ids, chains).repartition("table_name", KEY_CHAIN)
         in_order = by_chain.sortWithinPartitions(*LINE_ORDER)
-        completed = in_order.mapInArrow(self._completer(chains), self.changes.schema)
-        return self.keep(completed.sortWithinPartitions("ordinal"))
+        whole_rows = in_order.mapInArrow(self._completer(chains), self.changes.schema)
+        return self.keep(whole_rows.sortWithinPartitions("ordinal"))
 
     def _completer(self, chains: "_KeyChains") -> ChainCompleter:
         valid_since = self.lookup.valid_since if chains.logged else {}
@@ -232,10 +227,10 @@ def late_rows(log: DataFrame, changes: DataFrame) -> frozenset[RowId]:
         for key in ("keys", "previous_keys")
     )
     changed_rows = present_rows.union(former_rows).dropna()
-    logged = log.select(*ROW_ID, "ordering_key")
-    emptied = log.where(IS_TRUNCATE).groupBy("table_name").agg(F.max("ordering_key").alias("ordering_key"))
-    later = changed_rows.join(logged, list(ROW_ID)).unionByName(
-        changed_rows.join(emptied, "table_name"), allowMissingColumns=True
+    log_rows = log.select(*ROW_ID, "ordering_key")
+    truncates = log.where(IS_TRUNCATE).groupBy("table_name").agg(F.max("ordering_key").alias("ordering_key"))
+    later = changed_rows.join(log_rows, list(ROW_ID)).unionByName(
+        changed_rows.join(truncates, "table_name"), allowMissingColumns=True
     )
     return ids_in(later.where("placed < ordering_key").distinct())
 
@@ -262,8 +257,8 @@ def logged_lines(log: DataFrame, changes: DataFrame, rows: DataFrame) -> DataFra
         changes: changes that are to enter it.
         rows: `table_name`, `keys` and `key_chain` of the rows, broadcast.
     """
-    logged = log.selectExpr(*_LINE, f"unix_micros(commit_timestamp) as {LOGGED_MICROS}")
-    truncates = logged.unionByName(changes.selectExpr(*_LINE), allowMissingColumns=True).where(IS_TRUNCATE)
+    log_lines = log.selectExpr(*_LINE, f"unix_micros(commit_timestamp) as {LOGGED_MICROS}")
+    truncates = log_lines.unionByName(changes.selectExpr(*_LINE), allowMissingColumns=True).where(IS_TRUNCATE)
     rows = rows.select(*ROW_ID, KEY_CHAIN)
     chains = F.broadcast(rows.drop("keys").distinct())
-    return logged.join(rows, list(ROW_ID)).unionByName(truncates.join(chains, "table_name"))
+    return log_lines.join(rows, list(ROW_ID)).unionByName(truncates.join(chains, "table_name"))

@@ -10,7 +10,6 @@ from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
-from cdc_platform.model.base.names import quote_spark
 from cdc_platform.model.rows.keyless import COPY, ROW
 from cdc_platform.model.schema.table_options import DELETED, keeps_deleted
 from cdc_platform.model.schema.table_schema import TableSchema
@@ -18,6 +17,7 @@ from cdc_platform.pipeline.completing.stored_rows import version_at
 from cdc_platform.pipeline.merging.local_merge import find_local, is_much
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.versions.lake_frames import read_table
+from cdc_platform.spark.frames.columns import col
 from cdc_platform.spark.log.keyless import count_in_log, count_in_table
 from cdc_platform.spark.log.ordered_rows import RowCopies
 
@@ -32,7 +32,7 @@ class _StoredTable:
     copy: str
 
     @property
-    def deleted(self) -> list[str]:
+    def deletion_columns(self) -> list[str]:
         """The column that marks deleted rows, if the table keeps them."""
         return [DELETED] if keeps_deleted(self.schema) else []
 
@@ -98,9 +98,9 @@ class EqualRows:
 
     def _frame(self, table: _StoredTable) -> DataFrame:
         rows = read_table(self.pipeline, self.spark, table.schema.name, table.version.snapshot_id)
-        for column in table.deleted:
+        for column in table.deletion_columns:
             rows = rows.where(~F.col(column))
-        row, copy = (F.col(quote_spark(name)) for name in (table.row, table.copy))
+        row, copy = (col(name) for name in (table.row, table.copy))
         return rows.select(row.alias("row"), copy.alias("copy"))
 
     def _count_locally(self, table: _StoredTable, row_texts: Collection[str]) -> dict[str, int] | None:
@@ -108,12 +108,12 @@ class EqualRows:
         local = find_local(self.pipeline, table.schema, table.version)
         if local is None:
             return None
-        keys, columns = pa.table({table.row: sorted(row_texts)}), [table.copy, *table.deleted]
+        keys, columns = pa.table({table.row: sorted(row_texts)}), [table.copy, *table.deletion_columns]
         within = local.candidate_files(keys)
         if is_much(local.table, within, keys, columns):
             return None
         rows = local.read(local.find(within, keys), [table.row, *columns])
-        for column in table.deleted:
+        for column in table.deletion_columns:
             rows = rows.filter(pc.invert(rows[column]))
         counts = rows.group_by(table.row).aggregate([(table.copy, "max")])
         numbers = counts[f"{table.copy}_max"].to_pylist()

@@ -10,7 +10,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from cdc_platform.model.base.stored_texts import LOG_TABLE, MISUNDERSTOOD, damage_of
+from cdc_platform.model.base.stored_names import LOG
+from cdc_platform.model.base.stored_texts import MISUNDERSTOOD, damage_of
 from cdc_platform.model.rows.resolution import RowChange, RowId, RowTracker, Values
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.sources.json_codec import NULL, read_members, write
@@ -67,7 +68,7 @@ class ChainChange:
         try:
             return cls._of(line)
         except MISUNDERSTOOD as error:
-            raise damage_of(error, LOG_TABLE, f"a change of {line['table_name']} {line['keys']}") from error
+            raise damage_of(error, LOG, f"a change of {line['table_name']} {line['keys']}") from error
 
     @classmethod
     def _of(cls, line: Mapping[str, Any]) -> "ChainChange":
@@ -134,12 +135,12 @@ class ChainCompleter:
         rest = changes.column(REST)
         arrays = {name: changes.column(name) for name in CHANGE_COLUMNS}
         arrays |= dict(zip((field.name for field in rest.type), rest.flatten(), strict=True))
-        completed = {
+        whole_rows = {
             "new_values": [values for values, _ in completions],
-            "unavailable_columns": [unresolved or None for _, unresolved in completions],
-            "is_whole_row": [not unresolved for _, unresolved in completions],
+            "unavailable_columns": [unknown_names or None for _, unknown_names in completions],
+            "is_whole_row": [not unknown_names for _, unknown_names in completions],
         }
-        arrays |= {name: pa.array(values, arrays[name].type) for name, values in completed.items()}
+        arrays |= {name: pa.array(values, arrays[name].type) for name, values in whole_rows.items()}
         return pa.RecordBatch.from_arrays([arrays[name] for name in self.columns], names=list(self.columns))
 
 
@@ -176,10 +177,10 @@ class _ChainFollower:
         while self._coming and self._coming[-1] < line["ordinal"]:
             self._coming.pop()
             self._tracker.take(RowChange(line["table_name"], "", ModType.TRUNCATE))
-        logged = ChainChange.of(line)
-        completed = self._tracker.take(self._as_of_now(logged.change, line[LOGGED_MICROS]))
+        entry = ChainChange.of(line)
+        completion = self._tracker.take(self._as_of_now(entry.change, line[LOGGED_MICROS]))
         return (
-            (logged.values_of(completed), list(completed.unavailable)) if logged.change.unavailable else None
+            (entry.values_of(completion), list(completion.unavailable)) if entry.change.unavailable else None
         )
 
     def _as_of_now(self, change: RowChange, logged_micros: int | None) -> RowChange:

@@ -12,11 +12,11 @@ from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
-from cdc_platform.lake.catalog.lake import LOG, RAW
 from cdc_platform.lake.commits.bounds import is_true_throughout
 from cdc_platform.lake.commits.commits import head
 from cdc_platform.model.base.cached_values import cached_value
 from cdc_platform.model.base.names import KEY_PREFIX, case_key, quote_spark, quote_text
+from cdc_platform.model.base.stored_names import LOG, RAW
 from cdc_platform.model.rows.resolution import RowId
 from cdc_platform.model.schema.evolution import SchemaHistory, same_type
 from cdc_platform.model.schema.observed_columns import ObservedColumn, parse_column_types
@@ -25,7 +25,6 @@ from cdc_platform.model.schema.table_schema import ARRAY, ColumnType, TableSchem
 from cdc_platform.model.schema.table_schema import Column as SourceColumn
 from cdc_platform.model.schema.widening import keeps_values
 from cdc_platform.model.stream.lineage import watermark_micros
-from cdc_platform.model.stream.records import ChangeKind
 from cdc_platform.pipeline.completing.key_chains import STORED, STORED_PLACE, UNKNOWN, UNKNOWN_PLACE
 from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.opened.pipeline import Pipeline
@@ -33,11 +32,11 @@ from cdc_platform.pipeline.reading.trace import trace_lineage
 from cdc_platform.pipeline.reading.window_content import measure_content
 from cdc_platform.pipeline.schema.schema_evolution import data_changes_between, history_through
 from cdc_platform.pipeline.versions.lake_frames import read_log, read_table
+from cdc_platform.spark.log.order import IS_TRUNCATE
 from cdc_platform.spark.log.unknown_values import unresolved_values
 from cdc_platform.spark.tables.typed_columns import ORDINAL, type_changes
 
 ROW_ID: Final = ("table_name", "keys")
-IS_TRUNCATE: Final = f"change_kind = '{ChangeKind.TRUNCATE.value}'"
 _IDS: Final = pa.schema([(name, pa.string()) for name in ROW_ID])
 _KEY_CHAINS: Final = pa.schema(
     [*((name, pa.string()) for name in (*ROW_ID, "key_chain")), ("is_logged", pa.bool_())]
@@ -54,16 +53,16 @@ def ids_frame(spark: SparkSession, ids: Iterable[RowId]) -> DataFrame:
 
 
 def key_chains_frame(
-    spark: SparkSession, chains: Mapping[RowId, str], logged: Collection[RowId]
+    spark: SparkSession, chains: Mapping[RowId, str], log_ids: Collection[RowId]
 ) -> DataFrame:
     """Return rows' ids with their key chains as `key_chain`, and as `is_logged`; broadcast to every task.
 
     Args:
         spark: Spark session.
         chains: the rows' key chains.
-        logged: the rows that are followed from the log.
+        log_ids: the rows that are followed from the log.
     """
-    rows = [(*row_id, chains[row_id], row_id in logged) for row_id in sorted(chains)]
+    rows = [(*row_id, chains[row_id], row_id in log_ids) for row_id in sorted(chains)]
     columns = list(zip(*rows, strict=True)) or [()] * len(_KEY_CHAINS)
     return F.broadcast(spark.createDataFrame(pa.table(list(map(list, columns)), schema=_KEY_CHAINS)))
 
@@ -76,9 +75,9 @@ def changes_of(log: DataFrame, ids: DataFrame, tables: Collection[str]) -> DataF
         ids: distinct `table_name` and `keys`.
         tables: the tables of these.
     """
-    marked = log.join(ids.withColumn("is_chosen", F.lit(True)), list(ROW_ID), "left")
+    matches = log.join(ids.withColumn("is_chosen", F.lit(True)), list(ROW_ID), "left")
     is_truncate = F.expr(IS_TRUNCATE) & F.col("table_name").isin(*tables)
-    return marked.where(F.col("is_chosen") | is_truncate).select(*log.columns)
+    return matches.where(F.col("is_chosen") | is_truncate).select(*log.columns)
 
 
 NOTHING: Final = frozenset[str]()
@@ -153,9 +152,9 @@ class Lookup:
             ids: `table_name` and `keys` of rows with a NULL column, distinct.
         """
         log = changes_of(read_log(self.pipeline, self.spark), ids, self.columns)
-        unresolved = unresolved_values(log, history_through(self.pipeline, self.cycle).observed_since)
+        unknowns = unresolved_values(log, history_through(self.pipeline, self.cycle).observed_since)
         columns = F.array("column_name").alias("unavailable_columns")
-        return _lines(unresolved.select(*ROW_ID, columns), UNKNOWN, UNKNOWN_PLACE)
+        return _lines(unknowns.select(*ROW_ID, columns), UNKNOWN, UNKNOWN_PLACE)
 
     @cached_value
     def may_be_unknown(self) -> bool:
@@ -165,13 +164,13 @@ class Lookup:
     @cached_property
     def valid_since(self) -> Mapping[tuple[str, str], int]:
         """Times since which changes of the log have values of the current types, by table and column."""
-        observed = history_through(self.pipeline, self.cycle).observed_since
-        replaced = ((table, name) for table, names in self._replaced.items() for name in names)
-        since = {**observed, **dict.fromkeys(replaced, sys.maxsize)}
+        observations = history_through(self.pipeline, self.cycle).observed_since
+        replacements = ((table, name) for table, names in self._replaced_columns.items() for name in names)
+        since = {**observations, **dict.fromkeys(replacements, sys.maxsize)}
         return {column: micros for column, micros in since.items() if column[0] in self.columns}
 
     @cached_property
-    def _replaced(self) -> Mapping[str, frozenset[str]]:
+    def _replaced_columns(self) -> Mapping[str, frozenset[str]]:
         """Columns, by table, whose stored values have another type than the changes of the batch."""
         return replaced_columns(self.pipeline, self.cycle)
 
@@ -182,7 +181,7 @@ class Lookup:
         if keeps_deleted(schema):
             rows = rows.where(f"NOT {DELETED}")
         row_columns = {case_key(name) for name in rows.columns}
-        names = {*self.columns[table]} - self._replaced.get(table, NOTHING)
+        names = {*self.columns[table]} - self._replaced_columns.get(table, NOTHING)
         values = [
             column
             for column in schema.value_columns
@@ -198,12 +197,12 @@ def version_at(pipeline: Pipeline, spark: SparkSession, table: str, cycle: int) 
     """
     if cycle == 0:
         return None
-    merged = merge_tables(pipeline, spark, [pipeline.table(table)])[0]
+    merge = merge_tables(pipeline, spark, [pipeline.table(table)])[0]
     stored_table = pipeline.lake.table(table)
     if stored_table is None:
         return None
-    snapshot = stored_table.metadata.snapshot_by_id(merged.snapshot_id or -1)
-    return snapshot if snapshot is not None and merged.cycle == cycle else head(stored_table)
+    snapshot = stored_table.metadata.snapshot_by_id(merge.snapshot_id or -1)
+    return snapshot if snapshot is not None and merge.cycle == cycle else head(stored_table)
 
 
 def _join_keys(
@@ -243,11 +242,9 @@ def _typed_keys(keys: DataFrame, schema: TableSchema) -> DataFrame:
         "cast(NULL AS string) AS transaction_id",
         "cast(NULL AS timestamp) AS commit_timestamp",
     )
-    typed = type_changes(log, TableSchema(schema.name, schema.key_columns), has_partial_updates=False)
+    rows = type_changes(log, TableSchema(schema.name, schema.key_columns), has_partial_updates=False)
     names = (quote_spark(column.name) for column in schema.key_columns)
-    return typed.selectExpr(
-        *(f"{name} AS {KEY_PREFIX}{number}" for number, name in enumerate(names)), ORDINAL
-    )
+    return rows.selectExpr(*(f"{name} AS {KEY_PREFIX}{number}" for number, name in enumerate(names)), ORDINAL)
 
 
 def _text(value: str, column_type: ColumnType) -> str:

@@ -1,7 +1,6 @@
 """Copy of a table's next chunks in one Spark job; one commit has the rows and the note that they are done."""
 
 import re
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -14,11 +13,12 @@ from cdc_platform.errors import CommitConflict, LakeError, as_source_error
 from cdc_platform.lake.commits.branches import move_branch
 from cdc_platform.lake.commits.commits import head
 from cdc_platform.lake.state.copies import COPY, COPY_BRANCH, ChunkBatch, CopyProgress, load_copy_progress
-from cdc_platform.model.base.names import quote_spark
+from cdc_platform.model.base.timestamps import clock_micros
 from cdc_platform.model.schema.table_options import DELETED, stored_schema
 from cdc_platform.model.schema.table_schema import TableSchema, spark_type
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.versions.branch import load_table
+from cdc_platform.spark.frames.columns import col
 from cdc_platform.spark.frames.table_frames import read_current
 
 SHORT_BATCH_S: Final = 10.0
@@ -38,8 +38,8 @@ def copy_chunks(pipeline: Pipeline, spark: SparkSession, progress: CopyProgress)
         CopyExpired: the source no longer has the version that the copy reads.
         SourceError: a chunk could not be read; nothing was committed.
     """
-    plan, begun_micros = progress.plan, time.time_ns() // 1000
-    base, schema_id = level_branch(pipeline, progress)
+    plan, begun_micros = progress.plan, clock_micros()
+    base, schema_id = align_branch(pipeline, progress)
     numbers = progress.missing[: batch_chunks(progress, pipeline.opened_micros)]
     done = progress.done | frozenset(numbers)
     chunk_batch = ChunkBatch(plan.number, base, done, len(numbers), begun_micros, schema_id)
@@ -63,7 +63,7 @@ def has_columns(columns: StructType, schema: TableSchema) -> bool:
     return types == {column.name: spark_type(column.type) for column in schema.columns}
 
 
-def level_branch(pipeline: Pipeline, progress: CopyProgress) -> tuple[int, int]:
+def align_branch(pipeline: Pipeline, progress: CopyProgress) -> tuple[int, int]:
     """Point the branch at the newest commit that counts, and return that snapshot and the table's schema id.
 
     Raises:
@@ -112,7 +112,7 @@ def _columns_of_table(rows: DataFrame, target: StructType) -> Iterator[Column]:
     """Yield the table's columns: the columns of the copy, and those that the options add."""
     for field in target.fields:
         missing = F.lit(False) if field.name == DELETED else F.lit(None).cast(field.dataType)
-        value = F.col(quote_spark(field.name)) if field.name in rows.columns else missing
+        value = col(field.name) if field.name in rows.columns else missing
         yield value.alias(field.name)
 
 

@@ -12,7 +12,7 @@ from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
 from cdc_platform.errors import CdcError, CommitConflict, CopyExpired, LakeError
-from cdc_platform.lake.catalog.lake import LOG, Lake
+from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.commits.branches import move_branch
 from cdc_platform.lake.commits.commits import ancestors_of, count_rows, head, read_mark
 from cdc_platform.lake.commits.maintenance import expire_snapshots
@@ -20,8 +20,9 @@ from cdc_platform.lake.state.copies import COPY_BRANCH, CopyPlan, CopyProgress, 
 from cdc_platform.lake.state.copy_columns import replace_columns
 from cdc_platform.lake.state.cuts import Cut, newest_cut
 from cdc_platform.model.base.progress import Step
+from cdc_platform.model.base.stored_names import LOG
 from cdc_platform.model.schema.table_options import stored_schema
-from cdc_platform.pipeline.copying.chunks import copy_chunks, has_columns, level_branch
+from cdc_platform.pipeline.copying.chunks import align_branch, copy_chunks, has_columns
 from cdc_platform.pipeline.copying.copy_plans import find_new_tables, make_plans, plan_missing_copies
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_step import pipeline_step
@@ -68,27 +69,27 @@ def copy_tables(pipeline: Pipeline, spark: SparkSession) -> CopyOutcome:
     end_s = time.monotonic() + pipeline.settings.copy_s
     if not pipeline.capabilities.can_be_copied:
         return NO_COPY
-    removed = remove_orphans(pipeline, spark)
+    removals = remove_orphans(pipeline, spark)
     fresh = find_new_tables(pipeline)
     if not fresh:
-        return CopyOutcome(notes=removed)
-    planned = plan_missing_copies(pipeline, fresh)
-    opened = [_open_copy(pipeline, spark, plan) for plan in planned.plans]
-    unfinished = [progress for progress in opened if not progress.is_complete]
-    run = _Run(pipeline, spark, unfinished)
-    with _copy_step(pipeline, unfinished) as step:
+        return CopyOutcome(notes=removals)
+    planning = plan_missing_copies(pipeline, fresh)
+    copies_before = [_open_copy(pipeline, spark, plan) for plan in planning.plans]
+    incomplete = [progress for progress in copies_before if not progress.is_complete]
+    run = _Run(pipeline, spark, incomplete)
+    with _copy_step(pipeline, incomplete) as step:
         while (chunk_batch := run.next_tables()) and run.failure is None:
             run.copy(chunk_batch)
             step.done, step.note = _count(run.copies.values())
             if time.monotonic() >= end_s:
                 break
     copies = tuple(run.copies.values())
-    for progress in [*copies, *(progress for progress in opened if progress.is_complete)]:
+    for progress in [*copies, *(progress for progress in copies_before if progress.is_complete)]:
         if progress.is_complete and progress.is_mixed:
-            level_branch(pipeline, progress)
-    before, after = (sum(progress.rows for progress in some) for some in (unfinished, copies))
-    failure = run.failure or planned.failure
-    return CopyOutcome(copies, max(0, after - before), planned.failed, failure, (*removed, *run.notes))
+            align_branch(pipeline, progress)
+    before, after = (sum(progress.rows for progress in some) for some in (incomplete, copies))
+    failure = run.failure or planning.failure
+    return CopyOutcome(copies, max(0, after - before), planning.failed, failure, (*removals, *run.notes))
 
 
 @contextmanager
@@ -120,8 +121,8 @@ class _Run:
 
     def next_tables(self) -> list[CopyProgress]:
         """Return the copies that the next batch continues."""
-        unfinished = [progress for progress in self.copies.values() if not progress.is_complete]
-        return sorted(unfinished, key=lambda progress: len(progress.missing))[:PARALLEL_TABLES]
+        incomplete = [progress for progress in self.copies.values() if not progress.is_complete]
+        return sorted(incomplete, key=lambda progress: len(progress.missing))[:PARALLEL_TABLES]
 
     def copy(self, chunk_batch: Sequence[CopyProgress]) -> None:
         """Copy the next chunks of some tables, each by a separate Spark job."""
@@ -166,21 +167,21 @@ class _Run:
         """Plan a copy again at the source's present, once per step, so that a permanent failure shows."""
         table = progress.plan.table
         self._restarted.add(table)
-        planned = make_plans(self.pipeline, [table], {table: progress.plan})
-        if not planned.plans:
-            raise planned.failure or error
+        planning = make_plans(self.pipeline, [table], {table: progress.plan})
+        if not planning.plans:
+            raise planning.failure or error
         self.notes.append(
             f"The copy of `{table}` starts over after {len(progress.done)} of "
             f"{len(progress.plan.chunks)} chunks. {error}"
         )
-        return self._open(planned.plans[0])
+        return self._open(planning.plans[0])
 
 
 def _open_copy(pipeline: Pipeline, spark: SparkSession, plan: CopyPlan) -> CopyProgress:
     """Return the progress of a copy; create the table for a copy without rows, which is complete at once."""
     progress = load_copy_progress(pipeline.lake.table(plan.table), plan)
-    reached = read_mark(pipeline.lake.system_table(LOG)).position_micros
-    is_taken_over = progress.is_complete and reached is not None and reached >= plan.position_micros
+    log_micros = read_mark(pipeline.lake.system_table(LOG)).position_micros
+    is_taken_over = progress.is_complete and log_micros is not None and log_micros >= plan.position_micros
     if not progress.is_complete or is_taken_over:
         # The stream may have taken over, and the table may already have newer columns of the log.
         return progress
@@ -216,9 +217,9 @@ def prepare_target(pipeline: Pipeline, spark: SparkSession, plan: CopyPlan) -> T
 
 def _require_current(pipeline: Pipeline, plan: CopyPlan) -> None:
     # After the table was loaded: the run of a newer plan replaces the columns of that version or a later one.
-    stored = load_plans(pipeline.lake).get(plan.table)
-    if stored is None or stored.number != plan.number:
-        raise plan.overtaken()
+    stored_plan = load_plans(pipeline.lake).get(plan.table)
+    if stored_plan is None or stored_plan.number != plan.number:
+        raise plan.conflict()
 
 
 def _require_unpublished(pipeline: Pipeline, target: Table, plan: CopyPlan) -> None:
@@ -242,12 +243,12 @@ def remove_orphans(pipeline: Pipeline, spark: SparkSession) -> tuple[str, ...]:
         CommitConflict: another run is copying such a table; its rows stay for now.
     """
     histories, cut = pipeline.schema_history.tables.values(), newest_cut(pipeline.lake)
-    unnamed = [
+    names = [
         table.name for table in histories if table.is_dropped and not is_published(None, table.name, cut)
     ]
-    plans = load_plans(pipeline.lake) if unnamed else {}
+    plans = load_plans(pipeline.lake) if names else {}
     orphans = [
-        name for name in unnamed if name in plans and _discard_copy(pipeline.lake, spark, plans[name], cut)
+        name for name in names if name in plans and _discard_copy(pipeline.lake, spark, plans[name], cut)
     ]
     return tuple(
         f"The source dropped `{name}` before its copy was complete: the copied rows are removed."
@@ -260,9 +261,9 @@ def _discard_copy(lake: Lake, spark: SparkSession, plan: CopyPlan, cut: Cut | No
     table = lake.table(plan.table)
     if table is None or is_published(table, plan.table, cut) or count_rows(head(table)) != 0:
         return False
-    empty, copied = head(table), head(table, COPY_BRANCH)
+    empty, copy = head(table), head(table, COPY_BRANCH)
     # Any run publishes a complete copy. The one that completes this copy meanwhile moves the branch first.
-    if empty is None or copied in (None, empty) or load_copy_progress(table, plan).is_complete:
+    if empty is None or copy in (None, empty) or load_copy_progress(table, plan).is_complete:
         return False
     batches = _batches_of(table)
     move_branch(table, COPY_BRANCH, empty.snapshot_id, tries=1)
@@ -272,5 +273,5 @@ def _discard_copy(lake: Lake, spark: SparkSession, plan: CopyPlan, cut: Cut | No
 
 def _batches_of(table: Table) -> list[int]:
     """Return the snapshots that the branch `copy` of a table has in addition to `main`."""
-    main, copied = head(table), ancestors_of(table, head(table, COPY_BRANCH))
-    return [snapshot.snapshot_id for snapshot in takewhile(lambda snapshot: snapshot != main, copied)]
+    main, chain = head(table), ancestors_of(table, head(table, COPY_BRANCH))
+    return [snapshot.snapshot_id for snapshot in takewhile(lambda snapshot: snapshot != main, chain)]

@@ -1,16 +1,16 @@
 """Plans of initial copies: the tables, the moment of each copy, and its chunks."""
 
-import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Final
 
 from cdc_platform.errors import CommitConflict, SourceError
-from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.copies import CopyPlan, columns_to_text, load_plans, save_plans
 from cdc_platform.lake.state.cuts import newest_cut
+from cdc_platform.model.base.stored_names import LOG
+from cdc_platform.model.base.timestamps import clock_micros
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.reading.trace import trace_lineage
@@ -32,10 +32,12 @@ class PlannedCopies:
 def find_new_tables(pipeline: Pipeline) -> list[str]:
     """Return the tables of the source that are not in a cut yet."""
     cut, lake = newest_cut(pipeline.lake), pipeline.lake
-    unwatched = {name for name, columns in pipeline.schema_history.tables.items() if not columns.is_watched}
-    unnamed = [table.name for table in pipeline.tables if cut is None or table.name not in cut.tables]
+    departures = {name for name, columns in pipeline.schema_history.tables.items() if not columns.is_watched}
+    candidates = [table.name for table in pipeline.tables if cut is None or table.name not in cut.tables]
     return [
-        name for name in unnamed if name not in unwatched and not is_published(lake.table(name), name, cut)
+        name
+        for name in candidates
+        if name not in departures and not is_published(lake.table(name), name, cut)
     ]
 
 
@@ -73,7 +75,7 @@ def make_plans(pipeline: Pipeline, names: Sequence[str], before: Mapping[str, Co
         except SourceError as error:
             return error
         number = before[table.name].number + 1 if table.name in before else 1
-        moments = position_micros, time.time_ns() // 1000
+        moments = position_micros, clock_micros()
         return CopyPlan(table.name, number, *moments, columns_to_text(table), chunks)
 
     with (

@@ -104,9 +104,9 @@ def _extend(
         return None
     with _prepare(pipeline, spark, build) as extension:
         existing = extension.stats.existing
-        built = _build(pipeline, spark, attempt, build, extension, closes=existing > 0)
-    lacks_keys = existing > 0 and count_matched(built) != existing
-    return None if lacks_keys else _as_outcome(pipeline, attempt, built)
+        version = _build(pipeline, spark, attempt, build, extension, closes=existing > 0)
+    lacks_keys = existing > 0 and count_matched(version) != existing
+    return None if lacks_keys else _as_outcome(pipeline, attempt, version)
 
 
 def _remake(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: HistoryBuild) -> MergeOutcome:
@@ -136,8 +136,8 @@ def _extend_anyway(
             pipeline, spark, attempt, build, extension
         ):
             return _remake(pipeline, spark, attempt, build)
-        built = _build(pipeline, spark, attempt, build, extension, closes=True)
-    return _as_outcome(pipeline, attempt, built)
+        version = _build(pipeline, spark, attempt, build, extension, closes=True)
+    return _as_outcome(pipeline, attempt, version)
 
 
 def _reaches_back(
@@ -204,15 +204,15 @@ def _append(
     append_versions(versions, target, columns, attempt.properties() | completion)
 
 
-def _as_outcome(pipeline: Pipeline, attempt: Attempt, built: Snapshot) -> MergeOutcome:
-    closed = count_matched(built)
-    parent = load_table(pipeline, attempt.table).metadata.snapshot_by_id(built.parent_snapshot_id or -1)
-    appended = parent if closed and parent is not None else built
+def _as_outcome(pipeline: Pipeline, attempt: Attempt, version: Snapshot) -> MergeOutcome:
+    closures = count_matched(version)
+    parent = load_table(pipeline, attempt.table).metadata.snapshot_by_id(version.parent_snapshot_id or -1)
+    additions = parent if closures and parent is not None else version
     return MergeOutcome(
         table=attempt.table,
         cycle=attempt.cycle,
-        snapshot_id=built.snapshot_id,
-        appended=number_of(appended, "added-records") or 0,
-        updated=closed,
+        snapshot_id=version.snapshot_id,
+        appended=number_of(additions, "added-records") or 0,
+        updated=closures,
         fell_back=attempt.fell_back,
     )

@@ -5,22 +5,20 @@ from dataclasses import dataclass, replace
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import SparkSession
 
-from cdc_platform.lake.catalog.lake import LOG
-from cdc_platform.lake.commits.commits import count_rows, fact, head, read_mark
+from cdc_platform.lake.commits.commits import count_rows, head, read_mark
 from cdc_platform.lake.state.cuts import Cut
-from cdc_platform.lake.state.lost_tables import require_published
+from cdc_platform.model.base.stored_names import LOG
 from cdc_platform.model.schema.column_versions import Conversion
 from cdc_platform.model.schema.table_options import columns_in_history, history_name
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.pipeline.merging.build import MergeOutcome
+from cdc_platform.pipeline.merging.next_versions import Base, find_outcome
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.schema.schema_evolution import history_through
 from cdc_platform.pipeline.schema.table_ddl import ensure_history, ensure_table
 from cdc_platform.pipeline.versions.branch import (
-    FELL_BACK,
     Attempt,
     empty_version,
-    finished_head,
     load_table,
     published_head,
     require_base,
@@ -29,11 +27,9 @@ from cdc_platform.pipeline.versions.change_source import (
     SINGLE_TASK_CHANGES,
     ChangeSource,
     find_beginning,
-    starts_over,
     trusts_inserts,
 )
-from cdc_platform.pipeline.versions.handover import find_handover, is_published
-from cdc_platform.pipeline.versions.level import note_level
+from cdc_platform.pipeline.versions.handover import Handover, is_published
 from cdc_platform.pipeline.versions.log_span import LogSpan, applied_cycle, pending_span
 
 
@@ -58,8 +54,8 @@ class HistoryBuild:
     @property
     def has_few_changes(self) -> bool:
         """Whether one task can read the changes and the copied rows."""
-        copied = self.source.copy.rows if self.source.copy is not None else 0
-        return self.source.span.changes + copied <= SINGLE_TASK_CHANGES
+        copied_rows = self.source.copy.rows if self.source.copy is not None else 0
+        return self.source.span.changes + copied_rows <= SINGLE_TASK_CHANGES
 
     def attempt(self, cut: int, token: str) -> Attempt:
         """Return the attempt to build the version; `cut` is the newest one before the plan."""
@@ -68,34 +64,19 @@ class HistoryBuild:
 
 
 def plan_history(
-    pipeline: Pipeline, spark: SparkSession, schema: TableSchema, cut: Cut | None
+    pipeline: Pipeline, spark: SparkSession, schema: TableSchema, cut: Cut | None, _handover: Handover | None
 ) -> HistoryBuild | MergeOutcome:
     """Return the build of a history, or the outcome if there is nothing to do or it is already done."""
     history = history_name(schema.name)
-    cycle = read_mark(pipeline.lake.system_table(LOG)).cycle
-    found_table = pipeline.lake.table(schema.name)
-    if found_table is None:
-        # A rebuild of the table extends its history before it publishes the table.
-        require_published(pipeline.lake, None, schema.name, cut)
-    require_published(pipeline.lake, pipeline.lake.table(history), history, cut)
-    handover = find_handover(pipeline, found_table, schema.name, cut)
-    if cycle == 0 or (handover is not None and not handover.is_ready):
-        return MergeOutcome(history, cycle)
     stored_table = ensure_history(pipeline, spark, schema)
     # The rows of its copy are read in the table's present columns.
     ensure_table(pipeline, spark, pipeline.stored_schema(schema.name))
     begins = not is_published(stored_table, history, cut)
     base = require_base(published_head(stored_table, history, cut), history)
     span = pending_span(pipeline, schema.name, applied_cycle(pipeline, stored_table, history, cut))
-    has_its_columns = base.schema_id == stored_table.metadata.current_schema_id
-    has_news = span.changes > 0 or starts_over(pipeline, schema.name, span)
-    if not has_news and has_its_columns and not begins:
-        note_level(pipeline, stored_table, history, schema.name, cut)
-        return MergeOutcome(history, cycle)
-    snapshot = finished_head(stored_table, cycle, cut)
-    if snapshot is not None:
-        fell_back = fact(snapshot, FELL_BACK) == "true"
-        return MergeOutcome(history, cycle, snapshot.snapshot_id, fell_back=fell_back)
+    outcome = find_outcome(pipeline, Base(history, stored_table, base, cut), span, is_due=begins)
+    if outcome is not None:
+        return outcome
     return (
         plan_whole(pipeline, spark, schema)
         if begins or span.is_late
@@ -119,10 +100,11 @@ def plan_extension(
     if columns.beginning_after(span.after_exclusive) is not None or span.has_truncates:
         return plan_whole(pipeline, spark, schema)
     columns = columns_in_history(columns)
-    evolved = columns.schema_after(span.after_exclusive)
+    history_columns = columns.schema_after(span.after_exclusive)
     return HistoryBuild(
         ChangeSource(
-            evolved, replace(span, has_partial_updates=span.has_partial_updates or evolved.is_evolving)
+            history_columns,
+            replace(span, has_partial_updates=span.has_partial_updates or history_columns.is_evolving),
         ),
         base,
         conversions=columns.conversions_after(span.after_exclusive),

@@ -13,9 +13,9 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import DoubleType, FloatType
 
-from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import BRANCH, BYTES, cycles_between, number_of
 from cdc_platform.lake.local_writer.local_table import ROW_ID_COLUMN, KeyRows, LocalTable, open_local
+from cdc_platform.model.base.stored_names import LOG
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.pipeline.merging.local_rows import (
     LocalNetChanges,

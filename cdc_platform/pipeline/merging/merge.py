@@ -8,36 +8,20 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import SparkSession
 
-from cdc_platform.lake.catalog.lake import LOG
-from cdc_platform.lake.commits.commits import fact, head, read_mark
+from cdc_platform.lake.commits.commits import head
 from cdc_platform.lake.state.cuts import Cut
-from cdc_platform.lake.state.lost_tables import require_published
 from cdc_platform.model.schema.table_options import keeps_deleted, stored_schema
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.pipeline.merging.build import Build, MergeOutcome, full_build, split_build
-from cdc_platform.pipeline.merging.next_versions import build_versions, catch_up
+from cdc_platform.pipeline.merging.next_versions import Base, build_versions, catch_up, find_outcome
 from cdc_platform.pipeline.merging.soft_delete import lacks_deleted, misses_deleted, report_rebuild
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_step import pipeline_step
 from cdc_platform.pipeline.schema.schema_evolution import history_through
 from cdc_platform.pipeline.schema.table_ddl import ensure_table
-from cdc_platform.pipeline.versions.branch import (
-    FELL_BACK,
-    empty_version,
-    finished_head,
-    load_table,
-    published_head,
-    require_base,
-)
-from cdc_platform.pipeline.versions.change_source import (
-    read_span,
-    starts_over,
-    takes_former,
-    trusts_inserts,
-    whole_span,
-)
-from cdc_platform.pipeline.versions.handover import Handover, find_copy, find_handover
-from cdc_platform.pipeline.versions.level import note_level
+from cdc_platform.pipeline.versions.branch import empty_version, load_table, published_head, require_base
+from cdc_platform.pipeline.versions.change_source import read_span, takes_former, trusts_inserts, whole_span
+from cdc_platform.pipeline.versions.handover import Handover, find_copy
 from cdc_platform.pipeline.versions.log_span import LogSpan, applied_cycle, pending_span, span_after
 from cdc_platform.spark.tables.truncates import has_truncate
 
@@ -61,48 +45,33 @@ def merge_tables(
 
 
 def _plan(
-    pipeline: Pipeline, spark: SparkSession, source_table: TableSchema, cut: Cut | None
+    pipeline: Pipeline,
+    spark: SparkSession,
+    source_table: TableSchema,
+    cut: Cut | None,
+    handover: Handover | None,
 ) -> Build | MergeOutcome:
     """Return the build of a table, or the outcome if there is nothing to do or it is already done."""
     table, schema = source_table.name, pipeline.stored_schema(source_table.name)
-    found_table = pipeline.lake.table(table)
-    require_published(pipeline.lake, found_table, table, cut)
-    handover = find_handover(pipeline, found_table, table, cut)
-    if handover is not None and not handover.is_ready:
-        # Until the handover, the table has only the columns of its copy.
-        return MergeOutcome(table, read_mark(pipeline.lake.system_table(LOG)).cycle)
     stored_table = ensure_table(pipeline, spark, schema)
-    base = (
-        handover.base or head(stored_table)
-        if handover is not None
-        else published_head(stored_table, table, cut)
-    )
+    published = published_head(stored_table, table, cut)
+    base = require_base(published if handover is None else handover.base or head(stored_table), table)
     is_rebuilt = lacks_deleted(stored_table, base, schema)
-    if is_rebuilt:
-        span = whole_span(pipeline, table, find_copy(pipeline, stored_table, table))
-    else:
-        span = _missing_span(pipeline, stored_table, table, cut, handover)
+    span = _missing_span(pipeline, stored_table, table, cut, handover)
     # Late changes cannot be merged on top of newer changes of the table.
-    is_late = span.is_late and handover is None and not is_rebuilt
-    if is_late:
+    is_from_start = is_rebuilt or (span.is_late and handover is None)
+    if is_from_start:
         span = whole_span(pipeline, table, find_copy(pipeline, stored_table, table))
-    # Readers of a cut see the columns of its snapshots' schemas.
-    has_its_columns = base is not None and base.schema_id == stored_table.metadata.current_schema_id
     # The first version of a copied table is built even if the log has no changes after the copy.
-    has_news = span.changes > 0 or starts_over(pipeline, table, span)
-    is_level = not has_news and has_its_columns and handover is None
-    if span.until_inclusive == 0 or is_level:
-        note_level(pipeline, stored_table, table, table, cut)
-        return MergeOutcome(table, span.until_inclusive)
-    snapshot = finished_head(stored_table, span.until_inclusive, cut)
-    if snapshot is not None and not misses_deleted(stored_table, snapshot, schema):
-        fell_back = fact(snapshot, FELL_BACK) == "true"
-        return MergeOutcome(table, span.until_inclusive, snapshot.snapshot_id, fell_back=fell_back)
+    is_due = handover is not None
+    outcome = find_outcome(pipeline, Base(table, stored_table, base, cut), span, is_due=is_due)
+    if outcome is not None:
+        return outcome
     if is_rebuilt:
         report_rebuild(schema)
-    if is_rebuilt or is_late:
+    if is_from_start:
         base = first_version(pipeline, spark, stored_table, table)
-    return plan_build(pipeline, spark, schema, require_base(base, table), span)
+    return plan_build(pipeline, spark, schema, base, span)
 
 
 def _missing_span(

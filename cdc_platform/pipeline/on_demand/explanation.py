@@ -8,12 +8,12 @@ from typing import Any, Final
 from pyiceberg.table import Table
 
 from cdc_platform.errors import RowNotFound, TableNotFound
-from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.filters import all_of, between, equals, is_any
 from cdc_platform.lake.state.control import load_lineage
 from cdc_platform.lake.state.cuts import Cut, cuts_since
 from cdc_platform.lake.state.quarantine import count_quarantined_records, describe_next_step, has_replays
 from cdc_platform.model.base.names import lake_table_name
+from cdc_platform.model.base.stored_names import LOG
 from cdc_platform.model.base.stored_texts import understanding
 from cdc_platform.model.base.timestamps import from_datetime, to_rfc3339
 from cdc_platform.model.rows.row_key import NANOSECOND_TEXT, KeyColumn, RowKey, parse_key
@@ -115,17 +115,17 @@ def explain_row(pipeline: Pipeline, table: str, key_text: str) -> Explanation:
         if change.commit_micros >= begun_micros
     ]
     changes = _in_order(pipeline, changes)
-    copied = find_copied_row(pipeline, table, keys)
-    if copied is not None and copied.position_micros < begun_micros:
-        copied = None
-    if copied is not None:
+    copied_row = find_copied_row(pipeline, table, keys)
+    if copied_row is not None and copied_row.position_micros < begun_micros:
+        copied_row = None
+    if copied_row is not None:
         # The copy includes earlier commits.
-        changes = [change for change in changes if change.commit_micros > copied.position_micros]
-    if not changes and copied is None:
+        changes = [change for change in changes if change.commit_micros > copied_row.position_micros]
+    if not changes and copied_row is None:
         since = f" since it was recreated at {to_rfc3339(begun_micros)}" if begun_micros else ""
         raise RowNotFound(f"The change log has no change of this key of `{table}`{since}: {key.to_json()}")
     columns = _value_columns(pipeline, table, key)
-    provenance = trace_provenance(changes, columns, copied.values if copied is not None else None)
+    provenance = trace_provenance(changes, columns, copied_row.values if copied_row is not None else None)
     lineage = load_lineage(pipeline.lake)
     partitions = lineage.partitions.values() if lineage is not None else ()
     return Explanation(
@@ -135,7 +135,7 @@ def explain_row(pipeline: Pipeline, table: str, key_text: str) -> Explanation:
         partitions={partition.token: partition.key for partition in partitions},
         cuts=_first_cuts(pipeline, table, provenance.steps),
         quarantined=count_quarantined_records(pipeline.lake, table),
-        copied=copied,
+        copied=copied_row,
     )
 
 
@@ -190,8 +190,8 @@ def _former_keys(pipeline: Pipeline, table: str, key: RowKey) -> tuple[RowKey, .
 def _ordinals_of_keys(log: Table, table: str, keys: Sequence[RowKey]) -> set[int]:
     """Return the ordinals of the changes of a key, in each spelling of its columns' types."""
     truncates = all_of(equals("table_name", table), equals("change_kind", ChangeKind.TRUNCATE.value))
-    emptied = set(log.scan(truncates, selected_fields=("ordinal",)).to_arrow()["ordinal"].to_pylist())
-    return emptied.union(*(_ordinals_of_key(log, table, key) for key in keys))
+    ordinals = set(log.scan(truncates, selected_fields=("ordinal",)).to_arrow()["ordinal"].to_pylist())
+    return ordinals.union(*(_ordinals_of_key(log, table, key) for key in keys))
 
 
 def _ordinals_of_key(log: Table, table: str, key: RowKey) -> set[int]:

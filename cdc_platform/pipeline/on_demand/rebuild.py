@@ -56,19 +56,19 @@ def rebuild_table(
     tables = [
         _plan(pipeline, spark, name, start) for name, start in starts.items() if _is_table(pipeline, name)
     ]
-    built = run_builds(pipeline, spark, tables, cut)
+    outcomes = run_builds(pipeline, spark, tables, cut)
     histories = [
         _plan_history(pipeline, spark, name, start)
         for name, start in starts.items()
         if not _is_table(pipeline, name)
     ]
-    built += run_history_builds(pipeline, spark, histories, cut)
-    outcome = next(outcome for outcome in built if outcome.table == table)
+    outcomes += run_history_builds(pipeline, spark, histories, cut)
+    outcome = next(outcome for outcome in outcomes if outcome.table == table)
     merge_tables(pipeline, spark, [other for other in pipeline.tables if other.name not in starts])
     other_histories = [other for other in pipeline.histories if history_name(other.name) not in starts]
     extend_histories(pipeline, spark, other_histories)
-    published = publish_cut(pipeline)
-    if published is None or published.tables.get(table) != outcome.snapshot_id:
+    new_cut = publish_cut(pipeline)
+    if new_cut is None or new_cut.tables.get(table) != outcome.snapshot_id:
         raise CommitConflict(
             f"Another run has published since the rebuild of `{table}` began; start it again."
         )

@@ -4,16 +4,16 @@ In a log that is in order, a replayed change has the ordering key that it would 
 ordinal: the affected tables are rebuilt by ordering keys.
 """
 
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Final
 
-from cdc_platform.lake.catalog.lake import LOG, RAW
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.quarantine import ReplayMark, load_quarantine, mark_replayed
 from cdc_platform.lake.state.read_progress import load_read_progress
+from cdc_platform.model.base.stored_names import LOG, RAW
+from cdc_platform.model.base.timestamps import clock_micros
 from cdc_platform.model.stream.files import READ_AGAIN
 from cdc_platform.model.stream.quarantined_records import (
     QuarantinedRecord,
@@ -68,7 +68,7 @@ def replay_records(pipeline: Pipeline, chosen_by: QuarantineFilter) -> ReplayOut
     matching = [record for record in records if chosen_by.matches(record)]
     if not capabilities.delivers_events:
         chosen = with_related(matching, records, keeps_transactions=keeps_transactions)
-        mark = ReplayMark(_now_micros(), cycle, ReplaySource.RECORDS)
+        mark = ReplayMark(clock_micros(), cycle, ReplaySource.RECORDS)
         mark_replayed(pipeline.lake, {record.identity: mark for record in chosen})
         return ReplayOutcome(from_records=tuple(chosen))
     readable = pipeline.event_source.readable(
@@ -93,11 +93,11 @@ def replay_records(pipeline: Pipeline, chosen_by: QuarantineFilter) -> ReplayOut
 def _undone(pipeline: Pipeline) -> list[QuarantinedRecord]:
     """Return open records and records that wait for files, which may no longer exist since the request."""
     read_progress = load_read_progress(pipeline.lake) if pipeline.capabilities.delivers_events else {}
-    ordered = read_mark(pipeline.lake.system_table(LOG)).cycle
+    log_cycle = read_mark(pipeline.lake.system_table(LOG)).cycle
     return [
         record
         for record in load_quarantine(pipeline.lake, with_replayed=True)
-        if record.cycle <= ordered and (record.is_open or _awaits_file(record, read_progress))
+        if record.cycle <= log_cycle and (record.is_open or _awaits_file(record, read_progress))
     ]
 
 
@@ -119,7 +119,7 @@ def _divide(records: Iterable[QuarantinedRecord]) -> tuple[list[QuarantinedRecor
 def _marks(
     from_files: Sequence[QuarantinedRecord], texts: Sequence[QuarantinedRecord], cycle: int
 ) -> Iterator[tuple[tuple[int, str], ReplayMark]]:
-    now_micros = _now_micros()
+    now_micros = clock_micros()
     of_file = ReplayMark(now_micros, cycle, ReplaySource.FILE)
     yield from ((record.identity, of_file) for record in from_files)
     first_parts: dict[tuple[int, str | None], int] = {}
@@ -128,7 +128,3 @@ def _marks(
         part = number // TEXTS_OF_A_CYCLE + before // BYTES_OF_A_CYCLE
         first = first_parts.setdefault((record.moment_micros, record.transaction_id), part)
         yield record.identity, replace(of_file, micros=now_micros + first, source=ReplaySource.TEXT)
-
-
-def _now_micros() -> int:
-    return time.time_ns() // 1000

@@ -1,6 +1,5 @@
 """The status of a pipeline, from the lake alone: no Spark, and the source may be down."""
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -10,8 +9,7 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
 from cdc_platform.errors import LakeError
-from cdc_platform.lake.catalog.lake import RAW
-from cdc_platform.lake.commits.commits import CYCLE, ancestors_of, count_rows, fact, head, read_mark
+from cdc_platform.lake.commits.commits import ancestors_of, count_rows, fact, head, read_mark
 from cdc_platform.lake.state.control import load_lineage, load_stuck
 from cdc_platform.lake.state.copies import load_copy_progress, load_plans
 from cdc_platform.lake.state.cuts import Cut, newest_cut
@@ -20,8 +18,9 @@ from cdc_platform.lake.state.lost_tables import require_published
 from cdc_platform.lake.state.quarantine import count_quarantined_records
 from cdc_platform.lake.state.read_progress import ReplayProgress, load_poll, load_replay_progress
 from cdc_platform.model.base.names import lake_table_name
+from cdc_platform.model.base.stored_names import CYCLE, RAW
 from cdc_platform.model.base.stored_texts import MISUNDERSTOOD
-from cdc_platform.model.base.timestamps import to_rfc3339
+from cdc_platform.model.base.timestamps import clock_micros, to_rfc3339
 from cdc_platform.model.schema.table_options import PLAIN, history_name
 from cdc_platform.model.stream.lineage import watermark_micros
 from cdc_platform.model.stream.watermark_holders import StuckPartition
@@ -164,7 +163,7 @@ class Status:
 class _Parts(dict[str, str]):
     """Reads of the parts of a status: the error of a damaged one is kept, and hides no other part."""
 
-    def read(self, name: str, read: Callable[[], Part], damaged: Part) -> Part:
+    def read(self, name: str, read: Callable[[], Part], placeholder: Part) -> Part:
         """Return a part, or its substitute if it is damaged."""
         try:
             return read()
@@ -172,7 +171,7 @@ class _Parts(dict[str, str]):
             if isinstance(error, LakeError) and error.retryable:
                 raise
             self[name] = str(error) if isinstance(error, LakeError) else f"{type(error).__name__}: {error}"
-            return damaged
+            return placeholder
 
 
 def read_status(pipeline: Pipeline) -> Status:
@@ -193,7 +192,7 @@ def read_status(pipeline: Pipeline) -> Status:
         cycle=mark.cycle,
         # The lineage exists before the first cycle; its start is not a watermark yet.
         watermark_micros=watermark_micros(lineage) if lineage is not None and lineage.cycle else None,
-        lag_s=cut.lag_s(time.time_ns() // 1000) if cut is not None else None,
+        lag_s=cut.lag_s(clock_micros()) if cut is not None else None,
         is_silence=is_events,
         live_partitions=tuple(partition.key for partition in partitions if partition.is_live),
         waiting_partitions=tuple(
@@ -222,9 +221,9 @@ def read_status(pipeline: Pipeline) -> Status:
 
 def _copies(pipeline: Pipeline, cut: Cut | None) -> dict[str, CopyStatus]:
     copies = {}
-    dropped = {name for name, columns in pipeline.schema_history.tables.items() if columns.is_dropped}
+    dropped_tables = {name for name, columns in pipeline.schema_history.tables.items() if columns.is_dropped}
     for name, plan in load_plans(pipeline.lake).items():
-        if name not in dropped and (cut is None or name not in cut.tables):
+        if name not in dropped_tables and (cut is None or name not in cut.tables):
             progress = load_copy_progress(pipeline.lake.table(name), plan)
             copies[name] = CopyStatus(
                 plan.number,
@@ -242,12 +241,12 @@ def _table_names(pipeline: Pipeline, cut: Cut | None) -> dict[str, str]:
 
     A table that the user has left out and dropped is not lost. The source, which may be down, is not asked.
     """
-    chosen, options = pipeline.settings.tables, pipeline.settings.table_options
-    sources = pipeline.schema_history.tables if chosen is None else chosen
+    names, options = pipeline.settings.tables, pipeline.settings.table_options
+    sources = pipeline.schema_history.tables if names is None else names
     chosen_names = {*sources, *(history_name(name) for name in sources if options.get(name, PLAIN).history)}
     of_cut = {lake_table_name(name): name for name in (cut.tables if cut is not None else ())}
-    published = {name for name, table in of_cut.items() if table in chosen_names}
-    return {name: of_cut.get(name, name) for name in sorted({*pipeline.lake.table_names(), *published})}
+    in_cut = {name for name, table in of_cut.items() if table in chosen_names}
+    return {name: of_cut.get(name, name) for name in sorted({*pipeline.lake.table_names(), *in_cut})}
 
 
 def _table_status(pipeline: Pipeline, name: str, name_in_cut: str, cut: Cut | None) -> TableStatus:
@@ -262,8 +261,8 @@ def _table_status(pipeline: Pipeline, name: str, name_in_cut: str, cut: Cut | No
 def _changed_micros(table: Table) -> int | None:
     """Return when a cycle last committed to a table; compaction also makes snapshots, without changes."""
     cycles = (other for other in ancestors_of(table, head(table)) if fact(other, CYCLE) is not None)
-    changed = next(cycles, None)
-    return changed.timestamp_ms * 1000 if changed is not None else None
+    newest = next(cycles, None)
+    return newest.timestamp_ms * 1000 if newest is not None else None
 
 
 def _check_as_dict(check: LastResult) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """A pipeline: its settings, its source and its part of the lake, opened."""
 
-import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, cast
@@ -11,6 +10,7 @@ from cdc_platform.lake.state.schema_history import load_history
 from cdc_platform.model.base.cached_values import cached_value
 from cdc_platform.model.base.names import is_reserved_column, lake_table_name
 from cdc_platform.model.base.progress import Progress
+from cdc_platform.model.base.timestamps import clock_micros
 from cdc_platform.model.schema.evolution import SchemaHistory
 from cdc_platform.model.schema.exclusions import describe_findings
 from cdc_platform.model.schema.lake_tables import LakeTable, Refusals
@@ -27,8 +27,8 @@ from cdc_platform.model.schema.table_options import (
 )
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities
+from cdc_platform.pipeline.opened.examined_tables import ExaminedTables
 from cdc_platform.pipeline.opened.lake_places import refused_tables
-from cdc_platform.pipeline.opened.level_tables import LevelTables
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.pipeline.opened.source import EventSource, Source, StreamSource
 from cdc_platform.pipeline.opened.sources import open_source
@@ -47,11 +47,13 @@ class Pipeline:
     settings: PipelineSettings
     lake: Lake
     source: Source
-    opened_micros: int = field(default_factory=lambda: time.time_ns() // 1000, compare=False)
+    opened_micros: int = field(default_factory=clock_micros, compare=False)
     """When this process opened it, by this machine's clock."""
     progress: Progress = field(default_factory=Progress, compare=False, repr=False)
     """The steps that this process is running."""
-    level_tables: LevelTables = field(default_factory=LevelTables, init=False, compare=False, repr=False)
+    examined_tables: ExaminedTables = field(
+        default_factory=ExaminedTables, init=False, compare=False, repr=False
+    )
     """Tables that this process need not examine again."""
 
     def as_reader(self) -> "Pipeline":
@@ -121,34 +123,34 @@ class Pipeline:
                 set options for a table that does not exist at the source.
         """
         chosen, options, history = self.settings.tables, self.settings.table_options, self.schema_history
-        watched = {name: columns.schema for name, columns in history.tables.items()}
+        sources = {name: columns.schema for name, columns in history.tables.items()}
         table_settings = {
             **dict.fromkeys(chosen or (), "tables"),
             **dict.fromkeys((name for name in options if name not in history.other_names), "table_options"),
         }
-        if not watched or not set(table_settings) <= watched.keys():
-            watched = {table.name: table for table in self.watched_tables} | watched
+        if not sources or not set(table_settings) <= sources.keys():
+            sources = {table.name: table for table in self.watched_tables} | sources
         if not self.capabilities.can_be_compared:
             # A table becomes known with its first event.
-            table_settings = {name: setting for name, setting in table_settings.items() if name in watched}
+            table_settings = {name: setting for name, setting in table_settings.items() if name in sources}
         for name, setting in table_settings.items():
-            if name not in watched and (
+            if name not in sources and (
                 setting == "tables" or name not in self.read_schema(self.source.clock_micros()).unwatched
             ):
                 raise SettingError(
                     setting,
                     "names a table that the change stream does not watch, or whose key has no column: "
-                    f"{name!r}. It watches {', '.join(sorted(watched))}.",
+                    f"{name!r}. It watches {', '.join(sorted(sources))}.",
                 )
         if chosen is not None:
-            _check_places(self._find_refusals(history, watched))
-        names = self.select_tables(watched)
+            _check_places(self._find_refusals(history, sources))
+        names = self.select_tables(sources)
         if self.capabilities.can_be_compared:
-            _check_keys(watched[name] for name in names)
+            _check_keys(sources[name] for name in names)
         # The lake still has columns that the source dropped.
         whole = {name: columns.whole_schema for name, columns in history.tables.items()}
-        _check_room({name: self.options(name) for name in options if name in names}, watched | whole)
-        return tuple(watched[name] for name in names)
+        _check_room({name: self.options(name) for name in options if name in names}, sources | whole)
+        return tuple(sources[name] for name in names)
 
     def _chosen_names(self, names: Collection[str]) -> list[str]:
         chosen = self.settings.tables
@@ -161,8 +163,8 @@ class Pipeline:
 
     def select_tables(self, names: Collection[str]) -> list[str]:
         """Return the chosen source tables among these that the lake can have, sorted."""
-        refused = self._find_refusals(self.schema_history, names)
-        return [name for name in self._chosen_names(names) if LakeTable(name) not in refused]
+        refusals = self._find_refusals(self.schema_history, names)
+        return [name for name in self._chosen_names(names) if LakeTable(name) not in refusals]
 
     @cached_value
     def refusals(self) -> Refusals:
@@ -171,8 +173,8 @@ class Pipeline:
 
     def findings(self, history: SchemaHistory) -> tuple[str, ...]:
         """Return a sentence for each difference between lake and source that is by design."""
-        refused = self._find_refusals(history, history.tables)
-        return describe_findings(history, self.settings.table_options, refused)
+        refusals = self._find_refusals(history, history.tables)
+        return describe_findings(history, self.settings.table_options, refusals)
 
     def use_history(self, history: SchemaHistory) -> None:
         """Replace the history of the source's schema with a newer one."""
@@ -203,8 +205,8 @@ class Pipeline:
         names = self.lake.table_names()
         # The names alone do not distinguish a history from a source table that is called like one.
         tables = self.schema_history.tables or without_histories(names)
-        refused = refused_tables(self.lake, self.schema_history, tables, histories=())
-        table_names = (table for table in tables if LakeTable(table) not in refused)
+        refusals = refused_tables(self.lake, self.schema_history, tables, histories=())
+        table_names = (table for table in tables if LakeTable(table) not in refusals)
         return tuple(sorted(table for table in table_names if lake_table_name(table) in names))
 
     def stored_schema(self, name: str) -> TableSchema:
@@ -254,10 +256,9 @@ def open_existing(settings: PipelineSettings) -> Pipeline:
     return pipeline
 
 
-def _check_room(options: Mapping[str, TableOptions], watched: Mapping[str, TableSchema]) -> None:
+def _check_room(options: Mapping[str, TableOptions], tables: Mapping[str, TableSchema]) -> None:
     for name, option in options.items():
-        names_in_use = taken_names(watched[name], option)
-        if names_in_use:
+        if names_in_use := taken_names(tables[name], option):
             raise SettingError(
                 f"table_options.{name}",
                 f"needs the name of a column that the source table has or had: {', '.join(names_in_use)}. "
@@ -265,8 +266,8 @@ def _check_room(options: Mapping[str, TableOptions], watched: Mapping[str, Table
             )
 
 
-def _check_places(refused: Refusals) -> None:
-    for table, holder in refused.items():
+def _check_places(refusals: Refusals) -> None:
+    for table, holder in refusals.items():
         raise SettingError(
             "tables",
             f"names two tables that would be one in the lake, which ignores case: {table.text} and "

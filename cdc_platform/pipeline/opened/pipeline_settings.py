@@ -11,7 +11,7 @@ from cdc_platform.model.base.names import check_identifier
 from cdc_platform.model.base.timestamps import DAY_S
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities, SourceSettings
-from cdc_platform.spark.session.spark_settings import SparkSettings
+from cdc_platform.spark.launch.spark_settings import SparkSettings
 
 KEPT_SNAPSHOTS_MIN: Final = 10
 """Minimum of `keep_snapshots`: compaction adds a few snapshots after that of the newest cycle."""
@@ -143,7 +143,7 @@ class PipelineSettings:
     )
 
     def __post_init__(self) -> None:
-        check_identifier("name", self.name)
+        check_identifier(self.name)
         if self.name.endswith("__cdc"):
             raise SettingError(
                 "name", f"must not end in `__cdc`, which marks the platform's own tables: {self.name}"

@@ -1,6 +1,5 @@
 """Lookup of row keys for deletes that identify their rows only by address."""
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -9,10 +8,11 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
-from cdc_platform.lake.catalog.lake import QUARANTINE, RAW
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.quarantine import ReplayMark, load_quarantine, mark_replayed
+from cdc_platform.model.base.stored_names import QUARANTINE, RAW
 from cdc_platform.model.base.stored_texts import parse_stored, read_stored, understanding
+from cdc_platform.model.base.timestamps import clock_micros
 from cdc_platform.model.stream.events import ADDRESS, ADDRESS_ONLY, ORDERING_KEY, AddressedDelete
 from cdc_platform.model.stream.quarantined_records import QuarantinedRecord, ReplaySource
 from cdc_platform.model.stream.records import ModType, RecordKind, ValueCaptureType
@@ -115,7 +115,7 @@ def call_waiting(pipeline: Pipeline, raw: DataFrame, arrived: DataFrame) -> int:
     located = _find_keys(arrived, list(addressed_deletes.values())) if addressed_deletes else {}
     keys = _find_keys(raw, [addressed_deletes[event_id] for event_id in located]) if located else {}
     cycle = read_mark(pipeline.lake.system_table(RAW)).cycle
-    mark = ReplayMark(time.time_ns() // 1000, cycle, ReplaySource.TEXT)
+    mark = ReplayMark(clock_micros(), cycle, ReplaySource.TEXT)
     marks = {record.identity: mark for event_id in keys for record in waiting[event_id]}
     mark_replayed(pipeline.lake, marks)
     return len(marks)

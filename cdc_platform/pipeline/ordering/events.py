@@ -1,6 +1,5 @@
 """Ordering of events, with duplicates, keys found by address, rejected events and left-out values."""
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -11,12 +10,12 @@ from pyiceberg.table import Table
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
-from cdc_platform.lake.catalog.lake import LOG, RAW
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.commits.filters import all_of, equals, is_any
 from cdc_platform.lake.state.quarantine import QuarantinedPlace, ReplayMark, mark_replayed, open_places
 from cdc_platform.lake.state.read_progress import ReadFile, last_reads
-from cdc_platform.model.base.timestamps import to_datetime
+from cdc_platform.model.base.stored_names import LOG, RAW
+from cdc_platform.model.base.timestamps import clock_micros, to_datetime
 from cdc_platform.model.stream.files import is_of_file, is_of_version
 from cdc_platform.model.stream.quarantined_records import QuarantinedRecord, ReplaySource
 from cdc_platform.model.stream.records import RecordKind
@@ -179,7 +178,7 @@ def close_rewritten(pipeline: Pipeline) -> int:
         if place.origin in reads and place.cycle < reads[place.origin].cycle <= ordered
     ]
     events = _find_events(pipeline, older, reads)
-    now_micros = time.time_ns() // 1000
+    now_micros = clock_micros()
     marks = {
         place.identity: ReplayMark(now_micros, place.cycle, ReplaySource.FILE)
         for place in older

@@ -15,8 +15,8 @@ from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
-from cdc_platform.lake.catalog.lake import LOG, RAW
 from cdc_platform.lake.commits.filters import all_of, between, equals, is_any
+from cdc_platform.model.base.stored_names import LOG, RAW
 from cdc_platform.model.base.timestamps import from_datetime, to_datetime
 from cdc_platform.model.rows.key_shifts import KeyEvent, shifted_orders
 from cdc_platform.model.stream.events import ADDRESS

@@ -10,10 +10,8 @@ from pyiceberg.table import Table
 from pyspark.sql import DataFrame, SparkSession
 
 from cdc_platform.errors import LakeError, TransactionIncomplete
-from cdc_platform.lake.catalog.lake import DELETION_MARKERS, LOG, QUARANTINE
 from cdc_platform.lake.commits.commits import (
     AFTER,
-    CYCLE,
     LATE,
     NEXT_ORDINAL,
     POSITION,
@@ -26,6 +24,7 @@ from cdc_platform.lake.commits.commits import (
     number_of,
 )
 from cdc_platform.lake.commits.writes import CycleStep, append_cycle, commit_cycle, replace_cycle
+from cdc_platform.model.base.stored_names import CYCLE, DELETION_MARKERS, LOG, QUARANTINE
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.strategy import OrderingStrategy, Window
 from cdc_platform.pipeline.reading.local_read import MAX_BYTES

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 from cdc_platform.errors import LakeDamaged
-from cdc_platform.lake.catalog.lake import DELETION_MARKERS, LOG, QUARANTINE, RAW
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.cuts import newest_cut
+from cdc_platform.model.base.stored_names import DELETION_MARKERS, LOG, QUARANTINE, RAW
 from cdc_platform.model.stream.lineage import watermark_micros
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_step import pipeline_step

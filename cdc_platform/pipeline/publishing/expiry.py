@@ -7,12 +7,13 @@ from typing import Final
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
-from cdc_platform.lake.catalog.lake import CUT, DELETION_MARKERS, LINEAGE, LOG, QUARANTINE
-from cdc_platform.lake.commits.commits import CYCLE, ancestors_of, head, number_of, read_mark
+from cdc_platform.lake.commits.commits import ancestors_of, head, number_of, read_mark
 from cdc_platform.lake.commits.maintenance import delete_rows, expire_snapshots
 from cdc_platform.lake.commits.snapshots import SHORT_LIFE_S, find_expendable
 from cdc_platform.lake.state.cuts import Cut, cycle_published_by, find_cuts, publications_since
 from cdc_platform.lake.state.quarantine import find_taken_snapshot
+from cdc_platform.model.base.stored_names import CUT, CYCLE, DELETION_MARKERS, LINEAGE, LOG, QUARANTINE
+from cdc_platform.model.base.timestamps import MICROS_PER_S
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import KEPT_SNAPSHOTS_MIN
 from cdc_platform.pipeline.versions.branch import load_table
@@ -51,12 +52,12 @@ def kept_moments(
     """
     moments_kept, slots = set[int](), set[tuple[int, int]]()
     for moment_micros in sorted(moments_micros):
-        age_s = (now_micros - moment_micros) / 1_000_000
+        age_s = (now_micros - moment_micros) / MICROS_PER_S
         if age_s > last_s:
             continue
         if age_s > every_s:
             period_s = next(period for limit, period in THINNING if limit is None or age_s <= limit)
-            place = (period_s, moment_micros // (period_s * 1_000_000))
+            place = (period_s, moment_micros // (period_s * MICROS_PER_S))
             if place in slots:
                 continue
             slots.add(place)
@@ -109,7 +110,7 @@ def _old_snapshots(
     pipeline: Pipeline, table: Table, now_micros: int, cut_snapshots: Collection[int] = ()
 ) -> tuple[int, ...]:
     settings = pipeline.settings.maintenance
-    before_micros = now_micros - int(min(settings.keep_every_cut_s, settings.keep_snapshots_s) * 1_000_000)
+    before_micros = now_micros - int(min(settings.keep_every_cut_s, settings.keep_snapshots_s) * MICROS_PER_S)
     return find_expendable(table, before_micros, settings.keep_snapshots, cut_snapshots)
 
 
@@ -119,7 +120,7 @@ def age_of_table(pipeline: Pipeline, table: Table, now_micros: int) -> float:
     if not old:
         return 0
     settings, snapshots = pipeline.settings.maintenance, table.metadata.snapshots
-    oldest_s = now_micros / 1_000_000 - min(snapshot.timestamp_ms for snapshot in snapshots) / 1000
+    oldest_s = now_micros / MICROS_PER_S - min(snapshot.timestamp_ms for snapshot in snapshots) / 1000
     certain = len(old) - max_moments_kept(min(oldest_s, settings.keep_snapshots_s))
     return certain / _enough(pipeline, len(snapshots) - certain)
 
@@ -138,8 +139,8 @@ def _old_system_snapshots(pipeline: Pipeline, name: str, table: Table, now_micro
     whole_s, newest = READING_S, pipeline.settings.maintenance.keep_snapshots
     if name in SHORT_LIVED_TABLES:
         whole_s, newest = SHORT_LIFE_S, KEPT_SNAPSHOTS_MIN
-    unlogged = _unlogged_snapshots(pipeline, table) if name in REWRITABLE_TABLES else ()
-    return find_expendable(table, now_micros - whole_s * 1_000_000, newest, unlogged)
+    unlogged_ids = _unlogged_snapshots(pipeline, table) if name in REWRITABLE_TABLES else ()
+    return find_expendable(table, now_micros - whole_s * MICROS_PER_S, newest, unlogged_ids)
 
 
 def _unlogged_snapshots(pipeline: Pipeline, table: Table) -> Collection[int]:
@@ -149,15 +150,15 @@ def _unlogged_snapshots(pipeline: Pipeline, table: Table) -> Collection[int]:
     names: an unfinished run names it or a newer one when it commits, however long it pauses before.
     """
     log = pipeline.lake.system_table(LOG)
-    taken_id, logged = find_taken_snapshot(log), read_mark(log).cycle
-    unlogged = list[int]()
+    taken_id, log_cycle = find_taken_snapshot(log), read_mark(log).cycle
+    unlogged_ids = list[int]()
     for snapshot in ancestors_of(table, head(table)):
-        unlogged.append(snapshot.snapshot_id)
+        unlogged_ids.append(snapshot.snapshot_id)
         cycle = number_of(snapshot, CYCLE)
-        is_logged = cycle is not None and cycle <= logged
+        is_logged = cycle is not None and cycle <= log_cycle
         if is_logged if table.name()[-1] == DELETION_MARKERS else snapshot.snapshot_id == taken_id:
             break
-    return unlogged
+    return unlogged_ids
 
 
 def age_of_system_table(pipeline: Pipeline, name: str, table: Table, now_micros: int) -> float:
@@ -181,12 +182,12 @@ def find_kept_cuts(pipeline: Pipeline, now_micros: int) -> tuple[Cut, ...]:
     """Return the cuts whose snapshots stay, oldest first."""
     settings = pipeline.settings.maintenance
     last_s = settings.keep_snapshots_s
-    published = publications_since(pipeline.lake, now_micros - int(last_s * 1_000_000))
+    recent_cuts = publications_since(pipeline.lake, now_micros - int(last_s * MICROS_PER_S))
     # The age of a cut counts from the next cut: before that, readers get it.
-    ends = [micros for _, micros in published[1:]]
+    ends = [micros for _, micros in recent_cuts[1:]]
     moments = kept_moments(ends, now_micros, settings.keep_every_cut_s, last_s)
-    numbers = {number for (number, _), end in zip(published, ends, strict=False) if end in moments}
-    return find_cuts(pipeline.lake, {*numbers, *(number for number, _ in published[-1:])})
+    numbers = {number for (number, _), end in zip(recent_cuts, ends, strict=False) if end in moments}
+    return find_cuts(pipeline.lake, {*numbers, *(number for number, _ in recent_cuts[-1:])})
 
 
 def forget_deletion_markers(pipeline: Pipeline, spark: SparkSession, now_micros: int) -> None:
@@ -197,7 +198,7 @@ def forget_deletion_markers(pipeline: Pipeline, spark: SparkSession, now_micros:
     """
     if pipeline.capabilities.deletion_markers_s is None:
         return
-    before_micros = now_micros - int(pipeline.capabilities.deletion_markers_s * 1_000_000)
+    before_micros = now_micros - int(pipeline.capabilities.deletion_markers_s * MICROS_PER_S)
     cycle = cycle_published_by(pipeline.lake, before_micros)
     if cycle is not None:
         table = pipeline.lake.system_table(DELETION_MARKERS)

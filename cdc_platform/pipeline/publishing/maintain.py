@@ -1,6 +1,5 @@
 """Maintenance between cycles: without it, tens of small commits would slow down everything."""
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,16 +11,7 @@ from pyiceberg.table.snapshots import Operation
 from pyspark.sql import SparkSession
 
 from cdc_platform.errors import LakeError
-from cdc_platform.lake.catalog.lake import (
-    CUT,
-    DELETION_MARKERS,
-    LINEAGE,
-    LOG,
-    QUARANTINE,
-    RAW,
-    READ_PROGRESS,
-    UNMAINTAINED,
-)
+from cdc_platform.lake.catalog.lake import UNMAINTAINED
 from cdc_platform.lake.commits.commits import (
     BRANCH,
     ancestors_of,
@@ -40,6 +30,16 @@ from cdc_platform.lake.commits.metadata_files import delete_old_metadata
 from cdc_platform.lake.commits.staging import drop_staging
 from cdc_platform.lake.state.cuts import Cut
 from cdc_platform.model.base.cached_values import cached_value
+from cdc_platform.model.base.stored_names import (
+    CUT,
+    DELETION_MARKERS,
+    LINEAGE,
+    LOG,
+    QUARANTINE,
+    RAW,
+    READ_PROGRESS,
+)
+from cdc_platform.model.base.timestamps import MICROS_PER_S, clock_micros
 from cdc_platform.model.base.turns import choose_by_turns
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import MaintenanceSettings
@@ -106,12 +106,12 @@ class MaintenanceRun:
 
     def delete_metadata(self, table: Table) -> int:
         """Delete a table's old metadata files, and return their number."""
-        keep_micros = int(self.pipeline.settings.maintenance.keep_metadata_s * 1_000_000)
+        keep_micros = int(self.pipeline.settings.maintenance.keep_metadata_s * MICROS_PER_S)
         return delete_old_metadata(table, self.now_micros - keep_micros)
 
     def delete_orphans(self, table: Table) -> int:
         """Delete a table's files of killed runs if the maintenance is thorough; return their number."""
-        keep_micros = int(self.pipeline.settings.maintenance.keep_orphans_s * 1_000_000)
+        keep_micros = int(self.pipeline.settings.maintenance.keep_orphans_s * MICROS_PER_S)
         return delete_orphans(self.spark, table, self.now_micros - keep_micros) if self.is_thorough else 0
 
 
@@ -139,11 +139,11 @@ def maintain_lake(pipeline: Pipeline, spark: SparkSession, *, thorough: bool = F
     Raises:
         LakeError: a compaction changed the number of rows; report it.
     """
-    run = MaintenanceRun(pipeline, spark, thorough, time.time_ns() // 1000)
+    run = MaintenanceRun(pipeline, spark, thorough, clock_micros())
     tasks = _list_tasks(run)
-    chosen = tasks if thorough else choose_tasks(pipeline.settings.maintenance, tasks)
-    with pipeline.progress.step("maintain", "tables", len(chosen)) as step:
-        outcomes = (step.counting(task.run)(run) for task in chosen)
+    due_tasks = tasks if thorough else choose_tasks(pipeline.settings.maintenance, tasks)
+    with pipeline.progress.step("maintain", "tables", len(due_tasks)) as step:
+        outcomes = (step.counting(task.run)(run) for task in due_tasks)
         return sum(outcomes, start=MaintenanceOutcome())
 
 
@@ -156,14 +156,14 @@ def choose_tasks(settings: MaintenanceSettings, tasks: Sequence[TableTask]) -> S
 
 def _list_tasks(run: MaintenanceRun) -> list[TableTask]:
     pipeline = run.pipeline
-    merged = {name: pipeline.lake.table(name) for name in choose_tables(run)}
-    for name, table in merged.items():
+    tables = {name: pipeline.lake.table(name) for name in choose_tables(run)}
+    for name, table in tables.items():
         newest = head(table) if table is not None else None
-        pipeline.level_tables.compare(name, newest.snapshot_id if newest is not None else None)
+        pipeline.examined_tables.compare(name, newest.snapshot_id if newest is not None else None)
     return [
         *(
             TableTask(name, _urgency_of_table(run, table), partial(_maintain_table, name))
-            for name, table in merged.items()
+            for name, table in tables.items()
             if table is not None and _is_published(table)
         ),
         *(
@@ -185,9 +185,9 @@ def choose_tables(run: MaintenanceRun) -> Sequence[str]:
     if run.is_thorough:
         return tuple(tables)
     cycle = read_mark(log).cycle
-    changed = tables_changed_after(log, cycle - 1) or ()
+    changed_tables = tables_changed_after(log, cycle - 1) or ()
     in_turn = choose_by_turns(tuple(tables), MAX_LOOKED_AT, run.now_micros)
-    of_cycle = (name for name, source_table in tables.items() if source_table in changed)
+    of_cycle = (name for name, source_table in tables.items() if source_table in changed_tables)
     return tuple(dict.fromkeys((*of_cycle, *in_turn)))
 
 
@@ -198,9 +198,9 @@ def _rolling_tables(pipeline: Pipeline) -> tuple[str, ...]:
 def _urgency_of_table(run: MaintenanceRun, table: Table) -> float:
     pipeline, due_after = run.pipeline, run.pipeline.settings.maintenance.minor_every_cycles
     # Even a large share of deleted rows is not rewritten in every cycle.
-    deleted = min(deleted_share(pipeline, table), cycles_since(table) / due_after)
-    fragmented = fragments(pipeline, table) / due_after
-    return max(fragmented, deleted, age_of_table(pipeline, table, run.now_micros))
+    deletions = min(deleted_share(pipeline, table), cycles_since(table) / due_after)
+    fragmentation = fragments(pipeline, table) / due_after
+    return max(fragmentation, deletions, age_of_table(pipeline, table, run.now_micros))
 
 
 def _urgency_of_system_table(run: MaintenanceRun, name: str) -> float:
@@ -211,7 +211,7 @@ def _urgency_of_system_table(run: MaintenanceRun, name: str) -> float:
 
 def _maintain_table(table: str, run: MaintenanceRun) -> MaintenanceOutcome:
     pipeline, spark, settings = run.pipeline, run.spark, run.pipeline.settings.maintenance
-    pipeline.level_tables.forget(table)
+    pipeline.examined_tables.forget(table)
     stored_table = load_table(pipeline, table)
     drop_staging(stored_table)
     newest = head(stored_table)
@@ -223,12 +223,12 @@ def _maintain_table(table: str, run: MaintenanceRun) -> MaintenanceOutcome:
     if _has_many_deleted_rows(pipeline, table, thorough=run.is_thorough):
         major = compact_all_files(spark, load_table(pipeline, table), target_bytes)
         _compare_rows(pipeline, table)
-    expired = expire_table(
+    deleted_files = expire_table(
         pipeline, spark, table, lambda: run.kept_cuts, run.now_micros, thorough=run.is_thorough
     )
     stored_table = load_table(pipeline, table)
-    expired += run.delete_metadata(stored_table) + run.delete_orphans(stored_table)
-    return MaintenanceOutcome(minor, major, expired)
+    deleted_files += run.delete_metadata(stored_table) + run.delete_orphans(stored_table)
+    return MaintenanceOutcome(minor, major, deleted_files)
 
 
 def _clean(name: str, run: MaintenanceRun) -> MaintenanceOutcome:
@@ -248,16 +248,16 @@ def _maintain_system_table(name: str, run: MaintenanceRun) -> MaintenanceOutcome
         if name in REWRITABLE_TABLES:
             where = f"cycle <= {read_mark(pipeline.lake.system_table(LOG)).cycle}"
         minor = compact_small_files(spark, system_table, small_file_bytes, where=where)
-    expired = expire_system_table(pipeline, spark, name, run.now_micros, thorough=run.is_thorough)
+    deleted_files = expire_system_table(pipeline, spark, name, run.now_micros, thorough=run.is_thorough)
     system_table = pipeline.lake.system_table(name)
-    expired += run.delete_metadata(system_table) + run.delete_orphans(system_table)
-    return MaintenanceOutcome(minor_files=minor, expired_files=expired)
+    deleted_files += run.delete_metadata(system_table) + run.delete_orphans(system_table)
+    return MaintenanceOutcome(minor_files=minor, expired_files=deleted_files)
 
 
 def _has_many_deleted_rows(pipeline: Pipeline, table: str, *, thorough: bool) -> bool:
     """Return whether the files with deleted rows are due; a thorough maintenance rewrites all of them."""
-    deleted = deleted_share(pipeline, load_table(pipeline, table))
-    return deleted > 0 if thorough else deleted >= 1
+    share = deleted_share(pipeline, load_table(pipeline, table))
+    return share > 0 if thorough else share >= 1
 
 
 def _is_published(table: Table) -> bool:

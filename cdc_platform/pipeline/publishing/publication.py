@@ -1,22 +1,22 @@
 """The last step of a cycle: a cut names one snapshot of every table, then `main` moves there."""
 
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 
 from cdc_platform.errors import CommitConflict
-from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.branches import advance_main, contains
 from cdc_platform.lake.commits.commits import head, read_mark
 from cdc_platform.lake.state.cuts import Cut, append_cut, cut_number, newest_cut
 from cdc_platform.lake.state.lost_tables import require_published
+from cdc_platform.model.base.stored_names import LOG
+from cdc_platform.model.base.timestamps import clock_micros
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_step import pipeline_step
 from cdc_platform.pipeline.versions.branch import finished_head, load_table
 from cdc_platform.pipeline.versions.handover import find_handover
-from cdc_platform.pipeline.versions.level import find_stored_level
 from cdc_platform.pipeline.versions.log_span import applied_cycle, pending_span
+from cdc_platform.pipeline.versions.unchanged_tables import find_unchanged_in_lake
 
 
 @dataclass(frozen=True)
@@ -40,17 +40,19 @@ def publish_cut(pipeline: Pipeline) -> Cut | None:
         LakeDamaged: another program has dropped or replaced a table of the newest cut.
     """
     # In this order: what another process publishes meanwhile has the number of the next cut, and what it adds
-    # to the log is in no table that counts as level.
+    # to the log is in no table that counts as unchanged.
     newest, mark = newest_cut(pipeline.lake), read_mark(pipeline.lake.system_table(LOG))
-    level = find_stored_level(pipeline)
+    unchanged = find_unchanged_in_lake(pipeline)
     if newest is not None:
         # Another process may have moved `main` back to a former cut, and the next cut must not name that.
-        _move_mains(pipeline, newest, [name for name in _own_tables(pipeline, newest) if name not in level])
+        _move_mains(
+            pipeline, newest, [name for name in _own_tables(pipeline, newest) if name not in unchanged]
+        )
     if mark.position_micros is None:
         return newest
     latest = [
         _Version(name, newest.tables[name], is_new=False)
-        if newest is not None and name in level
+        if newest is not None and name in unchanged
         else _find_version(pipeline, name, mark.cycle, newest)
         for name in pipeline.lake_tables
     ]
@@ -64,7 +66,7 @@ def publish_cut(pipeline: Pipeline) -> Cut | None:
         position_micros=mark.position_micros,
         cycle=mark.cycle,
         tables={version.table: version.snapshot_id for version in versions},
-        published_micros=time.time_ns() // 1000,
+        published_micros=clock_micros(),
     )
     append_cut(pipeline.lake, cut)
     _move_mains(pipeline, cut, [version.table for version in versions if version.is_new])

@@ -8,13 +8,8 @@ from typing import Final
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation, Snapshot
 
-from cdc_platform.lake.commits.commits import (
-    CYCLE,
-    ancestors_of,
-    fact,
-    head,
-    number_of,
-)
+from cdc_platform.lake.commits.commits import ancestors_of, fact, head, number_of
+from cdc_platform.model.base.stored_names import CYCLE
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 
 ROLLING_PATIENCE: Final = 4

@@ -8,10 +8,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.table import Table
 
-from cdc_platform.lake.catalog.lake import RAW, own_tables
+from cdc_platform.lake.catalog.lake import own_tables
 from cdc_platform.lake.commits.commits import cycles_between, number_of
 from cdc_platform.lake.commits.writes import CycleStep, append_cycle
 from cdc_platform.model.base.progress import Step
+from cdc_platform.model.base.stored_names import RAW
 from cdc_platform.model.stream.read_windows import ReadPlan
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.pipeline.opened.pipeline import Pipeline

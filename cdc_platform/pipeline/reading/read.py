@@ -11,13 +11,14 @@ from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
 from cdc_platform.errors import SourceError, as_source_error
-from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.lake.commits.commits import POSITION, read_mark
 from cdc_platform.lake.commits.data_files import DATA_FILES, data_file_writer, data_files_of
 from cdc_platform.lake.commits.writes import CycleStep, append_files
 from cdc_platform.lake.state.control import read_control
 from cdc_platform.lake.state.read_progress import load_read_progress, save_poll, waiting_texts
 from cdc_platform.model.base.quantities import as_count
+from cdc_platform.model.base.stored_names import RAW
+from cdc_platform.model.base.timestamps import MICROS_PER_S
 from cdc_platform.model.stream.lineage import live, watermark_micros
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest, WindowOutcome, WindowReport
 from cdc_platform.model.stream.records import RecordKind
@@ -67,7 +68,7 @@ class ReadOutcome:
     @property
     def another_is_worth_micros(self) -> int:
         """The time that the watermark must lag to justify another round of reading."""
-        return round((LOCAL_ROUND_WORTH_S if self.is_local else ROUND_WORTH_S) * 1_000_000)
+        return round((LOCAL_ROUND_WORTH_S if self.is_local else ROUND_WORTH_S) * MICROS_PER_S)
 
     @property
     def interrupted(self) -> tuple[WindowReport, ...]:

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.quarantine import load_replays
 from cdc_platform.lake.state.read_progress import REPLAY, list_failed_reads, read_report
+from cdc_platform.model.base.stored_names import RAW
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.pipeline.opened.pipeline import Pipeline

@@ -7,11 +7,11 @@ from typing import Any
 import pyarrow as pa
 
 from cdc_platform.errors import LakeError
-from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.lake.commits.filters import all_of, equals, is_any
 from cdc_platform.lake.state.read_progress import load_replay_progress, replay_path
 from cdc_platform.model.base.progress import Step
 from cdc_platform.model.base.schemas import RAW_EVENT_RECORDS
+from cdc_platform.model.base.stored_names import RAW
 from cdc_platform.model.base.timestamps import to_datetime
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.model.stream.files import SourceFile

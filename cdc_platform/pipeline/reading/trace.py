@@ -1,8 +1,9 @@
 """Derivation of the partition lineage from the reports of committed cycles."""
 
-from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.control import load_lineage, read_control, save_lineage
+from cdc_platform.model.base.stored_names import RAW
+from cdc_platform.model.base.timestamps import MICROS_PER_S
 from cdc_platform.model.stream.lineage import Lineage, advance, begin, prune
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 
@@ -24,4 +25,4 @@ def trace_lineage(pipeline: Pipeline) -> Lineage:
     if lineage is saved_lineage:
         return lineage
     newest = max((partition.position_micros for partition in lineage.partitions.values()), default=0)
-    return save_lineage(pipeline.lake, prune(lineage, newest - KEEP_FINISHED_S * 1_000_000))
+    return save_lineage(pipeline.lake, prune(lineage, newest - KEEP_FINISHED_S * MICROS_PER_S))

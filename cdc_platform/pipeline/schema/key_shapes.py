@@ -53,7 +53,7 @@ def find_foreign_keys(
 
 
 def key_of(columns: Mapping[str, ObservedColumn]) -> Key:
-    """Return the columns of a key."""
+    """Return the names of the key columns, each with the family of its type."""
     return frozenset((name, key_family(kind)) for name, kind in key_types(columns).items())
 
 

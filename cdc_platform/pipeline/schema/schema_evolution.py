@@ -14,12 +14,12 @@ import pyarrow.compute as pc
 from pyiceberg.table import Table
 
 from cdc_platform.errors import CommitConflict, RetentionExpired, SourceNotFound
-from cdc_platform.lake.catalog.lake import LOG, QUARANTINE, RAW, SCHEMA
 from cdc_platform.lake.commits.commits import STATS, Mark, cycles_between, fact, read_mark
 from cdc_platform.lake.state.copies import load_plans_between
 from cdc_platform.lake.state.repeated_texts import read_repeated_texts
 from cdc_platform.lake.state.schema_history import append_events, at_mark, load_history
 from cdc_platform.model.base.names import ROOT_TOKEN, is_reserved_column
+from cdc_platform.model.base.stored_names import LOG, QUARANTINE, RAW, SCHEMA
 from cdc_platform.model.base.timestamps import to_datetime
 from cdc_platform.model.schema.evolution import SchemaHistory
 from cdc_platform.model.schema.observed_columns import (

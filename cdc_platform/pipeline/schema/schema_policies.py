@@ -71,30 +71,30 @@ def with_refusals(
         history: schema history before these records.
     """
     foreign = find_foreign_keys(pipeline, history, content.typed_tables())
-    refused = [
+    rejections = [
         *((shape, reason, "") for shape, reason in foreign.items()),
         # A delete only needs the key.
-        *((shape, reason, _NO_DELETE) for shape, reason in _refused(pipeline, content, history)),
+        *((shape, reason, _NO_DELETE) for shape, reason in _rejected_shapes(pipeline, content, history)),
     ]
-    if not refused:
+    if not rejections:
         return records
     branches = (
         f"WHEN table_name = {quote_text(table)} AND column_types = {quote_text(text)}{condition} "
         f"THEN {quote_text(reason)}"
-        for (table, text), reason, condition in refused
+        for (table, text), reason, condition in rejections
     )
     fault = F.coalesce("event.fault", F.expr(f"CASE {' '.join(branches)} END"))
     return records.withColumn("event", F.col("event").withField("fault", fault))
 
 
-def _refused(
+def _rejected_shapes(
     pipeline: Pipeline, content: WindowContent, history: SchemaHistory
 ) -> Iterator[tuple[TypedTable, str]]:
     """Yield the shapes that the policies of their tables reject, with the reason."""
     shapes = fixed_shapes(pipeline, content)
-    begun = first_columns(shapes, history)
+    columns_by_table = first_columns(shapes, history)
     for shape in shapes:
-        table_types = _columns_before(shape.table, begun, history)
+        table_types = _columns_before(shape.table, columns_by_table, history)
         policy = pipeline.capabilities.schema_policy_of(shape.table)
         reason = find_refusal(shape.table, table_types, shape.columns, policy)
         if reason is not None:
@@ -102,8 +102,8 @@ def _refused(
 
 
 def _columns_before(
-    table: str, begun: Mapping[str, Columns], history: SchemaHistory
+    table: str, columns_by_table: Mapping[str, Columns], history: SchemaHistory
 ) -> Mapping[str, ColumnType]:
-    if table in begun:
-        return {name: column.type for name, column in begun[table].items()}
+    if table in columns_by_table:
+        return {name: column.type for name, column in columns_by_table[table].items()}
     return {version.name: version.type for version in history.tables[table].live_versions}

@@ -45,9 +45,9 @@ def ensure_table(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -
     """
     columns = _known_columns(pipeline, schema)
     lake_schema = stored_schema(columns.whole_schema, pipeline.options(schema.name))
-    stored = _ensure(pipeline, spark, columns, lake_schema, create_table_sql)
+    lake_table = _ensure(pipeline, spark, columns, lake_schema, create_table_sql)
     keys = [column.name for column in lake_schema.key_columns]
-    return describe_columns(stored, keys, source_comments(pipeline, schema.name))
+    return describe_columns(lake_table, keys, source_comments(pipeline, schema.name))
 
 
 def source_comments(pipeline: Pipeline, table: str) -> Mapping[str, str]:
@@ -68,22 +68,22 @@ def ensure_history(pipeline: Pipeline, spark: SparkSession, schema: TableSchema)
 def _ensure(
     pipeline: Pipeline, spark: SparkSession, columns: ColumnHistory, schema: TableSchema, create: CreateSql
 ) -> Table:
-    stored = _find_or_create(pipeline, spark, schema, create)
-    statements = _missing_steps(pipeline, spark, stored, columns, schema)
+    lake_table = _find_or_create(pipeline, spark, schema, create)
+    statements = _missing_steps(pipeline, spark, lake_table, columns, schema)
     try:
         for statement in statements:
             spark.sql(statement)
     except Exception as error:
         after = load_table(pipeline, schema.name)
-        if after.metadata.current_schema_id != stored.metadata.current_schema_id:
+        if after.metadata.current_schema_id != lake_table.metadata.current_schema_id:
             raise CommitConflict(
                 f"Another run changed the columns of `{schema.name}` at the same time; run the cycle again."
             ) from error
         raise
     if statements:
-        stored = load_table(pipeline, schema.name)
-    declared = declare_key(keep_by_time(stored), [column.name for column in schema.key_columns])
-    return _with_snapshot(pipeline, spark, declared, schema.name)
+        lake_table = load_table(pipeline, schema.name)
+    keyed_table = declare_key(keep_by_time(lake_table), [column.name for column in schema.key_columns])
+    return _with_snapshot(pipeline, spark, keyed_table, schema.name)
 
 
 def make_table(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> Table:
@@ -91,28 +91,28 @@ def make_table(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> 
 
     Its key is declared once the copy is complete: until then, the key may contain NULLs.
     """
-    stored = _find_or_create(pipeline, spark, schema, create_table_sql)
-    return _with_snapshot(pipeline, spark, stored, schema.name)
+    lake_table = _find_or_create(pipeline, spark, schema, create_table_sql)
+    return _with_snapshot(pipeline, spark, lake_table, schema.name)
 
 
 def _find_or_create(pipeline: Pipeline, spark: SparkSession, schema: TableSchema, create: CreateSql) -> Table:
-    stored = pipeline.lake.table(schema.name)
-    if stored is not None:
-        return stored
+    lake_table = pipeline.lake.table(schema.name)
+    if lake_table is not None:
+        return lake_table
     target = pipeline.lake.spark_table(schema.name)
     spark.sql(create(target, schema, pipeline.settings.lake.table_format_version))
-    created = pipeline.lake.table(schema.name)
-    if created is None:
+    new_table = pipeline.lake.table(schema.name)
+    if new_table is None:
         # The source has dropped the table, and another run has removed it.
         raise CommitConflict(f"Another run has removed `{schema.name}`; the next cycle continues from there.")
-    return created
+    return new_table
 
 
-def _with_snapshot(pipeline: Pipeline, spark: SparkSession, stored: Table, table: str) -> Table:
-    if head(stored) is not None:
-        return stored
+def _with_snapshot(pipeline: Pipeline, spark: SparkSession, lake_table: Table, table: str) -> Table:
+    if head(lake_table) is not None:
+        return lake_table
     # A branch can only be reset to a snapshot.
-    if not commit_first(stored):
+    if not commit_first(lake_table):
         target = pipeline.lake.spark_table(table)
         read_current(spark, target).limit(0).writeTo(target).append()
     return load_table(pipeline, table)
@@ -135,11 +135,11 @@ def _plain_history(schema: TableSchema) -> ColumnHistory:
 
 
 def _missing_steps(
-    pipeline: Pipeline, spark: SparkSession, stored: Table, columns: ColumnHistory, schema: TableSchema
+    pipeline: Pipeline, spark: SparkSession, lake_table: Table, columns: ColumnHistory, schema: TableSchema
 ) -> list[str]:
     """Return the statements that add the columns of all versions and of the options to a table."""
     target = pipeline.lake.spark_table(schema.name)
-    stored_names = {case_key(field.name) for field in stored.schema().fields}
+    stored_names = {case_key(field.name) for field in lake_table.schema().fields}
     if all(case_key(column.name) in stored_names for column in schema.columns):
         return []
     steps = []
@@ -147,13 +147,13 @@ def _missing_steps(
         old, new = quote_spark(name), quote_spark(version.lake_name)
         steps.append(f"ALTER TABLE {target} RENAME COLUMN {old} TO {new}")
         stored_names = (stored_names - {case_key(name)}) | {case_key(version.lake_name)}
-    added = [
+    additions = [
         f"{quote_spark(column.name)} {spark_type(column.type)}"
         for column in schema.columns
         if case_key(column.name) not in stored_names
     ]
-    if added:
-        steps.append(f"ALTER TABLE {target} ADD COLUMNS ({', '.join(added)})")
+    if additions:
+        steps.append(f"ALTER TABLE {target} ADD COLUMNS ({', '.join(additions)})")
     return steps
 
 
@@ -240,16 +240,16 @@ def describe_columns(table: Table, keys: Collection[str], comments: Mapping[str,
         return table
     texts = {case_key(name): visible_line(" ".join(text.split())) for name, text in comments.items()}
     marks = {case_key(name): PRIMARY_KEY for name in keys}
-    changed = {}
+    changes = {}
     for field in table.schema().fields:
         name = case_key(field.name)
         doc = ": ".join(filter(None, (marks.get(name), texts.get(name))))
         if len(doc) > MAX_DOC_CHARACTERS:
             doc = f"{doc[: MAX_DOC_CHARACTERS - 1]}…"
         if doc != (field.doc or ""):
-            changed[field.name] = doc
+            changes[field.name] = doc
     own = comments.get("", "")
-    if not changed and own == table.properties.get(COMMENT, ""):
+    if not changes and own == table.properties.get(COMMENT, ""):
         return table
     conflict = (
         f"Another run changed the columns of `{'.'.join(table.name())}` at the same time; repeat the run."
@@ -257,6 +257,6 @@ def describe_columns(table: Table, keys: Collection[str], comments: Mapping[str,
     with conflicts_as(conflict), table.transaction() as transaction:
         transaction.set_properties({COMMENT: own})
         with transaction.update_schema() as update:
-            for name, doc in changed.items():
+            for name, doc in changes.items():
                 update.update_column((name,), doc=doc)
     return table.refresh()

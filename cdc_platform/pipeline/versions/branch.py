@@ -16,7 +16,6 @@ from cdc_platform.lake.commits.branches import contains, move_branch
 from cdc_platform.lake.commits.commits import (
     ATTEMPT,
     BRANCH,
-    CYCLE,
     ancestors_of,
     fact,
     head,
@@ -27,6 +26,7 @@ from cdc_platform.lake.commits.commits import (
 from cdc_platform.lake.state.cuts import Cut, cut_number, newest_cut
 from cdc_platform.lake.state.lost_tables import require_published
 from cdc_platform.model.base.names import lake_table_name
+from cdc_platform.model.base.stored_names import CYCLE
 from cdc_platform.model.base.stored_texts import parse_stored
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.spark.frames.table_frames import read_current
@@ -120,7 +120,7 @@ def published_head(table: Table, name: str, cut: Cut | None) -> Snapshot | None:
 
 def reset_branch(pipeline: Pipeline, attempt: Attempt) -> None:
     """Point the branch at the attempt's base, and drop commits that another run left on it."""
-    pipeline.level_tables.forget(attempt.table)
+    pipeline.examined_tables.forget(attempt.table)
     table = load_table(pipeline, attempt.table)
     snapshot = head(table, BRANCH)
     if snapshot is None or snapshot.snapshot_id != attempt.base.snapshot_id:
@@ -185,9 +185,9 @@ def finished_head(table: Table, cycle: int, cut: Cut | None) -> Snapshot | None:
 def is_built_by(table: Table, token: str, base: int, commits: int) -> bool:
     """Return whether the branch has exactly `commits` commits of one attempt on top of its base."""
     chain = ancestors_of(table, head(table, BRANCH))
-    built = [snapshot for _, snapshot in zip(range(commits), chain, strict=False)]
+    top = [snapshot for _, snapshot in zip(range(commits), chain, strict=False)]
     below = next(chain, None)
-    ours = len(built) == commits and all(fact(snapshot, ATTEMPT) == token for snapshot in built)
+    ours = len(top) == commits and all(fact(snapshot, ATTEMPT) == token for snapshot in top)
     return ours and below is not None and below.snapshot_id == base
 
 

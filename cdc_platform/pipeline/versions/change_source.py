@@ -6,10 +6,10 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
-from cdc_platform.lake.catalog.lake import DELETION_MARKERS
 from cdc_platform.lake.state.copies import COPY_BRANCH, CopyProgress
 from cdc_platform.lake.state.quarantine import may_lack_changes
 from cdc_platform.model.base.names import quote_spark
+from cdc_platform.model.base.stored_names import DELETION_MARKERS
 from cdc_platform.model.base.timestamps import to_datetime
 from cdc_platform.model.schema.column_versions import ColumnHistory
 from cdc_platform.model.schema.evolution import SchemaHistory
@@ -104,12 +104,12 @@ def find_beginning(
     source = ChangeSource(schema, span, copy, is_history=is_history)
     copied_micros = copy.plan.position_micros if copy is not None else -1
     moments = (beginning.micros for beginning in columns.beginnings)
-    recreated = tuple(micros for micros in moments if micros is not None and micros > copied_micros)
-    if not recreated:
+    recreations = tuple(micros for micros in moments if micros is not None and micros > copied_micros)
+    if not recreations:
         return source
     if is_history and _has_kept_key(schema):
-        return replace(source, recreated_micros=recreated)
-    return replace(source, copy=None, since_micros=recreated[-1])
+        return replace(source, recreated_micros=recreations)
+    return replace(source, copy=None, since_micros=recreations[-1])
 
 
 def _has_kept_key(schema: TableSchema) -> bool:
@@ -197,14 +197,14 @@ def read_changes(
     no_transaction = F.lit(None).cast("string").alias(TRANSACTION)
     origin = [position.alias(COMMITTED), no_transaction, F.lit(True).alias(IS_READ)]
     flags = [F.lit(True).alias(flag_of(column.name)) for column in source.schema.value_columns]
-    copied = rows.select(
+    copied_rows = rows.select(
         F.lit(ChangeKind.INSERT.value).alias(KIND),
         (F.lit(COPIED_KEY) if source.span.is_late else F.lit(COPIED).cast("bigint")).alias(ORDINAL),
         *(origin if has_origin else []),
         *(F.expr(_copied_value(column)).alias(column.name) for column in source.schema.columns),
         *(flags if has_partial_updates else []),
     )
-    return changes.unionByName(copied)
+    return changes.unionByName(copied_rows)
 
 
 def takes_former(pipeline: Pipeline, schema: TableSchema) -> bool:
@@ -243,6 +243,6 @@ def _copied_value(column: Column) -> str:
     before = column.life.before if column.life is not None else None
     if before is None:
         return quote_spark(column.name)
-    converted = convert_expression(_copied_value(before), before.type, column.type)
+    conversion = convert_expression(_copied_value(before), before.type, column.type)
     # A copy from after the type change has the value itself.
-    return f"coalesce({quote_spark(column.name)}, {converted})"
+    return f"coalesce({quote_spark(column.name)}, {conversion})"

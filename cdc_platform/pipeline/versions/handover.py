@@ -7,10 +7,10 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from cdc_platform.errors import LakeError
-from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import head, read_mark
 from cdc_platform.lake.state.copies import CopyPlan, CopyProgress, load_copy_progress, load_plans
 from cdc_platform.lake.state.cuts import Cut
+from cdc_platform.model.base.stored_names import LOG
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 
 

@@ -5,10 +5,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.errors import CommitConflict
-from cdc_platform.lake.catalog.lake import LOG, RAW
 from cdc_platform.lake.commits.commits import head
 from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.lake.state.lost_tables import require_published, stored_version
+from cdc_platform.model.base.stored_names import LOG, RAW
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.versions.branch import load_table

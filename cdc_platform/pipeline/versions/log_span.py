@@ -8,9 +8,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from cdc_platform.errors import CommitConflict, LakeDamaged
-from cdc_platform.lake.catalog.lake import CUT, LOG
 from cdc_platform.lake.commits.commits import (
-    CYCLE,
     LATE,
     STATS,
     ancestors_of,
@@ -22,6 +20,7 @@ from cdc_platform.lake.commits.commits import (
 )
 from cdc_platform.lake.state.cuts import Cut, cut_number, newest_cut
 from cdc_platform.lake.state.quarantine import has_replays
+from cdc_platform.model.base.stored_names import CUT, CYCLE, LOG
 from cdc_platform.model.base.stored_texts import parse_stored
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 

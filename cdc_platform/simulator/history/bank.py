@@ -114,9 +114,9 @@ class Bank:
         return make(schema, micros)
 
     def _opening_steps(self) -> Iterator[BankStep]:
-        for bank, closed in enumerate(self._closed):
+        for bank, closed_accounts in enumerate(self._closed):
             for _ in range(self._settings.accounts):
-                account = closed.pop()
+                account = closed_accounts.pop()
                 self._open[bank].append(account)
                 yield self._insert(bank, account, OPENING_BALANCE)
 
@@ -151,12 +151,12 @@ class Bank:
 
     def _opening(self, schema: Schema, micros: int) -> Draft:
         source = self._pick(1)[0]
-        bank, closed = source[0], self._closed[source[0]]
-        if not closed:
+        bank, closed_accounts = source[0], self._closed[source[0]]
+        if not closed_accounts:
             return self._transfer(schema, micros)
         balance = self._balance(source)
         amount = int(self._random() * (balance + 1))
-        account = closed.pop(int(self._random() * len(closed)))
+        account = closed_accounts.pop(int(self._random() * len(closed_accounts)))
         self._open[bank].append(account)
         steps = [
             self._insert(bank, account, amount),
@@ -170,8 +170,8 @@ class Bank:
         bank, account = self._pick(1)[0]
         old = self._account((bank, account))
         new = self._insert(bank, account, old[_BALANCE])
-        deleted = BankStep(self._accounts[bank], (account,), Mod.DELETE, old, None)
-        return Draft("replacement", False, [deleted, new])
+        deletion = BankStep(self._accounts[bank], (account,), Mod.DELETE, old, None)
+        return Draft("replacement", False, [deletion, new])
 
     def _renaming(self, _schema: Schema, _micros: int) -> Draft:
         bank, account = self._pick(1)[0]
@@ -192,15 +192,15 @@ class Bank:
         for slot in slots:
             new[slot] = None if self._happens(_CLEARED) else f"settled {int(self._random() * 1000)}"
         steps = [BankStep(number, key, Mod.UPDATE, old, tuple(new), tuple(slots))]
-        for added in schema.tables.values():
-            if added.name.startswith("audit_") and len(steps) < _TTL_ROWS:
-                steps.append(self._audit(added))
+        for new_table in schema.tables.values():
+            if new_table.name.startswith("audit_") and len(steps) < _TTL_ROWS:
+                steps.append(self._audit(new_table))
         return Draft("settlement", False, steps)
 
     def _extra_steps(self, schema: Schema) -> list[BankStep]:
-        typed, documents = schema.tables.get(ALL_TYPES), schema.tables.get(DOCUMENTS)
-        if typed is not None and self._happens(_TYPED):
-            return self._typed_steps(typed)
+        types_table, documents = schema.tables.get(ALL_TYPES), schema.tables.get(DOCUMENTS)
+        if types_table is not None and self._happens(_TYPED):
+            return self._typed_steps(types_table)
         if documents is not None and self._random() * self._settings.rate * _DOCUMENT_EVERY_S < 1:
             key = (int(self._random() * _DOCUMENTS),)
             body = text_of(self._dice, self._settings.document_bytes)

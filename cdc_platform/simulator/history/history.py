@@ -84,13 +84,13 @@ class History:
     def block(self, number: int) -> list[Transaction]:
         """Return the transactions of a block."""
         with self._lock:
-            unpacked = self._unpacked.get(number)
-            if unpacked is None:
-                unpacked = unpack(self._blocks[bisect_left(self._numbers, number)].packed)
-                self._remember(number, unpacked)
+            block = self._unpacked.get(number)
+            if block is None:
+                block = unpack(self._blocks[bisect_left(self._numbers, number)].packed)
+                self._remember(number, block)
             else:
                 self._unpacked.move_to_end(number)
-            return unpacked
+            return block
 
     def partition_changes(self, number: int) -> list[PartitionChange]:
         """Return the changes of partitions in a block; none if partitions only end and have children."""

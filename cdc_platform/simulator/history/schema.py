@@ -163,10 +163,10 @@ class Schemas:
             table = replace(table, is_watched=before.watches_all)
             return replace(after, tables={**before.tables, table.name: table})
         table = before.tables[change.table]
-        changed = replace(table, columns=_changed_columns(table, change, self._settings))
-        added = change.kind is SchemaChangeKind.ADD_COLUMN
-        changed = replace(changed, slots=table.slots + added)
-        return replace(after, tables={**before.tables, table.name: changed})
+        new_table = replace(table, columns=_changed_columns(table, change, self._settings))
+        is_addition = change.kind is SchemaChangeKind.ADD_COLUMN
+        new_table = replace(new_table, slots=table.slots + is_addition)
+        return replace(after, tables={**before.tables, table.name: new_table})
 
 
 def _changed_columns(
@@ -183,29 +183,29 @@ def _changed_columns(
             problem = f"drops a column that the change stream names: {table.name}.{changed.name}"
             raise SettingError("schema_changes", problem)
         return tuple(column for column in table.columns if column is not changed)
-    retyped = replace(changed, type=ColumnType.from_spanner_type(change.value))
-    return tuple(retyped if column is changed else column for column in table.columns)
+    new_column = replace(changed, type=ColumnType.from_spanner_type(change.value))
+    return tuple(new_column if column is changed else column for column in table.columns)
 
 
 def _watching(schema: Schema, clause: str) -> Schema:
     """Return the schema with a change stream that watches the tables after `FOR`."""
-    watched = parse_watched(clause)
-    if watched is None:
+    clause_columns = parse_watched(clause)
+    if clause_columns is None:
         tables = {name: replace(table, is_watched=True, listed=None) for name, table in schema.tables.items()}
         return replace(schema, tables=tables, watches_all=True)
-    for name, listed in watched.items():
-        _check_watched(schema.tables.get(name), name, listed or frozenset())
+    for name, columns in clause_columns.items():
+        _check_watched(schema.tables.get(name), name, columns or frozenset())
     tables = {
-        name: replace(table, is_watched=name in watched, listed=watched.get(name))
+        name: replace(table, is_watched=name in clause_columns, listed=clause_columns.get(name))
         for name, table in schema.tables.items()
     }
     return replace(schema, tables=tables, watches_all=False)
 
 
-def _check_watched(table: SimTable | None, name: str, listed: frozenset[str]) -> None:
+def _check_watched(table: SimTable | None, name: str, columns: frozenset[str]) -> None:
     if table is None:
         raise SettingError("schema_changes", f"has a change stream for a table that does not exist: {name}")
-    unfit = listed - {column.name for column in table.value_columns}
+    unfit = columns - {column.name for column in table.value_columns}
     if unfit:
         problem = f"has a change stream for a name that is not a column outside the key: {name}.{min(unfit)}"
         raise SettingError("schema_changes", problem)

@@ -72,10 +72,10 @@ def find_stream_call(
     """
     dialect = settings.dialect
     tokens = tokens_of(sql, dialect)
-    called = next(_calls(tokens, dialect), None)
-    if called is None:
+    first_call = next(_calls(tokens, dialect), None)
+    if first_call is None:
         return None
-    place, call = called
+    place, call = first_call
     is_googlesql = dialect is Dialect.GOOGLESQL
     function = f"{'READ_' if is_googlesql else call['form']}{call['stream']}"
     name_in_query = function if is_googlesql else f"{call['form'].lower()}{call['stream']}"

@@ -1,6 +1,5 @@
 """Reads of Datastream's files: few tasks with many files each, Arrow batches."""
 
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,6 +10,7 @@ import pyarrow as pa
 from cdc_platform.errors import SourceError
 from cdc_platform.model.base.names import ROOT_TOKEN
 from cdc_platform.model.base.schemas import RAW_EVENT_RECORDS
+from cdc_platform.model.base.timestamps import clock_micros
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.model.stream.files import SourceFile, deal_files
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadWindow, WindowOutcome, WindowReport
@@ -58,7 +58,7 @@ def _read_files(settings_json: str, cycle: int, task: Task) -> Iterator[pa.Recor
             data = store.read(file.path)
             schemas = borrowed_schemas(settings.path, file, task.offers, data, settings.bounds)
         except SourceError as error:
-            failure = FailedRead(file.version, time.time_ns() // 1000, f"{type(error).__name__}: {error}")
+            failure = FailedRead(file.version, clock_micros(), f"{type(error).__name__}: {error}")
             batches.report_file(window, file, counts, failure.error, failure.reported_version)
             continue
         yield from _take_events(decode_file(settings, data, schemas), file, window, batches, counts)

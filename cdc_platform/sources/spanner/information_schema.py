@@ -18,9 +18,13 @@ ROUTINE_NAMES: Final = Query("SELECT routine_name FROM information_schema.routin
 class InformationSchema:
     """The queries of one dialect.
 
-    ``all_column`` is the quoted name of the column that says whether a stream watches all tables,
-    ``yes`` the literal by which a flag is true, ``marker`` stands for the stream's name, which is bound
-    to ``parameter``; ``default_schema`` has no name of its own in change records.
+    Args:
+        all_column: quoted name of the column that states whether a stream watches all tables.
+        yes: literal of a flag that is true.
+        marker: placeholder of the stream's name in a query.
+        parameter: name of the query parameter that the placeholder refers to.
+        default_schema: schema whose tables have names without a schema in change records.
+        system_schemas: schemas without tables of the user.
     """
 
     all_column: str
@@ -35,7 +39,7 @@ class InformationSchema:
         return text in ("true", "YES")
 
     def stream(self, name: str) -> Query:
-        """Return the query for whether a stream watches all tables; no row when there is no such stream."""
+        """Return the query for whether a stream watches all tables; an unknown stream has no row."""
         return self._of_stream(self.all_column, "change_streams", name)
 
     def options(self, name: str) -> Query:
@@ -43,18 +47,18 @@ class InformationSchema:
         return self._of_stream("option_name, option_value", "change_stream_options", name)
 
     def tables(self, name: str) -> Query:
-        """Return the query for schema and name of the tables that a stream names, and whether it is whole."""
+        """Return the query for the tables that a stream names: schema, name, whether with all columns."""
         return self._of_stream("table_schema, table_name, all_columns", "change_stream_tables", name)
 
     def listed_columns(self, name: str) -> Query:
-        """Return the query for schema, table and name of the columns that a stream names."""
+        """Return the query for the columns that a stream names: schema, table and name."""
         return self._of_stream("table_schema, table_name, column_name", "change_stream_columns", name)
 
     def all_tables(self) -> Query:
         """Return the query for all tables, in the form of `tables`."""
         return Query(
             f"SELECT table_schema, table_name, {self.yes} FROM information_schema.tables "
-            f"WHERE table_type = 'BASE TABLE' AND table_schema NOT IN {self._system()}"
+            f"WHERE table_type = 'BASE TABLE' AND table_schema NOT IN {self._system_list()}"
         )
 
     def columns(self) -> Query:
@@ -68,7 +72,7 @@ class InformationSchema:
             "FROM information_schema.columns AS c LEFT JOIN information_schema.index_columns AS k "
             "ON k.table_schema = c.table_schema AND k.table_name = c.table_name "
             "AND k.column_name = c.column_name AND k.index_type = 'PRIMARY_KEY' "
-            f"WHERE c.table_schema NOT IN {self._system()}"
+            f"WHERE c.table_schema NOT IN {self._system_list()}"
         )
 
     def table_name(self, schema: str, table: str) -> str:
@@ -82,7 +86,7 @@ class InformationSchema:
             {self.parameter: Parameter(STRING, name)},
         )
 
-    def _system(self) -> str:
+    def _system_list(self) -> str:
         return "(" + ", ".join(f"'{schema}'" for schema in self.system_schemas) + ")"
 
 

@@ -62,12 +62,12 @@ def describe_stream(
         raise _not_found(settings, sorted(str(stream_name) for (stream_name,) in fetch(STREAM_NAMES)))
     options = client.fetch_options(at_micros)
     watches_all = catalog.is_true(stream[0][0])
-    watched, unwatched, generated = _watched_tables(fetch, catalog, name, watches_all=watches_all)
-    keyless = tuple(table.name for table in watched if not table.key_columns)
-    if len(watched) == len(keyless) and not may_watch_nothing:
+    columns, unwatched, generated = _watched_tables(fetch, catalog, name, watches_all=watches_all)
+    keyless = tuple(table.name for table in columns if not table.key_columns)
+    if len(columns) == len(keyless) and not may_watch_nothing:
         raise _watches_nothing(settings, keyless)
     tables = tuple(
-        _with_nanoseconds(table, settings.nanosecond_columns) for table in watched if table.key_columns
+        _with_nanoseconds(table, settings.nanosecond_columns) for table in columns if table.key_columns
     )
     return StreamDescription(
         # Without a timestamp it is the present schema, which is exact for no past moment.
@@ -111,20 +111,22 @@ def _watched_tables(
     Only tables that have such columns are among the last two.
     """
     query = catalog.all_tables() if watches_all else catalog.tables(stream)
-    watched = {(str(row[0]), str(row[1])): catalog.is_true(row[2]) for row in fetch(query)}
+    columns_by_place = {(str(row[0]), str(row[1])): catalog.is_true(row[2]) for row in fetch(query)}
     watched_columns = defaultdict(set)
     for schema, table, column in fetch(catalog.listed_columns(stream)):
         watched_columns[str(schema), str(table)].add(str(column))
     columns, unwatched, generated = defaultdict(list), defaultdict(list), defaultdict(list)
     for row in fetch(catalog.columns()):
         name = (str(row[0]), str(row[1]))
-        if name in watched and _is_watched(row, None if watched[name] else watched_columns[name]):
+        if name in columns_by_place and _is_watched(
+            row, None if columns_by_place[name] else watched_columns[name]
+        ):
             columns[name].append(_column(row, catalog))
         elif not _is_generated(row):
             unwatched[catalog.table_name(*name)].append(str(row[2]))
-        elif name in watched:
+        elif name in columns_by_place:
             generated[catalog.table_name(*name)].append(str(row[2]))
-    tables = tuple(_table(catalog.table_name(*name), columns[name]) for name in sorted(watched))
+    tables = tuple(_table(catalog.table_name(*name), columns[name]) for name in sorted(columns_by_place))
     return tables, _sorted_names(unwatched), _sorted_names(generated)
 
 

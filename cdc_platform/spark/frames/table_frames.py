@@ -56,7 +56,7 @@ def cache_frame(cache: ExitStack, frame: DataFrame) -> DataFrame:
     return persisted
 
 
-def bring_frame(frame: DataFrame) -> DataFrame:
+def collect_frame(frame: DataFrame) -> DataFrame:
     """Compute a frame of few rows now, and return it as local data that is part of every query."""
     return frame.sparkSession.createDataFrame(frame.toArrow())
 

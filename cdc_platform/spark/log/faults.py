@@ -71,19 +71,19 @@ def fault_of(tables: Sequence[TableSchema], capabilities: SourceCapabilities = C
     branches = " ".join(f"WHEN {quote_text(name)} THEN {faults}" for name, faults in by_table if faults)
     unfit = f"WHEN {_HAS_ROW} THEN CASE table_name {branches} END" if branches else ""
     shape = {_IS_LONG: LONG_FAULT}
-    malformed = ""
+    malformed_fault = ""
     if capabilities.keeps_transactions:
         # A reader that had to sanitise a record omits its count, and for a malformed record also its type.
         shape["number_of_records_in_transaction IS NULL"] = UNSOUND_FAULT
         about = f"concat({quote_text(SHAPE_FAULT)}, coalesce(mod.old_values, ''))"
-        malformed = f"WHEN {IS_MALFORMED} THEN {about}"
+        malformed_fault = f"WHEN {IS_MALFORMED} THEN {about}"
     shape |= {
         f"NOT coalesce({_HAS_PARTS}, false)": LACKING_FAULT,
         f"{_HAS_ROW} AND {KEYS} IS NULL": KEYS_FAULT,
         f"{_HAS_ROW} AND mod.new_values IS NOT NULL AND {VALUES} IS NULL": VALUES_FAULT,
     }
     cases = " ".join(f"WHEN {condition} THEN {quote_text(reason)}" for condition, reason in shape.items())
-    return f"CASE {malformed} {cases} {unfit} END"
+    return f"CASE {malformed_fault} {cases} {unfit} END"
 
 
 def _table_faults(table: TableSchema, capabilities: SourceCapabilities) -> str | None:
@@ -101,8 +101,8 @@ def _table_faults(table: TableSchema, capabilities: SourceCapabilities) -> str |
 
 def _unless_recreated(table: TableSchema, fault: str) -> str:
     """Return the SQL of a fault of the key, which is checked again if the table has got another key."""
-    declared = f"filter(from_json(column_types, {_DECLARED}), c -> c.is_primary_key)"
-    names = f"transform({declared}, c -> c.name)"
+    declarations = f"filter(from_json(column_types, {_DECLARED}), c -> c.is_primary_key)"
+    names = f"transform({declarations}, c -> c.name)"
     key_names = ", ".join(quote_text(column.name) for column in table.key_columns)
     is_other = f"coalesce(array_size({names}) > 0 AND NOT ({_same(names, key_names)}), false)"
     lacks = quote_text(f"the keys lack a column that the record has in the key of `{table.name}`")

@@ -2,64 +2,61 @@
 
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.model.base.names import quote_text
 from cdc_platform.model.rows.keyless import COPY, ROW, UNNUMBERED
-from cdc_platform.model.stream.records import ChangeKind
-from cdc_platform.spark.log.order import UNSOUND
+from cdc_platform.spark.log.order import IS_DELETE, IS_TRUNCATE, UNSOUND
 
 UNNUMBERED_PREFIX: Final = f'{{"{COPY}":{UNNUMBERED},"{ROW}":'
 IS_UNNUMBERED: Final = f"startswith(keys, {quote_text(UNNUMBERED_PREFIX)})"
-_IS_TRUNCATE: Final = f"change_kind = '{ChangeKind.TRUNCATE.value}'"
-_IS_DELETE: Final = f"change_kind = '{ChangeKind.DELETE.value}'"
 _ROW_OF: Final = f"get_json_object(keys, '$.{ROW}')"
 _COPY_OF: Final = f"cast(get_json_object(keys, '$.{COPY}') as bigint)"
 _IN_TABLE: Final = "partition by table_name order by ordinal rows unbounded preceding"
 _OF_ROW: Final = "partition by table_name, span, row order by ordinal rows unbounded preceding"
 
 
-def unnumbered_rows(ordered: DataFrame) -> DataFrame:
+def unnumbered_rows(changes: DataFrame) -> DataFrame:
     """Return the unnumbered rows that a batch changes, distinct, as `table_name` and `row`."""
-    return ordered.where(IS_UNNUMBERED).selectExpr("table_name", f"{_ROW_OF} as row").distinct()
+    return changes.where(IS_UNNUMBERED).selectExpr("table_name", f"{_ROW_OF} as row").distinct()
 
 
-def number_copies(ordered: DataFrame, counts: DataFrame) -> DataFrame:
+def number_copies(changes: DataFrame, counts: DataFrame) -> DataFrame:
     """Return ordered changes, with numbers in the keys of rows that have no own key.
 
     Args:
-        ordered: the result of `order_records`, persisted.
+        changes: the result of `order_records`, persisted.
         counts: number of equal rows before, as `table_name`, `row` and `count`; 0 if missing.
     """
     before_them = counts.selectExpr("table_name as of_table", "row as of_row", "count")
-    step = f"if({UNSOUND}, 0, if({_IS_DELETE}, -1, 1))"
-    spans = ordered.selectExpr(
+    step = f"if({UNSOUND}, 0, if({IS_DELETE}, -1, 1))"
+    spans = changes.selectExpr(
         "*",
         f"if({IS_UNNUMBERED}, {_ROW_OF}, null) as row",
-        f"sum(if({_IS_TRUNCATE} and not {UNSOUND}, 1, 0)) over ({_IN_TABLE}) as span",
+        f"sum(if({IS_TRUNCATE} and not {UNSOUND}, 1, 0)) over ({_IN_TABLE}) as span",
     )
     rows_after = spans.withColumn("after", F.expr(f"sum({step}) over ({_OF_ROW})"))
     is_same = (F.col("table_name") == F.col("of_table")) & (F.col("row") == F.col("of_row"))
-    joined = rows_after.join(before_them, is_same, "left")
+    matches = rows_after.join(before_them, is_same, "left")
     before = "if(span = 0, coalesce(count, 0), 0)"
-    copy = f"cast({before} + after + if({_IS_DELETE}, 1, 0) as string)"
+    copy = f"cast({before} + after + if({IS_DELETE}, 1, 0) as string)"
     keys = f"""concat('{{"{COPY}":', {copy}, ',"{ROW}":"', row, '"}}')"""
-    numbered = joined.withColumn("keys", F.expr(f"if(row is null, keys, {keys})"))
-    return numbered.select(*ordered.columns).orderBy("ordinal")
+    with_numbers = matches.withColumn("keys", F.expr(f"if(row is null, keys, {keys})"))
+    return with_numbers.select(*changes.columns).orderBy("ordinal")
 
 
-def count_in_table(table: str, stored: DataFrame, rows: DataFrame) -> DataFrame:
+def count_in_table(table: str, stored_rows: DataFrame, rows: DataFrame) -> DataFrame:
     """Return the number of copies of rows in a table, as `table_name`, `row` and `count`; 0 is left out.
 
     Args:
         table: the table.
-        stored: its rows, as `row` and `copy`; the last copy is the number of copies.
+        stored_rows: its rows, as `row` and `copy`; the last copy is the number of copies.
         rows: the rows to count, as `table_name` and `row`, distinct.
     """
     table_rows = rows.where(F.col("table_name") == table)
-    counted = table_rows.join(stored, "row").groupBy("table_name", "row")
-    return counted.agg(F.max("copy").alias("count"))
+    copies = table_rows.join(stored_rows, "row").groupBy("table_name", "row")
+    return copies.agg(F.max("copy").alias("count"))
 
 
 def count_in_log(log: DataFrame, rows: DataFrame) -> DataFrame:
@@ -69,17 +66,15 @@ def count_in_log(log: DataFrame, rows: DataFrame) -> DataFrame:
     """
     tables = [row[0] for row in rows.select("table_name").distinct().collect()]
     changes = log.where(F.col("table_name").isin(tables))
-    truncated = changes.groupBy("table_name").agg(F.max(_when(_IS_TRUNCATE)).alias("truncated_at"))
-    logged = changes.where(f"not {_IS_TRUNCATE}").selectExpr(
-        "table_name", f"{_ROW_OF} as row", f"{_COPY_OF} - if({_IS_DELETE}, 1, 0) as count", "ordinal"
+    truncates = changes.groupBy("table_name").agg(
+        F.expr(f"max(if({IS_TRUNCATE}, ordinal, null)) as truncated_at")
     )
-    of_rows = logged.join(rows, ["table_name", "row"], "left_semi")
+    log_changes = changes.where(f"not {IS_TRUNCATE}").selectExpr(
+        "table_name", f"{_ROW_OF} as row", f"{_COPY_OF} - if({IS_DELETE}, 1, 0) as count", "ordinal"
+    )
+    of_rows = log_changes.join(rows, ["table_name", "row"], "left_semi")
     newest = of_rows.groupBy("table_name", "row").agg(
         F.max_by("count", "ordinal").alias("count"), F.max("ordinal").alias("ordinal")
     )
-    living = newest.join(truncated, "table_name", "left")
+    living = newest.join(truncates, "table_name", "left")
     return living.where("truncated_at is null or ordinal > truncated_at").select("table_name", "row", "count")
-
-
-def _when(condition: str) -> Column:
-    return F.expr(f"if({condition}, ordinal, null)")

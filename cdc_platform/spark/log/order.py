@@ -25,6 +25,8 @@ RECORD_PARTS: Final = (
     "cast(null as string) as origin",
 )
 """Columns that a change stream does not have."""
+IS_TRUNCATE: Final = f"change_kind = '{ChangeKind.TRUNCATE.value}'"
+IS_DELETE: Final = f"change_kind = '{ChangeKind.DELETE.value}'"
 UNSOUND = "unsound"
 COMPANY = "another record of its transaction is in quarantine"
 """Reason for a record without its own fault."""
@@ -115,9 +117,9 @@ def order_records(
         changes, order = part_in_ranges(changes, order, places, expected_records), (RANGE, *order)
         spare += f", {RANGE}"
     # One sort serves duplicates, windows and order.
-    ordered = _judge(distinct_rows(changes, order), order[:-2]).sortWithinPartitions(*order)
+    judgements = _judge(distinct_rows(changes, order), order[:-2]).sortWithinPartitions(*order)
     ordinal = f"monotonically_increasing_id() + {first_ordinal} AS ordinal"
-    return ordered.selectExpr(f"* EXCEPT ({spare})", ordinal)
+    return judgements.selectExpr(f"* EXCEPT ({spare})", ordinal)
 
 
 def changes_of(mods: DataFrame, fault: str, parts: Sequence[str], condition: str = "true") -> DataFrame:
@@ -171,11 +173,11 @@ def _judge(changes: DataFrame, parts: Sequence[str]) -> DataFrame:
     )
 
 
-def measure(ordered: DataFrame) -> LogStats:
+def measure(changes: DataFrame) -> LogStats:
     """Count a window of ordered changes in one Spark job.
 
     Args:
-        ordered: the result of `order_records`, preferably persisted.
+        changes: the result of `order_records`, preferably persisted.
     """
     sound = ~F.col(UNSOUND)
     is_short = sound & (F.col("records_seen") != F.col("records_in_transaction"))
@@ -184,25 +186,25 @@ def measure(ordered: DataFrame) -> LogStats:
         "transactions": F.count_if(sound & F.col(BEGINS)),
         "short": F.min(F.when(is_short, short)),
     }
-    rows = count_changes(ordered, of_transactions)
+    rows = count_changes(changes, of_transactions)
     shorts = [Incomplete(*row["short"]) for row in rows if row["short"] is not None]
     return to_stats(rows, sum(row["transactions"] for row in rows), shorts[0] if shorts else None)
 
 
-def count_changes(ordered: DataFrame, further: Mapping[str, Column]) -> list[Row]:
+def count_changes(changes: DataFrame, further: Mapping[str, Column]) -> list[Row]:
     """Return, per table, the aggregates for `to_stats`, and further aggregates by name."""
     sound = ~F.col(UNSOUND)
     counts = {
         "changes": F.count_if(sound),
         "partial_updates": F.count_if(sound & ~F.col("is_whole_row")),
-        "truncates": F.count_if(sound & (F.col("change_kind") == ChangeKind.TRUNCATE.value)),
+        "truncates": F.count_if(sound & F.expr(IS_TRUNCATE)),
         "quarantined": F.count_if(F.col(UNSOUND) & (F.col("mod_ordinal") == 0)),
         "first_micros": F.min(F.when(sound, F.unix_micros("commit_timestamp"))),
         "last_ordinal": F.max("ordinal"),
         **further,
     }
     aggregates = [column.alias(name) for name, column in counts.items()]
-    return ordered.groupBy("table_name").agg(*aggregates).collect()
+    return changes.groupBy("table_name").agg(*aggregates).collect()
 
 
 def to_stats(rows: Sequence[Row], transactions: int, incomplete: Incomplete | None = None) -> LogStats:
@@ -222,12 +224,12 @@ def to_stats(rows: Sequence[Row], transactions: int, incomplete: Incomplete | No
     )
 
 
-def sound_changes(ordered: DataFrame, cycle: int, columns: list[str]) -> DataFrame:
+def sound_changes(changes: DataFrame, cycle: int, columns: list[str]) -> DataFrame:
     """Return the rows of the change log of one cycle, in order."""
-    return ordered.where(~F.col(UNSOUND)).withColumn("cycle", F.lit(cycle)).select(*columns)
+    return changes.where(~F.col(UNSOUND)).withColumn("cycle", F.lit(cycle)).select(*columns)
 
 
-def unsound_records(ordered: DataFrame, cycle: int) -> DataFrame:
+def unsound_records(changes: DataFrame, cycle: int) -> DataFrame:
     """Return the rows of quarantine of one cycle: whole transactions, since the log never has part of one.
 
     Each record becomes one row, with the reason of its first faulty mod.
@@ -235,7 +237,7 @@ def unsound_records(ordered: DataFrame, cycle: int) -> DataFrame:
     by_mod = F.struct(F.col(FAULT).isNull(), "mod_ordinal")
     parts = (F.min_by(name, by_mod).alias(name) for name in _OF_RECORD)
     mods = F.array_sort(F.collect_list(F.struct(*_MOD_PARTS))).alias("mods")
-    records = ordered.where(F.col(UNSOUND)).groupBy("record_id").agg(*parts, mods)
+    records = changes.where(F.col(UNSOUND)).groupBy("record_id").agg(*parts, mods)
     return records.select(
         F.lit(cycle).cast("bigint").alias("cycle"),
         F.coalesce(F.col(FAULT), F.lit(COMPANY)).alias("reason"),

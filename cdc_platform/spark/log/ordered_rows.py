@@ -26,9 +26,9 @@ RowCopies = tuple[str, str]
 _Row = Mapping[str, Any]
 
 
-def measure_rows(ordered: pa.Table) -> LogStats:
+def measure_rows(changes: pa.Table) -> LogStats:
     """Return the counts of `measure` for a small result of `order_records`."""
-    rows = ordered.select([*COUNTED, *OF_TRANSACTIONS]).to_pylist()
+    rows = changes.select([*COUNTED, *OF_TRANSACTIONS]).to_pylist()
     sound = [row for row in rows if not row[UNSOUND]]
     shorts = sorted(
         (row["transaction_id"], row["records_in_transaction"], row["records_seen"])
@@ -39,44 +39,44 @@ def measure_rows(ordered: pa.Table) -> LogStats:
     return _as_stats(rows, sum(row[BEGINS] for row in sound), incomplete)
 
 
-def measure_event_rows(ordered: pa.Table) -> LogStats:
+def measure_event_rows(changes: pa.Table) -> LogStats:
     """Return the counts of `count_events` for a small result of `order_events`."""
-    rows = ordered.select(COUNTED).to_pylist()
+    rows = changes.select(COUNTED).to_pylist()
     return _as_stats(rows, len({row["transaction_id"] for row in rows if not row[UNSOUND]}))
 
 
-def sound_rows(ordered: pa.Table, cycle: int, schema: pa.Schema) -> pa.Table:
+def sound_rows(changes: pa.Table, cycle: int, schema: pa.Schema) -> pa.Table:
     """Return the rows of the change log of one cycle, in order, with the types of the log."""
-    sound = ordered.filter(pc.invert(ordered[UNSOUND]))
+    sound = changes.filter(pc.invert(changes[UNSOUND]))
     cycles = pa.repeat(pa.scalar(cycle, pa.int64()), sound.num_rows)
     return sound.append_column("cycle", cycles).select(schema.names).cast(schema)
 
 
-def deletion_marker_rows(ordered: pa.Table, cycle: int) -> pa.Table:
+def deletion_marker_rows(changes: pa.Table, cycle: int) -> pa.Table:
     """Return the rows of DELETION_MARKER_ROWS for the deletes of a cycle."""
-    is_delete = pc.equal(ordered["change_kind"], ChangeKind.DELETE.value)
-    return sound_rows(ordered.filter(is_delete), cycle, DELETION_MARKER_ROWS)
+    is_delete = pc.equal(changes["change_kind"], ChangeKind.DELETE.value)
+    return sound_rows(changes.filter(is_delete), cycle, DELETION_MARKER_ROWS)
 
 
-def unnumbered_few(ordered: pa.Table) -> dict[str, set[str]]:
+def unnumbered_few(changes: pa.Table) -> dict[str, set[str]]:
     """Return the same as `unnumbered_rows`, by table, for a small result of `order_events`."""
     rows = defaultdict[str, set[str]](set)
-    is_unnumbered = pc.starts_with(ordered["keys"], UNNUMBERED_PREFIX)
-    for row in ordered.filter(is_unnumbered).select(["table_name", "keys"]).to_pylist():
+    is_unnumbered = pc.starts_with(changes["keys"], UNNUMBERED_PREFIX)
+    for row in changes.filter(is_unnumbered).select(["table_name", "keys"]).to_pylist():
         rows[row["table_name"]].add(row_of(row["keys"]))
     return rows
 
 
-def number_few(ordered: pa.Table, stored_counts: Mapping[RowCopies, int]) -> pa.Table:
+def number_few(changes: pa.Table, stored_counts: Mapping[RowCopies, int]) -> pa.Table:
     """Return the same as `number_copies`, for a small result of `order_events`.
 
     Args:
-        ordered: changes, in order.
+        changes: changes, in order.
         stored_counts: number of equal rows before, by table and row.
     """
     counts = dict(stored_counts)
     keys: list[str] = []
-    for row in ordered.select(["table_name", "change_kind", "keys", UNSOUND]).to_pylist():
+    for row in changes.select(["table_name", "change_kind", "keys", UNSOUND]).to_pylist():
         table, key = row["table_name"], row["keys"]
         if row["change_kind"] == ChangeKind.TRUNCATE and not row[UNSOUND]:
             counts = {same_rows: count for same_rows, count in counts.items() if same_rows[0] != table}
@@ -87,8 +87,8 @@ def number_few(ordered: pa.Table, stored_counts: Mapping[RowCopies, int]) -> pa.
                 counts[same_rows] = before - 1 if is_delete else before + 1
             key = keys_text(same_rows[1], before if is_delete or row[UNSOUND] else before + 1)
         keys.append(key)
-    place = ordered.schema.get_field_index("keys")
-    return ordered.set_column(place, ordered.schema.field(place), pa.array(keys, ordered["keys"].type))
+    place = changes.schema.get_field_index("keys")
+    return changes.set_column(place, changes.schema.field(place), pa.array(keys, changes["keys"].type))
 
 
 def incomplete_few(ordered: pa.Table, *, completes_log: bool) -> pa.Table:

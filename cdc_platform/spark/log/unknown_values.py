@@ -9,14 +9,13 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 
 from cdc_platform.model.stream.records import ChangeKind
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities
-from cdc_platform.spark.log.order import UNSOUND
+from cdc_platform.spark.log.order import IS_DELETE, IS_TRUNCATE, UNSOUND
 
 LACKS_VALUES: Final = "coalesce(size(unavailable_columns), 0) > 0"
-_TRUNCATE, _DELETE = (f"'{kind.value}'" for kind in (ChangeKind.TRUNCATE, ChangeKind.DELETE))
 _BEGINS: Final = ", ".join(f"'{kind.value}'" for kind in (ChangeKind.INSERT, ChangeKind.DELETE))
 _NAMES: Final = "coalesce(array_contains(json_object_keys(new_values), column_name), false)"
 _HAS_VALUE: Final = f"""
-    change_kind <> {_DELETE}
+    NOT {IS_DELETE}
     AND NOT array_contains(coalesce(unavailable_columns, array()), column_name)
     AND unix_micros(commit_timestamp) >= coalesce(since_micros, 0)
 """
@@ -63,16 +62,14 @@ def unresolved_values(
     incomplete = left_out.distinct().join(_since_frame(log, since), ["table_name", "column_name"], "left")
     # Whole rows of ordered sources name all of their columns; those of files may omit nulls.
     has_value = f"{_HAS_VALUE} AND ({_NAMES if comes_in_order else f'is_whole_row OR {_NAMES}'})"
-    logged = incomplete.join(log.where(f"change_kind <> {_TRUNCATE}"), ["table_name", "keys"])
+    logged = incomplete.join(log.where(f"NOT {IS_TRUNCATE}"), ["table_name", "keys"])
     rows = logged.groupBy("table_name", "keys", "column_name").agg(
         F.expr(f"max(if({has_value}, {place}, null))").alias("named_at"),
         F.expr(f"max(if(change_kind in ({_BEGINS}), {place}, null))").alias("begun_at"),
-        F.expr(f"max_by(change_kind, {place}) = {_DELETE}").alias("is_gone"),
+        F.expr(f"max_by({IS_DELETE}, {place})").alias("is_gone"),
         F.max(place).alias("newest"),
     )
-    truncated = (
-        log.where(f"change_kind = {_TRUNCATE}").groupBy("table_name").agg(F.max(place).alias("truncated_at"))
-    )
+    truncated = log.where(IS_TRUNCATE).groupBy("table_name").agg(F.max(place).alias("truncated_at"))
     living = rows.join(F.broadcast(truncated), "table_name", "left").where(
         f"NOT is_gone AND newest > coalesce(truncated_at, {lowest})"
     )

@@ -25,7 +25,7 @@ _MEMORY: Final = re.compile(
 _TASK_MEMORY: Final = re.compile(r"^(?:MemoryError|pyarrow\.lib\.ArrowMemoryError)[^\n]*", re.MULTILINE)
 """The line of a task in Python that got no memory."""
 _TASK: Final = re.compile(r"Traceback \(most recent call last\):.*?(?=\n\s*at |\Z)", re.DOTALL)
-"""The error of Python in a task, up to Java's stack: what a source says of itself there is not of Spark."""
+"""The error of Python in a task, up to Java's stack: a text of the source or the platform, not of Spark."""
 
 
 def find_session_failure(error: BaseException | None) -> SetupError | None:
@@ -35,14 +35,18 @@ def find_session_failure(error: BaseException | None) -> SetupError | None:
         if type(error).__module__.partition(".")[0] in _LIBRARIES or isinstance(error, ConnectionError):
             text = str(error)
             spark_text = _TASK.sub("", text)
-            failure = _short_memory(spark_text, text) or _lost_process(spark_text) or _lost_server(spark_text)
+            failure = (
+                _find_memory_shortage(spark_text, text)
+                or _find_ended_process(spark_text)
+                or _find_ended_server(spark_text)
+            )
             if failure is not None:
                 return failure
         error = error.__cause__ or error.__context__
     return None
 
 
-def _short_memory(spark_text: str, text: str) -> OutOfMemory | None:
+def _find_memory_shortage(spark_text: str, text: str) -> OutOfMemory | None:
     match = _MEMORY.search(spark_text) or _TASK_MEMORY.search(text)
     if match is None:
         return None
@@ -53,7 +57,7 @@ def _short_memory(spark_text: str, text: str) -> OutOfMemory | None:
     )
 
 
-def _lost_process(text: str) -> SparkUnreachable | None:
+def _find_ended_process(text: str) -> SparkUnreachable | None:
     process = _own_process()
     if process is None or (process.poll() is None and not _ENDS.search(text)):
         return None
@@ -73,7 +77,7 @@ def _own_process() -> "subprocess.Popen[bytes] | None":
     return getattr(gateway, "proc", None)
 
 
-def _lost_server(text: str) -> SparkUnreachable | None:
+def _find_ended_server(text: str) -> SparkUnreachable | None:
     match = _SERVER_ENDED.search(text)
     if match is None or _own_process() is not None:
         return None

@@ -10,16 +10,16 @@ from cdc_platform.spark.log.order import UNSOUND
 from cdc_platform.spark.tables.typed_columns import ROW, with_row
 
 
-def deletion_markers(ordered: DataFrame, cycle: int) -> DataFrame:
+def deletion_markers(changes: DataFrame, cycle: int) -> DataFrame:
     """Return the rows of DELETION_MARKER_ROWS for the changes of a cycle.
 
     Args:
-        ordered: the result of `order_records`.
+        changes: the result of `order_records`.
         cycle: number of the cycle.
     """
     is_delete = ~F.col(UNSOUND) & (F.col("change_kind") == ChangeKind.DELETE.value)
     return (
-        ordered.where(is_delete)
+        changes.where(is_delete)
         .withColumn("cycle", F.lit(cycle).cast("bigint"))
         .select(*DELETION_MARKER_ROWS.names)
     )
@@ -33,8 +33,8 @@ def with_deletion_markers(log: DataFrame, markers: DataFrame, table: TableSchema
         markers: deletion markers of the same table, of other cycles.
         table: the table's columns.
     """
-    touched = with_row(log, table).select(ROW).distinct()
-    own_markers = with_row(markers, table).join(touched, ROW, "left_semi")
+    touched_rows = with_row(log, table).select(ROW).distinct()
+    own_markers = with_row(markers, table).join(touched_rows, ROW, "left_semi")
     deletions = own_markers.select("keys", "ordering_key", "commit_timestamp").withColumn(
         "change_kind", F.lit(ChangeKind.DELETE.value)
     )
@@ -57,9 +57,9 @@ def with_former(log: DataFrame, former: DataFrame, table: TableSchema, *, is_sma
         is_small: whether there are few enough keys to broadcast them.
     """
     oldest = with_row(log, table).groupBy(ROW).agg(F.min("ordering_key").alias(_OLDEST))
-    touched = with_row(former, table).join(F.broadcast(oldest) if is_small else oldest, ROW)
+    changes = with_row(former, table).join(F.broadcast(oldest) if is_small else oldest, ROW)
     of_key = Window.partitionBy(ROW)
     is_deleted = F.max_by("change_kind", "ordering_key").over(of_key) == ChangeKind.DELETE.value
-    marked = touched.withColumns({_NEWEST: F.max("ordering_key").over(of_key), _ENDED: is_deleted})
-    late = marked.where((F.col(_NEWEST) > F.col(_OLDEST)) | F.col(_ENDED))
+    with_marks = changes.withColumns({_NEWEST: F.max("ordering_key").over(of_key), _ENDED: is_deleted})
+    late = with_marks.where((F.col(_NEWEST) > F.col(_OLDEST)) | F.col(_ENDED))
     return log.unionByName(late.select(*log.columns))

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from cdc_platform.model.stream.records import ChangeKind
 from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM, SourceCapabilities
+from cdc_platform.spark.log.order import IS_TRUNCATE
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class LogColumns:
         # The effect of a truncate on a row is a deletion, see `with_truncated_rows`.
         kind = (
             f"CASE WHEN {is_whole} THEN '{ChangeKind.SNAPSHOT.value}' "
-            f"WHEN change_kind = '{ChangeKind.TRUNCATE.value}' THEN '{ChangeKind.DELETE.value}' "
+            f"WHEN {IS_TRUNCATE} THEN '{ChangeKind.DELETE.value}' "
             "ELSE change_kind END"
         )
         committed = "coalesce(source_timestamp, commit_timestamp)"

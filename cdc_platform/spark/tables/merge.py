@@ -9,6 +9,7 @@ from cdc_platform.lake.catalog.lake_settings import KEPT_BY_TIME
 from cdc_platform.model.base.names import quote_spark
 from cdc_platform.model.schema.table_options import ORDERING_KEY, keeps_order
 from cdc_platform.model.schema.table_schema import PRIMARY_KEY, TableSchema, spark_type
+from cdc_platform.spark.frames.columns import col
 from cdc_platform.spark.tables.net_changes import ACTION, APPEND, NOTHING, REMOVE, UPDATE, NetChanges
 from cdc_platform.spark.tables.typed_columns import flag_of
 
@@ -50,7 +51,7 @@ def append_inserted(
     net_changes: DataFrame, target: str, table: TableSchema, properties: dict[str, str]
 ) -> None:
     """Append the inserted keys; the source guarantees that the table has none of them."""
-    columns = [F.col(quote_spark(column.name)) for column in table.columns]
+    columns = [col(column.name) for column in table.columns]
     append_rows(net_changes.where(F.col(ACTION) == APPEND).select(*columns), target, properties)
 
 

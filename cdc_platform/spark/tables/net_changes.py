@@ -10,6 +10,7 @@ from cdc_platform.model.schema.table_options import ORDERING_KEY, keeps_order
 from cdc_platform.model.schema.table_schema import Column as SourceColumn
 from cdc_platform.model.schema.table_schema import TableSchema, spark_type
 from cdc_platform.model.stream.records import ChangeKind
+from cdc_platform.spark.frames.columns import col
 from cdc_platform.spark.tables.log_columns import LogColumns
 from cdc_platform.spark.tables.typed_columns import (
     KIND,
@@ -96,13 +97,13 @@ def compute_net_changes(changes: DataFrame, table: TableSchema) -> DataFrame:
     """
     values = _net_value_names(table)
     is_row_event = F.col(KIND) != ChangeKind.UPDATE.value
-    aggregated = changes.groupBy(*_key_names(table)).agg(
+    net_values = changes.groupBy(*_key_names(table)).agg(
         F.max_by(F.col(KIND), F.when(is_row_event, F.col(ORDINAL))).alias(ROW_EVENT),
         (F.min_by(KIND, ORDINAL) == ChangeKind.INSERT.value).alias(INSERTED),
         *(F.expr(_newest_value(name)) for name in values),
         *([F.max(ORDINAL).alias(ORDERING_KEY)] if keeps_order(table) else []),
     )
-    return aggregated.selectExpr(
+    return net_values.selectExpr(
         *_key_names(table),
         *(f"{quote_spark(name, 'value')} AS {quote_spark(name)}" for name in values),
         *(f"{quote_spark(name)} IS NOT NULL AS {quote_spark(flag_of(name))}" for name in values),
@@ -123,13 +124,13 @@ def compute_net_rows(log: DataFrame, table: TableSchema, words: LogColumns) -> D
     """
     position = F.col(words.position)
     newest = F.max_by(F.struct(*words.columns), position)
-    inserted = F.min_by(F.expr(words.kind), position) == ChangeKind.INSERT.value
+    is_inserted = F.min_by(F.expr(words.kind), position) == ChangeKind.INSERT.value
     keys = key_parts(table)
-    of_row = with_key_parts(log, table).groupBy(*keys).agg(newest.alias(NEWEST), inserted.alias(INSERTED))
+    of_row = with_key_parts(log, table).groupBy(*keys).agg(newest.alias(NEWEST), is_inserted.alias(INSERTED))
     rows = of_row.select(f"{NEWEST}.*", INSERTED, *keys)
-    typed = type_changes(rows, table, has_partial_updates=False, words=words, further=(INSERTED, *keys))
+    changes = type_changes(rows, table, has_partial_updates=False, words=words, further=(INSERTED, *keys))
     key_names = [column.name for column in table.key_columns]
-    return typed.selectExpr(
+    return changes.selectExpr(
         # Not those of the newest change: a merge then need not shuffle rows by them again.
         *(f"{quote_spark(key)} AS {quote_spark(name)}" for key, name in zip(keys, key_names, strict=True)),
         *map(quote_spark, _net_value_names(table)),
@@ -171,7 +172,7 @@ def measure_net_changes(
         has_size: whether to measure the size of all columns, too.
         has_partial_updates: whether to find the columns that all net changes name, by their flags.
     """
-    keys = [_col(column.name) for column in table.key_columns]
+    keys = [col(column.name) for column in table.key_columns]
     first = table.key_columns[0]
     any_null = keys[0].isNull()
     for key in keys[1:]:
@@ -182,22 +183,22 @@ def measure_net_changes(
     row = net_changes.agg(
         *(F.count_if(F.col(ACTION) == action).alias(action) for action in (APPEND, UPDATE, REMOVE)),
         F.count_if(any_null).alias("nulls"),
-        F.min(F.when(touches, _col(first.name))).cast("string").alias("low"),
-        F.max(F.when(touches, _col(first.name))).cast("string").alias("high"),
+        F.min(F.when(touches, col(first.name))).cast("string").alias("low"),
+        F.max(F.when(touches, col(first.name))).cast("string").alias("high"),
         F.count(F.lit(1)).alias("keys"),
         *(F.sum(size).alias(f"size_{place}") for place, size in enumerate(sizes)),
-        *(F.bool_and(_col(flag_of(name))).alias(f"named_{place}") for place, name in enumerate(values)),
+        *(F.bool_and(col(flag_of(name))).alias(f"named_{place}") for place, name in enumerate(values)),
     ).collect()[0]
     kind = spark_type(first.type)
-    bounded = kind in BOUNDED_TYPES and not row["nulls"]
+    is_bounded = kind in BOUNDED_TYPES and not row["nulls"]
     lengths = sum(row[f"size_{place}"] or 0 for place, _ in enumerate(sizes))
     return NetChangeStats(
         appended=row[APPEND],
         updated=row[UPDATE],
         deleted=row[REMOVE],
         has_null_keys=row["nulls"] > 0,
-        low_inclusive=_literal(row["low"], kind) if bounded else None,
-        high_inclusive=_literal(row["high"], kind) if bounded else None,
+        low_inclusive=_literal(row["low"], kind) if is_bounded else None,
+        high_inclusive=_literal(row["high"], kind) if is_bounded else None,
         size_bytes=lengths + row["keys"] * FIXED_BYTES * len(table.columns),
         named_columns=frozenset(name for place, name in enumerate(values) if row[f"named_{place}"]),
     )
@@ -205,7 +206,7 @@ def measure_net_changes(
 
 def _sizes(column: SourceColumn) -> list[Column]:
     """Return the variable parts of a value's size; long sums are slow for Spark to resolve."""
-    kind, value = spark_type(column.type), _col(column.name)
+    kind, value = spark_type(column.type), col(column.name)
     if kind.startswith("array"):
         return [F.octet_length(F.to_json(F.struct(value))), F.greatest(F.size(value), F.lit(0)) * FIXED_BYTES]
     return [F.octet_length(value)] if kind in {"string", "binary"} else []
@@ -217,7 +218,3 @@ def _literal(text: str | None, kind: str) -> str | None:
     if kind == "bigint":
         return f"{text}L"
     return quote_text(text) if kind == "string" else f"{kind.upper()} {quote_text(text)}"
-
-
-def _col(name: str) -> Column:
-    return F.col(quote_spark(name))

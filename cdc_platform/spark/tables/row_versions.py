@@ -17,6 +17,7 @@ from cdc_platform.model.schema.table_options import (
 )
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.records import ChangeKind
+from cdc_platform.spark.frames.columns import col
 from cdc_platform.spark.tables.merge import append_rows, create_table_sql
 from cdc_platform.spark.tables.net_changes import ACTION, APPEND, UPDATE, NetChangeStats
 from cdc_platform.spark.tables.typed_columns import COMMITTED, IS_READ, KIND, ORDINAL, TRANSACTION, flag_of
@@ -64,7 +65,7 @@ def find_touched(changes: DataFrame, table: TableSchema) -> DataFrame:
     )
 
 
-def reaches_back(history: DataFrame, touched: DataFrame, table: TableSchema, *, is_small: bool) -> bool:
+def reaches_back(history: DataFrame, touched_keys: DataFrame, table: TableSchema, *, is_small: bool) -> bool:
     """Return whether a changed key has a version that began no earlier than the changes, in source time.
 
     This is the case if several transactions of a key share a time, if a transaction is in several cycles, or
@@ -72,32 +73,32 @@ def reaches_back(history: DataFrame, touched: DataFrame, table: TableSchema, *, 
 
     Args:
         history: the history before the changes.
-        touched: the result of `find_touched`.
+        touched_keys: the result of `find_touched`.
         table: the source table.
         is_small: whether there are few enough changed keys to broadcast them.
     """
-    first = touched.agg(F.min(CLOSED_AT)).collect()[0][0]
+    first = touched_keys.agg(F.min(CLOSED_AT)).collect()[0][0]
     if first is None:
         return False
     # With the literal, Iceberg skips all files that have only older versions.
     young = history.where(F.col(IS_CURRENT) & (F.col(VALID_FROM) >= F.lit(first)))
-    keys = touched.select(*_key_aliases(table), CLOSED_AT)
+    keys = touched_keys.select(*_key_aliases(table), CLOSED_AT)
     versions = young.join(F.broadcast(keys) if is_small else keys, _has_same_key(table))
     return not versions.where(F.col(VALID_FROM) >= F.col(CLOSED_AT)).limit(1).isEmpty()
 
 
 def current_before(
-    history: DataFrame, touched: DataFrame, table: TableSchema, *, is_small: bool
+    history: DataFrame, touched_keys: DataFrame, table: TableSchema, *, is_small: bool
 ) -> DataFrame:
     """Return the versions of changed keys before the changes, as changes that set all columns.
 
     Args:
         history: the history before the changes, with all columns of the table.
-        touched: the result of `find_touched`.
+        touched_keys: the result of `find_touched`.
         table: the source table.
         is_small: whether there are few enough changed keys to broadcast them.
     """
-    keys = touched.select(*_key_aliases(table))
+    keys = touched_keys.select(*_key_aliases(table))
     current = history.where(IS_CURRENT)
     versions = current.join(F.broadcast(keys) if is_small else keys, _has_same_key(table), "left_semi")
     return versions.select(
@@ -107,7 +108,7 @@ def current_before(
         F.col(TRANSACTION_ID).alias(TRANSACTION),
         F.lit(False).alias(IS_READ),
         *_keys(table),
-        *(_col(column.name) for column in table.value_columns),
+        *(col(column.name) for column in table.value_columns),
         *(F.lit(True).alias(flag_of(column.name)) for column in table.value_columns),
     )
 
@@ -145,7 +146,7 @@ def make_versions(
     states = changes.withColumn(_MOMENT, _moments(of_key)).select(
         *(F.max(_MOMENT).over(so_far).alias(_SINCE), TRANSACTION, ORDINAL, _EPOCH),
         *_keys(table),
-        *((_newest(name, so_far).alias(name) for name in names) if has_partial_updates else map(_col, names)),
+        *((_newest(name, so_far).alias(name) for name in names) if has_partial_updates else map(col, names)),
         _is_gone(so_far).alias(_IS_DELETED),
         is_last.alias("__is_last"),
     )
@@ -156,7 +157,7 @@ def make_versions(
     ]
     versions = final.withColumn(VALID_TO, F.coalesce(F.lead(_SINCE).over(of_key), *recreations))
     return versions.where(~F.col(_IS_DELETED)).select(
-        *(_col(column.name) for column in table.columns),
+        *(col(column.name) for column in table.columns),
         F.col(_SINCE).alias(VALID_FROM),
         VALID_TO,
         F.col(VALID_TO).isNull().alias(IS_CURRENT),
@@ -195,13 +196,13 @@ def find_misdated(history: DataFrame, changes: DataFrame, table: TableSchema) ->
     last_moments = moments.withColumn("__is_last", is_last).where(F.col("__is_last") & ~F.col(_IS_DELETED))
     dates = history.select(*_key_aliases(table), VALID_FROM)
     has_same_date = [*_has_same_key(table), F.col(_MOMENT) == F.col(VALID_FROM)]
-    misdated = last_moments.join(dates, has_same_date, "left_anti")
-    return misdated.select(*_keys(table), F.col(_MOMENT).alias(VALID_FROM))
+    misdated_rows = last_moments.join(dates, has_same_date, "left_anti")
+    return misdated_rows.select(*_keys(table), F.col(_MOMENT).alias(VALID_FROM))
 
 
 def _newest(name: str, so_far: WindowSpec) -> Column:
     # The struct separates an explicit NULL from a column that no change names.
-    value = F.when(_col(flag_of(name)), F.struct(_col(name).alias("value")))
+    value = F.when(col(flag_of(name)), F.struct(col(name).alias("value")))
     return F.last(value, ignorenulls=True).over(so_far)["value"]
 
 
@@ -255,8 +256,7 @@ def append_versions(
     """
     names = {case_key(name) for name in versions.columns}
     selected = [
-        _col(name) if case_key(name) in names else F.lit(None).cast(kind).alias(name)
-        for name, kind in columns
+        col(name) if case_key(name) in names else F.lit(None).cast(kind).alias(name) for name, kind in columns
     ]
     append_rows(versions.select(*selected), target, properties)
 
@@ -271,8 +271,4 @@ def _has_same_key(table: TableSchema) -> list[Column]:
 
 
 def _keys(table: TableSchema) -> list[Column]:
-    return [_col(column.name) for column in table.key_columns]
-
-
-def _col(name: str) -> Column:
-    return F.col(quote_spark(name))
+    return [col(column.name) for column in table.key_columns]

@@ -9,6 +9,7 @@ from cdc_platform.model.base.names import quote_spark
 from cdc_platform.model.schema.table_options import DELETED, DELETED_AT, source_schema
 from cdc_platform.model.schema.table_schema import TableSchema, spark_type
 from cdc_platform.model.stream.records import ChangeKind
+from cdc_platform.spark.frames.columns import col
 from cdc_platform.spark.tables.net_changes import ACTION, APPEND, UPDATE, compute_net_changes
 from cdc_platform.spark.tables.typed_columns import (
     COMMITTED,
@@ -40,7 +41,7 @@ def compute_soft_net_changes(
 
 def _drop_unseen(changes: DataFrame, table: TableSchema) -> DataFrame:
     """Omit rows that were inserted and deleted within one transaction, since they were never visible."""
-    keys = [_col(column.name) for column in table.key_columns]
+    keys = [col(column.name) for column in table.key_columns]
     of_key = Window.partitionBy(*keys, COMMITTED, TRANSACTION).orderBy(ORDINAL)
     all_rows = of_key.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     is_inserted = F.first(KIND).over(all_rows) == ChangeKind.INSERT.value
@@ -55,8 +56,8 @@ def _mark_deletes(changes: DataFrame, table: TableSchema) -> DataFrame:
     return changes.select(
         F.when(is_delete, ChangeKind.UPDATE.value).otherwise(F.col(KIND)).alias(KIND),
         ORDINAL,
-        *(_col(column.name) for column in table.columns),
-        *((_col(flag) & ~is_delete).alias(flag) for flag in flags),
+        *(col(column.name) for column in table.columns),
+        *((col(flag) & ~is_delete).alias(flag) for flag in flags),
         is_delete.alias(DELETED),
         F.when(is_delete, F.col(COMMITTED)).alias(DELETED_AT),
         *(is_row_event.alias(flag_of(name)) for name in (DELETED, DELETED_AT)),
@@ -74,17 +75,17 @@ def find_returning(
         schema: the table's columns in the lake.
         is_small: whether there are few enough keys to broadcast them.
     """
-    inserted = net_changes.where(F.col(ACTION) == APPEND).select(*_named_keys(schema, "__inserted"))
-    deleted = before.where(_col(DELETED)).withColumns(_widened_keys(before, schema))
-    back = deleted.join(
-        F.broadcast(inserted) if is_small else inserted, _same_keys(schema, "__inserted"), "left_semi"
+    new_keys = net_changes.where(F.col(ACTION) == APPEND).select(*_named_keys(schema, "__inserted"))
+    deleted_rows = before.where(col(DELETED)).withColumns(_widened_keys(before, schema))
+    back = deleted_rows.join(
+        F.broadcast(new_keys) if is_small else new_keys, _same_keys(schema, "__inserted"), "left_semi"
     )
-    marked = back.select(*_named_keys(schema, "__back"), F.lit(True).alias(_IS_BACK))
-    joined = net_changes.join(
-        F.broadcast(marked) if is_small else marked, _same_keys(schema, "__back"), "left"
+    returning_keys = back.select(*_named_keys(schema, "__back"), F.lit(True).alias(_IS_BACK))
+    matches = net_changes.join(
+        F.broadcast(returning_keys) if is_small else returning_keys, _same_keys(schema, "__back"), "left"
     )
     action = F.when((F.col(ACTION) == APPEND) & F.col(_IS_BACK), UPDATE).otherwise(F.col(ACTION))
-    return joined.withColumn(ACTION, action).select(*map(_col, net_changes.columns))
+    return matches.withColumn(ACTION, action).select(*map(col, net_changes.columns))
 
 
 def _widened_keys(before: DataFrame, schema: TableSchema) -> dict[str, Column]:
@@ -100,14 +101,8 @@ def _widened_keys(before: DataFrame, schema: TableSchema) -> dict[str, Column]:
 
 
 def _named_keys(table: TableSchema, prefix: str) -> list[Column]:
-    return [_col(column.name).alias(f"{prefix}_{n}") for n, column in enumerate(table.key_columns)]
+    return [col(column.name).alias(f"{prefix}_{n}") for n, column in enumerate(table.key_columns)]
 
 
 def _same_keys(table: TableSchema, prefix: str) -> list[Column]:
-    return [
-        _col(column.name).eqNullSafe(F.col(f"{prefix}_{n}")) for n, column in enumerate(table.key_columns)
-    ]
-
-
-def _col(name: str) -> Column:
-    return F.col(quote_spark(name))
+    return [col(column.name).eqNullSafe(F.col(f"{prefix}_{n}")) for n, column in enumerate(table.key_columns)]

@@ -4,9 +4,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.model.stream.records import ChangeKind
+from cdc_platform.spark.log.order import IS_TRUNCATE
 
-_IS_TRUNCATE = f"change_kind = '{ChangeKind.TRUNCATE.value}'"
-_IS_OTHER = f"change_kind <> '{ChangeKind.TRUNCATE.value}'"
 _CARRIED = ("ordinal", "ordering_key", "commit_timestamp", "source_timestamp", "transaction_id")
 
 
@@ -17,8 +16,8 @@ def after_truncates(log: DataFrame, order: str = "ordinal") -> DataFrame:
         log: changes of the table.
         order: the column with their order.
     """
-    last = log.where(_IS_TRUNCATE).agg(F.max(order).alias("truncated_at"))
-    rows = log.where(_IS_OTHER).crossJoin(F.broadcast(last))
+    last = log.where(IS_TRUNCATE).agg(F.max(order).alias("truncated_at"))
+    rows = log.where(f"NOT {IS_TRUNCATE}").crossJoin(F.broadcast(last))
     return rows.where(f"truncated_at is null or {order} > truncated_at").drop("truncated_at")
 
 
@@ -29,9 +28,9 @@ def with_truncated_rows(log: DataFrame, order: str = "ordinal") -> DataFrame:
         log: all changes of the table, from its beginning.
         order: the column with their order.
     """
-    changes = log.where(_IS_OTHER)
+    changes = log.where(f"NOT {IS_TRUNCATE}")
     first = changes.groupBy("keys").agg(F.min(order).alias("first_change"))
-    truncates = log.where(_IS_TRUNCATE).select(*_CARRIED)
+    truncates = log.where(IS_TRUNCATE).select(*_CARRIED)
     removed_rows = first.join(F.broadcast(truncates), F.col("first_change") < F.col(order))
     truncated = removed_rows.drop("first_change").withColumns(
         {"change_kind": F.lit(ChangeKind.TRUNCATE.value), "is_whole_row": F.lit(True)}
@@ -41,4 +40,4 @@ def with_truncated_rows(log: DataFrame, order: str = "ordinal") -> DataFrame:
 
 def has_truncate(log: DataFrame) -> bool:
     """Return whether a table's changes include a truncate."""
-    return not log.where(_IS_TRUNCATE).limit(1).isEmpty()
+    return not log.where(IS_TRUNCATE).limit(1).isEmpty()

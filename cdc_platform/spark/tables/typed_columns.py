@@ -89,8 +89,8 @@ def type_changes(
     values = {column.name: _value(table, column) for column in (*table.key_columns, *table.value_columns)}
     if has_partial_updates:
         values |= {flag_of(column.name): _is_named(column) for column in table.value_columns}
-    kept = map(quote_spark, (KIND, ORDINAL, *further, *origin))
-    return log.selectExpr(*_called(of_change)).selectExpr(*kept, *_called(values))
+    own_columns = map(quote_spark, (KIND, ORDINAL, *further, *origin))
+    return log.selectExpr(*_as_columns(of_change)).selectExpr(*own_columns, *_as_columns(values))
 
 
 def with_row(changes: DataFrame, table: TableSchema) -> DataFrame:
@@ -104,8 +104,8 @@ def with_row(changes: DataFrame, table: TableSchema) -> DataFrame:
         table: the table's columns.
     """
     keys = key_parts(table)
-    typed = with_key_parts(changes, table).withColumn(ROW, F.struct(*keys))
-    return typed.drop(*keys, KEY_TEXT, "k_texts", "k", "committed")
+    rows = with_key_parts(changes, table).withColumn(ROW, F.struct(*keys))
+    return rows.drop(*keys, KEY_TEXT, "k_texts", "k", "committed")
 
 
 def key_parts(table: TableSchema) -> list[str]:
@@ -119,10 +119,10 @@ def with_key_parts(changes: DataFrame, table: TableSchema) -> DataFrame:
     if table.is_evolving:
         parts["committed"] = "unix_micros(commit_timestamp)"
     values = (_value(table, column) for column in table.key_columns)
-    return changes.selectExpr("*", *_called(parts | dict(zip(key_parts(table), values, strict=True))))
+    return changes.selectExpr("*", *_as_columns(parts | dict(zip(key_parts(table), values, strict=True))))
 
 
-def _called(columns: Mapping[str, str]) -> Iterator[str]:
+def _as_columns(columns: Mapping[str, str]) -> Iterator[str]:
     """Yield the SQL of named columns, in which a column may refer to earlier ones: each frame costs time."""
     return (f"{sql} AS {quote_spark(name)}" for name, sql in columns.items())
 
@@ -150,8 +150,8 @@ def _check_parsed(part: str, mod: str, table: TableSchema) -> str:
     values = ", ".join(f"{texts}.{_field(name)}" for name in _names_in(table, is_keys=is_keys))
     if not values:
         return texts
-    shown = f"'part', '{'keys' if is_keys else mod}', 'value', {shown_expression(mod)}"
-    facts = f"'table', {quote_text(table.name)}, {shown}"
+    excerpt = f"'part', '{'keys' if is_keys else mod}', 'value', {shown_expression(mod)}"
+    facts = f"'table', {quote_text(table.name)}, {excerpt}"
     failure = (
         f"raise_error(concat('{UNPARSED}', to_json(named_struct({facts}, 'key', left({KEY_TEXT}, 200)))))"
     )
@@ -244,8 +244,8 @@ def _value(table: TableSchema, column: SourceColumn) -> str:
     former = column.life.before
     if former is not None:
         value, is_widened = _value(table, former), column.life.is_widened
-        converted = convert_expression(value, former.type, column.type, is_widened=is_widened)
-        cases += f" WHEN committed < {column.life.since_micros_inclusive} THEN {converted}"
+        conversion = convert_expression(value, former.type, column.type, is_widened=is_widened)
+        cases += f" WHEN committed < {column.life.since_micros_inclusive} THEN {conversion}"
     return f"CASE {cases} END"
 
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cdc_platform.commands.operating import maintain
+from cdc_platform.commands import pipelines
 from cdc_platform.components.loading import load_settings
-from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.model.base.stored_names import LOG
 from cdc_platform.pipeline.opened.pipeline import open_pipeline
 from cdc_platform_tests.commands.invoking import run
 from cdc_platform_tests.yaml_files import write_defs
@@ -26,7 +26,7 @@ def test_files_of_killed_runs_are_deleted(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file that no metadata names goes once it is older than three days; a younger one stays."""
-    monkeypatch.setattr(maintain, "start_spark", lambda _settings: spark)
+    monkeypatch.setattr(pipelines, "start_spark", lambda _settings: spark)
     source, lake = {"path": str(tmp_path)}, {"path": session_lake.path}
     attributes = {"name": "maintained", "source": source, "lake": lake}
     defs = write_defs(tmp_path, attributes, "cdc_platform.components.datastream.DatastreamPipeline")

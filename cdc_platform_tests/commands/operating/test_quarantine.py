@@ -8,9 +8,10 @@ import pytest
 
 from cdc_platform.components.loading import load_settings
 from cdc_platform.errors import CutNotFound
-from cdc_platform.lake.catalog.lake import LOG, QUARANTINE, Lake
+from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.state.quarantine import untaken_records
 from cdc_platform.lake.state.read_progress import load_read_progress, waiting_texts
+from cdc_platform.model.base.stored_names import LOG, QUARANTINE
 from cdc_platform.model.stream.files import READ_AGAIN
 from cdc_platform.pipeline.opened.pipeline import open_pipeline
 from cdc_platform.read import open_tables

@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from cdc_platform.commands.common import write_file
+from cdc_platform.commands.options import write_file
 from cdc_platform.commands.reading.check import all_passed, as_junit, run_checks
 from cdc_platform.components.loading import load_settings
 from cdc_platform.errors import SettingError, SourceUnreachable

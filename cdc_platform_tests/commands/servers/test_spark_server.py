@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from cdc_platform.components.loading import load_settings
-from cdc_platform.spark.session.connect_token import token_file
+from cdc_platform.spark.launch.connect_token import token_file
 from cdc_platform_tests.commands.invoking import run
 from cdc_platform_tests.pipeline.bank import expected_balances
 from cdc_platform_tests.programs import COMMAND_LINE, free_port, start

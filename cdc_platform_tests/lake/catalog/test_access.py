@@ -24,9 +24,10 @@ from cdc_platform.errors import (
 )
 from cdc_platform.lake.catalog.access import reaching
 from cdc_platform.lake.catalog.catalogs import open_catalog
-from cdc_platform.lake.catalog.lake import CHECK_RESULTS, RAW, Lake
+from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.model.base.schemas import CUTS, RAW_CHANGE_RECORDS
+from cdc_platform.model.base.stored_names import CHECK_RESULTS, RAW
 
 FOLDER: Final = LakeSettings("/lake")
 BUCKET: Final = LakeSettings("s3://lakes/lake", {"type": "rest", "uri": "http://catalog"})

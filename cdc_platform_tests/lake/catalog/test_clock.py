@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 
 from cdc_platform.errors import ClockBehind
-from cdc_platform.lake.catalog.lake import CUT, Lake
+from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.lake.commits.commits import CYCLE
 from cdc_platform.model.base.schemas import CUTS
+from cdc_platform.model.base.stored_names import CUT, CYCLE
 
 HOUR_S = 3600
 

@@ -5,7 +5,7 @@ from enum import StrEnum
 import pytest
 
 from cdc_platform.lake.catalog.column_comments import COLUMN_COMMENTS
-from cdc_platform.lake.catalog.lake import LINEAGE, LOG, RAW
+from cdc_platform.model.base.stored_names import LINEAGE, LOG, RAW
 from cdc_platform.model.stream.lineage import PartitionState
 from cdc_platform.model.stream.records import ChangeKind, RecordKind
 

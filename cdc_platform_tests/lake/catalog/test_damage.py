@@ -9,18 +9,7 @@ import pyarrow as pa
 import pytest
 
 from cdc_platform.errors import LakeDamaged
-from cdc_platform.lake.catalog.lake import (
-    CHECK_RESULTS,
-    COPIES,
-    CUT,
-    LINEAGE,
-    QUARANTINE,
-    RAW,
-    READ_PROGRESS,
-    SCHEMA,
-    Lake,
-    own_tables,
-)
+from cdc_platform.lake.catalog.lake import Lake, own_tables
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.control import load_lineage, read_control
@@ -31,6 +20,16 @@ from cdc_platform.lake.state.markers import list_markers
 from cdc_platform.lake.state.quarantine import load_quarantine
 from cdc_platform.lake.state.read_progress import list_failed_reads
 from cdc_platform.lake.state.schema_history import list_schema_events, load_history
+from cdc_platform.model.base.stored_names import (
+    CHECK_RESULTS,
+    COPIES,
+    CUT,
+    LINEAGE,
+    QUARANTINE,
+    RAW,
+    READ_PROGRESS,
+    SCHEMA,
+)
 from cdc_platform.model.base.timestamps import to_datetime
 
 CATALOG: Final = "catalog.db"

@@ -8,21 +8,14 @@ import pytest
 
 from cdc_platform.errors import LakeDamaged, LakeFormatUnknown
 from cdc_platform.lake.catalog.column_properties import BOUNDS, DICTIONARY
-from cdc_platform.lake.catalog.lake import (
-    CUT,
-    LOG,
-    ORIGINAL_TABLES,
-    QUARANTINE,
-    RAW,
-    SYSTEM_TABLES,
-    Lake,
-)
+from cdc_platform.lake.catalog.lake import ORIGINAL_TABLES, SYSTEM_TABLES, Lake
 from cdc_platform.lake.catalog.lake_settings import FORMAT_PROPERTY, LakeSettings
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.control import load_lineage
 from cdc_platform.lake.state.cuts import Cut, append_cut, list_cuts
 from cdc_platform.lake.state.quarantine import load_quarantine
 from cdc_platform.model.base.schemas import FORMAT_VERSION, QUARANTINE_ROWS
+from cdc_platform.model.base.stored_names import CUT, LOG, QUARANTINE, RAW
 from cdc_platform.pipeline.on_demand.status import read_status
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.order import order_changes

@@ -12,10 +12,11 @@ import pytest
 from cdc_platform.errors import LakeUnreachable
 from cdc_platform.lake.catalog import vended_files
 from cdc_platform.lake.catalog.access import reaching
-from cdc_platform.lake.catalog.lake import QUARANTINE, Lake
+from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.vended_files import VendedFiles
 from cdc_platform.lake.commits.data_files import DATA_FILES, DataFileWriter, data_files_of
 from cdc_platform.lake.commits.writes import CycleStep, append_cycle, append_files
+from cdc_platform.model.base.stored_names import QUARANTINE
 from cdc_platform_tests.servers.credential_vending import LOGIN, VendingLake, vending_lake
 
 pytestmark = pytest.mark.integration

@@ -6,10 +6,11 @@ from weakref import ref
 
 import pyarrow as pa
 
-from cdc_platform.lake.catalog.lake import LOG, Lake
+from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.bounds import is_true_throughout
 from cdc_platform.lake.commits.writes import CycleStep, append_cycle
+from cdc_platform.model.base.stored_names import LOG
 
 
 def test_one_false_value_is_enough(tmp_path: Path) -> None:

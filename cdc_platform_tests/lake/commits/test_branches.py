@@ -12,7 +12,8 @@ from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.branches import TRIES, advance_main, move_branch
-from cdc_platform.lake.commits.commits import BRANCH, CYCLE, MAIN, head
+from cdc_platform.lake.commits.commits import BRANCH, MAIN, head
+from cdc_platform.model.base.stored_names import CYCLE
 
 ROW = pa.table({"id": pa.array([1], pa.int64())})
 

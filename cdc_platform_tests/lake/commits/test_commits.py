@@ -6,10 +6,9 @@ import pyarrow as pa
 import pytest
 from pyiceberg.table import Table
 
-from cdc_platform.lake.catalog.lake import QUARANTINE, Lake
+from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import (
-    CYCLE,
     NEXT_ORDINAL,
     POSITION,
     UNMARKED,
@@ -21,6 +20,7 @@ from cdc_platform.lake.commits.commits import (
     read_mark,
 )
 from cdc_platform.model.base.schemas import QUARANTINE_ROWS
+from cdc_platform.model.base.stored_names import CYCLE, QUARANTINE
 
 
 @pytest.fixture

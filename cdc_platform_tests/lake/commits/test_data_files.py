@@ -14,13 +14,14 @@ from sqlalchemy import Connection, event
 from sqlalchemy.exc import OperationalError
 
 from cdc_platform.errors import CommitConflict
-from cdc_platform.lake.catalog.lake import QUARANTINE, Lake
+from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.catalog.sql_catalog import LakeSqlCatalog
 from cdc_platform.lake.commits import data_files
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.commits.data_files import DATA_FILES, DataFileWriter, data_file_writer, data_files_of
 from cdc_platform.lake.commits.writes import CycleStep, append_files, replace_cycle
+from cdc_platform.model.base.stored_names import QUARANTINE
 
 FIRST: Final = CycleStep(0, 1)
 

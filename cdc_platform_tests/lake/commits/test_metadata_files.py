@@ -10,9 +10,11 @@ import pytest
 from pyiceberg.table import StaticTable, Table
 from pyiceberg.table.locations import LocationProvider
 
-from cdc_platform.lake.catalog.lake import CUT, LOG, SCHEMA, Lake
+from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import KEPT_BY_TIME, LOGGED_FILES, LakeSettings
 from cdc_platform.lake.commits.metadata_files import delete_old_metadata, keep_by_time
+from cdc_platform.model.base.stored_names import CUT, LOG, SCHEMA
+from cdc_platform.model.base.timestamps import clock_micros
 
 LOGGED: Final = 4
 SHORT: Final = {**KEPT_BY_TIME, "write.metadata.previous-versions-max": str(LOGGED)}
@@ -58,7 +60,7 @@ def _path(location: str) -> Path:
 def now_micros() -> int:
     """Return the present, after the last commit."""
     time.sleep(0.002)
-    return time.time_ns() // 1000
+    return clock_micros()
 
 
 def names(paths: Sequence[Path]) -> list[str]:

@@ -12,7 +12,7 @@ from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import MAIN, head, head_id
-from cdc_platform.lake.commits.staging import drop_staging, staged
+from cdc_platform.lake.commits.staging import drop_staging, staging_branch
 
 ROW: Final = pa.table({"id": pa.array([1], pa.int64())})
 OVERTAKEN: Final = "overtaken"
@@ -47,7 +47,7 @@ def rows_of(table: Table) -> int:
 
 def stage(table: Table, meanwhile: Callable[[Table], object] = lambda _table: None, rows: int = 1) -> None:
     """Stage some commits of a row each, and publish them; something may happen in between."""
-    with staged(table, OVERTAKEN) as branch:
+    with staging_branch(table, OVERTAKEN) as branch:
         for _ in range(rows):
             reload(table).append(ROW, branch=branch)
         meanwhile(reload(table))
@@ -75,7 +75,7 @@ def leave_staging(table: Table, commits: int) -> None:
 
 def test_readers_see_the_commits_of_an_attempt_at_its_end(table: Table) -> None:
     """Its commits are published together, and no staging branch remains."""
-    with staged(reload(table), OVERTAKEN) as branch:
+    with staging_branch(reload(table), OVERTAKEN) as branch:
         for _ in range(2):
             reload(table).append(ROW, branch=branch)
         assert rows_of(table) == 1
@@ -107,7 +107,7 @@ def test_an_attempt_needs_the_version_that_it_was_planned_on(table: Table, *, is
 def test_an_attempt_without_a_commit_changes_nothing(table: Table) -> None:
     """Such as a compaction that has nothing to rewrite."""
     before = head_id(table)
-    with staged(reload(table), OVERTAKEN):
+    with staging_branch(reload(table), OVERTAKEN):
         pass
     assert before == head_id(reload(table))
     assert {MAIN} == {*reload(table).metadata.refs}

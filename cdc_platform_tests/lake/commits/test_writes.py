@@ -7,11 +7,12 @@ import pytest
 from pyiceberg.table import Table
 
 from cdc_platform.errors import CommitConflict
-from cdc_platform.lake.catalog.lake import DELETION_MARKERS, QUARANTINE, Lake
+from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.commits.writes import CycleStep, replace_cycle
 from cdc_platform.model.base.schemas import QUARANTINE_ROWS
+from cdc_platform.model.base.stored_names import DELETION_MARKERS, QUARANTINE
 
 TABLES = pytest.mark.parametrize("name", [QUARANTINE, DELETION_MARKERS])
 

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from cdc_platform.lake.catalog.lake import LINEAGE, Lake
+from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.control import load_lineage, read_control, save_lineage
+from cdc_platform.model.base.stored_names import LINEAGE
 from cdc_platform.model.base.timestamps import to_datetime
 from cdc_platform.model.stream.lineage import ChildAnnouncement, Lineage, PartitionState, advance, begin
 from cdc_platform.model.stream.read_windows import ReadWindow, WindowOutcome, WindowReport

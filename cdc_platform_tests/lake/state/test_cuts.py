@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pyiceberg.table import DataScan, FileScanTask
 
 from cdc_platform.errors import CommitConflict, CutNotFound
-from cdc_platform.lake.catalog.lake import CUT, Lake
+from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state import cuts
 from cdc_platform.lake.state.cuts import (
@@ -29,6 +29,7 @@ from cdc_platform.lake.state.cuts import (
     publications_since,
 )
 from cdc_platform.model.base.schemas import CUTS
+from cdc_platform.model.base.stored_names import CUT
 from cdc_platform.model.base.timestamps import to_datetime
 
 FIRST = Cut(

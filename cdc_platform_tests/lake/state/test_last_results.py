@@ -15,13 +15,14 @@ from pyiceberg.table import Table
 
 from cdc_platform.errors import LakeDamaged
 from cdc_platform.lake.catalog.damage import drop_results
-from cdc_platform.lake.catalog.lake import CHECK_RESULTS, Lake
+from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.catalog.sql_catalog import LakeSqlCatalog
 from cdc_platform.lake.commits.snapshots import KEPT_NEWEST
 from cdc_platform.lake.state import last_results
 from cdc_platform.lake.state.last_results import LastResult, load_results, save_results
 from cdc_platform.model.base.schemas import CHECK_RESULT_ROWS
+from cdc_platform.model.base.stored_names import CHECK_RESULTS
 from cdc_platform_tests.lake.stored_lake import forget_metadata
 from cdc_platform_tests.support.interruptions import interrupt_once
 

@@ -13,10 +13,10 @@ from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate
 
 from cdc_platform.errors import LakeDamaged
 from cdc_platform.lake.catalog.files import LakeFile
-from cdc_platform.lake.catalog.lake import CUT, DELETION_MARKERS, LINEAGE, LOG, QUARANTINE, RAW, Lake
+from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.branches import move_branch
-from cdc_platform.lake.commits.commits import BRANCH, CYCLE, MAIN, head, read_mark
+from cdc_platform.lake.commits.commits import BRANCH, MAIN, head, read_mark
 from cdc_platform.lake.state.cuts import Cut, append_cut, list_cuts
 from cdc_platform.lake.state.lost_commits import revert_lost_commits
 from cdc_platform.model.base.schemas import (
@@ -25,6 +25,7 @@ from cdc_platform.model.base.schemas import (
     QUARANTINE_ROWS,
     RAW_CHANGE_RECORDS,
 )
+from cdc_platform.model.base.stored_names import CUT, CYCLE, DELETION_MARKERS, LINEAGE, LOG, QUARANTINE, RAW
 
 
 @pytest.fixture

@@ -1,15 +1,13 @@
 """Quarantine and the read progress: what is open, asked for, and done; without Spark."""
 
 import re
-import time
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from cdc_platform.lake.catalog.lake import QUARANTINE, READ_PROGRESS, Lake
+from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.lake.commits.commits import CYCLE
 from cdc_platform.lake.state.quarantine import (
     ReplayMark,
     count_quarantined_records,
@@ -25,6 +23,8 @@ from cdc_platform.lake.state.read_progress import (
     waiting_texts,
 )
 from cdc_platform.model.base.schemas import QUARANTINE_ROWS, READ_PROGRESS_ROWS
+from cdc_platform.model.base.stored_names import CYCLE, QUARANTINE, READ_PROGRESS
+from cdc_platform.model.base.timestamps import clock_micros
 from cdc_platform.model.stream.files import READ_AGAIN
 from cdc_platform.model.stream.quarantined_records import ReplaySource
 from cdc_platform.model.stream.unread import FailedRead, failed_reads, unread_path
@@ -78,7 +78,7 @@ def test_a_replay_shows_how_far_it_is(lake: Lake) -> None:
     """The texts of one request count together, whichever cycle takes them; an earlier request does not."""
     assert load_replay_progress(lake) is None
     quarantine(lake, 1, quarantine_entry("c", "h"))
-    begun = time.time_ns() // 1000 - 10 * 1_000_000
+    begun = clock_micros() - 10 * 1_000_000
     moments = {"a": begun - 60 * 1_000_000, "b": begun, "c": begun + 1}
     texts = {(1, f"{name}/{name}"): ReplayMark(at, 1, ReplaySource.TEXT) for name, at in moments.items()}
     mark_replayed(lake, texts)

@@ -1,14 +1,13 @@
 """The read progress follows from what the committed cycles report, no matter who derives it."""
 
 import json
-import time
 from pathlib import Path
 
 import pyarrow as pa
 
-from cdc_platform.lake.catalog.lake import RAW, READ_PROGRESS, Lake
+from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LOGGED_FILES, LakeSettings
-from cdc_platform.lake.commits.commits import CYCLE, read_mark
+from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.read_progress import (
     POLLS_STORED_EVERY_S,
     list_failed_reads,
@@ -17,6 +16,8 @@ from cdc_platform.lake.state.read_progress import (
     save_poll,
 )
 from cdc_platform.model.base.schemas import RAW_EVENT_RECORDS
+from cdc_platform.model.base.stored_names import CYCLE, RAW, READ_PROGRESS
+from cdc_platform.model.base.timestamps import clock_micros
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.model.stream.unread import FailedRead, failed_reads
 
@@ -107,10 +108,7 @@ def test_a_change_stream_needs_no_mark_of_polls(tmp_path: Path) -> None:
 
 def test_polls_for_weeks_leave_few_files(tmp_path: Path) -> None:
     """Metadata files that the marks replace are deleted, though no cycle and so no maintenance comes."""
-    lake, now_micros = (
-        Lake(LakeSettings(str(tmp_path)), "files", delivers_events=True),
-        time.time_ns() // 1000,
-    )
+    lake, now_micros = (Lake(LakeSettings(str(tmp_path)), "files", delivers_events=True), clock_micros())
     for number in range(1, LOGGED_FILES + 20):
         save_poll(lake, now_micros + number * POLLS_STORED_EVERY_S * 1_000_000, keep_metadata_s=0.0)
     files = list(tmp_path.glob(f"*/{READ_PROGRESS}/metadata/*.metadata.json"))

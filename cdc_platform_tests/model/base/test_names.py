@@ -112,14 +112,14 @@ def test_name_in_a_named_schema_carries_a_digest() -> None:
 @pytest.mark.parametrize("value", ["a", "bank", "bank_2", "a" * 63])
 def test_identifier_is_returned(value: str) -> None:
     """A name that may be used comes back unchanged."""
-    assert value == check_identifier("name", value)
+    assert value == check_identifier(value)
 
 
 @pytest.mark.parametrize("value", ["", "Bank", "2bank", "bank-2", "bank\n", "a" * 64, "é"])
 def test_bad_identifier_is_refused(value: str) -> None:
     """The error names the setting and says what is allowed."""
     with pytest.raises(SettingError, match="`name` must begin with a lower-case letter") as caught:
-        check_identifier("name", value)
+        check_identifier(value)
     assert caught.value.setting == "name"
 
 

@@ -7,7 +7,7 @@ import pytest
 from cdc_platform.model.stream.generations import MAX_DESCENDANTS, Generations, PartitionEnd, finished_parents
 from cdc_platform.model.stream.lineage import ChildAnnouncement, advance, begin, watermark_micros
 from cdc_platform.model.stream.read_windows import ReadWindow, WindowOutcome, WindowReport
-from cdc_platform.pipeline.checks.lineage_checks import violations
+from cdc_platform.pipeline.checks.lineage_checks import find_violations
 
 END = 9_000
 
@@ -94,7 +94,7 @@ def test_generations_of_one_cycle_make_the_lineage_that_several_cycles_make() ->
         for rest in ((2_000, "b", ("a",)), (2_000, "c", ("a",)), (3_000, "d", ("b", "z")))
     ]
     quick = advance(before, 2, reports[::-1], children)
-    assert violations(quick) == []
+    assert find_violations(quick) == []
     assert watermark_micros(slow) == watermark_micros(quick) == END
     assert {token: (part.state, part.position_micros) for token, part in slow.partitions.items()} == {
         token: (part.state, part.position_micros) for token, part in quick.partitions.items()

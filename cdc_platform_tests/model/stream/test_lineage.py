@@ -21,7 +21,7 @@ from cdc_platform.model.stream.lineage import (
 )
 from cdc_platform.model.stream.read_windows import ReadRequest, ReadWindow, WindowOutcome, WindowReport
 from cdc_platform.model.stream.window_plans import plan_arrivals, plan_windows
-from cdc_platform.pipeline.checks.lineage_checks import violations
+from cdc_platform.pipeline.checks.lineage_checks import find_violations
 from cdc_platform_tests.fake_stream import CycleBatch, ReadSchedule, raw_rows
 from cdc_platform_tests.strategies import streams
 from cdc_platform_tests.support.history import History
@@ -99,7 +99,7 @@ def test_merged_child_waits_for_a_parent_that_nobody_has_announced_yet() -> None
     assert lineage.partitions["c"].state is PartitionState.CREATED
     lineage = advance(lineage, 4, [finished("grandchild", 1_799, 1_999)], [replace(child, cycle=4)])
     assert lineage.partitions["c"].state is PartitionState.SCHEDULED
-    assert violations(lineage) == []
+    assert find_violations(lineage) == []
 
 
 def test_interrupted_window_moves_the_position_to_what_is_complete() -> None:
@@ -160,7 +160,7 @@ def test_finished_partition_without_children_is_a_violation() -> None:
     """A partition that ended with nothing to continue it is reported."""
     lineage = advance(two_partitions(), 2, [finished("a", 999, 1_999)], [])
     key = lineage.partitions["a"].key
-    assert violations(lineage) == [f"Partition `{key}` is finished and has no children"]
+    assert find_violations(lineage) == [f"Partition `{key}` is finished and has no children"]
     assert prune(lineage, 10_000) == replace(lineage, partitions=prune(lineage, 10_000).partitions)
     assert "a" in prune(lineage, 10_000).partitions
 
@@ -169,8 +169,8 @@ def test_child_that_overlaps_its_parent_is_a_violation() -> None:
     """A child that starts before its parent ended is reported."""
     child = ChildAnnouncement(2, 1_500, "c", ("a",))
     lineage = advance(two_partitions(), 2, [finished("a", 999, 1_999)], [child])
-    assert len(violations(lineage)) == 1
-    assert "does not start where its parent" in violations(lineage)[0]
+    assert len(find_violations(lineage)) == 1
+    assert "does not start where its parent" in find_violations(lineage)[0]
 
 
 def test_parent_stays_until_all_its_children_are_read() -> None:
@@ -197,7 +197,7 @@ def test_a_partition_that_starts_during_another_is_read_at_once() -> None:
     assert PartitionState.RUNNING is lineage.partitions["a"].state
     assert plan_windows(lineage, ReadRequest(2_001)) == (ReadWindow("c", 1_499, 2_000),)
     assert watermark_micros(lineage) == 1_499
-    assert violations(lineage) == []
+    assert find_violations(lineage) == []
 
 
 def test_one_cycle_may_read_what_starts_in_it() -> None:
@@ -206,14 +206,14 @@ def test_one_cycle_may_read_what_starts_in_it() -> None:
     lineage = from_parents(ended, complete("a", 999, 2_000), complete("b", 999, 2_000))
     assert PartitionState.ENDED is lineage.partitions["c"].state
     assert watermark_micros(lineage) == 2_000
-    assert violations(lineage) == []
+    assert find_violations(lineage) == []
 
 
 def test_what_ended_without_children_is_pruned() -> None:
     """Nothing continues it, so it is forgotten; one that announced another stays until that is read."""
     ended = WindowReport("a", 999, 1_600, WindowOutcome.ENDED)
     lineage = from_parents(ended, complete("b", 999, 2_000))
-    assert violations(lineage) == []
+    assert find_violations(lineage) == []
     assert set("abc") == set(prune(lineage, 9_000).partitions)
     lineage = advance(lineage, 3, [complete("c", 1_499, 2_500)], [])
     assert set("bc") == set(prune(lineage, 9_000).partitions)
@@ -269,7 +269,7 @@ def test_a_start_that_its_parent_does_not_reach_is_a_violation(
     """A record that was read has announced a partition along with its parent."""
     lineage = from_parents(complete("a", 999, 2_000))
     parent = replace(lineage.partitions["a"], **changes)
-    (problem,) = violations(replace(lineage, partitions={**lineage.partitions, "a": parent}))
+    (problem,) = find_violations(replace(lineage, partitions={**lineage.partitions, "a": parent}))
     assert expected in problem
 
 
@@ -278,7 +278,7 @@ def test_a_parent_that_is_read_on_after_its_end_is_a_violation() -> None:
     child = ChildAnnouncement(2, 1_500, "c", ("a",))
     lineage = advance(two_partitions(), 2, [complete("a", 999, 2_000), complete("b", 999, 2_000)], [child])
     parent, waiting = lineage.partitions["a"], lineage.partitions["c"]
-    assert violations(lineage) == [
+    assert find_violations(lineage) == [
         f"Partition `{parent.key}` was read beyond the start of its child `{waiting.key}`"
     ]
     assert PartitionState.CREATED is waiting.state
@@ -292,7 +292,7 @@ def test_any_stream_has_a_sound_lineage(stream: Stream, data: st.DataObject) -> 
     One stream is made for all of it: making it takes far longer than any of the assertions.
     """
     first, batches = batches_of(stream)
-    assert [violations(batch.lineage) for batch in batches] == [[]] * len(batches)
+    assert [find_violations(batch.lineage) for batch in batches] == [[]] * len(batches)
     assert_another_run_changes_nothing(batches)
     assert_order_of_reports_does_not_matter(first, batches, data)
     assert_nothing_goes_back(first, batches)
@@ -358,5 +358,5 @@ def assert_pruning_changes_nothing(
         clock = batch.watermark_micros + 10
         assert watermark_micros(batch.lineage) == watermark_micros(pruned)
         assert plan_windows(batch.lineage, ReadRequest(clock)) == plan_windows(pruned, ReadRequest(clock))
-        assert violations(pruned) == []
+        assert find_violations(pruned) == []
         assert batch.lineage.partitions.items() >= pruned.partitions.items()

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from cdc_platform.lake.catalog.lake import LINEAGE, LOG, RAW, SCHEMA
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.lake.commits.commits import CYCLE, POSITION, Mark, ancestors_of, fact, head, read_mark
+from cdc_platform.lake.commits.commits import POSITION, Mark, ancestors_of, fact, head, read_mark
 from cdc_platform.lake.state.control import load_lineage
 from cdc_platform.lake.state.cuts import append_cut, newest_cut
 from cdc_platform.lake.state.schema_history import append_events, load_history
 from cdc_platform.model.base.schemas import CHANGE_LOG
+from cdc_platform.model.base.stored_names import CYCLE, LINEAGE, LOG, RAW, SCHEMA
 from cdc_platform.model.schema.schema_events import SchemaChange, SchemaEvent
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.model.stream.read_windows import ReadWindow, WindowOutcome

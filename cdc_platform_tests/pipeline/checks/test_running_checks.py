@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cdc_platform.errors import CheckFailed, SourceUnreachable
-from cdc_platform.lake.catalog.lake import CHECK_RESULTS, LOG, RAW
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.lake.state.last_results import load_results
+from cdc_platform.model.base.stored_names import CHECK_RESULTS, LOG, RAW
 from cdc_platform.pipeline.checks import log_checks
 from cdc_platform.pipeline.checks import running_checks as guard_module
 from cdc_platform.pipeline.checks.check_result import EVERYTHING, Check, CheckResult, Severity

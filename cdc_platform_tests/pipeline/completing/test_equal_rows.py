@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import read_mark
+from cdc_platform.model.base.stored_names import LOG
 from cdc_platform.model.rows.keyless import row_of
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.pipeline.completing.equal_rows import EqualRows

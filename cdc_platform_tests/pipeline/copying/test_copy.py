@@ -1,6 +1,5 @@
 """Initial copies: rows as of a moment, from which the stream takes over exactly."""
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -17,13 +16,14 @@ from cdc_platform.errors import AccessDenied, LakeError, SourceNotFound
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.copies import (
     COPY_BRANCH,
-    Batch,
+    BatchTiming,
     CopyPlan,
     CopyProgress,
     load_copy_progress,
     load_plans,
 )
 from cdc_platform.lake.state.cuts import Cut, list_cuts
+from cdc_platform.model.base.timestamps import clock_micros
 from cdc_platform.model.schema.schema_reads import SchemaRead
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.records import ModType
@@ -303,7 +303,7 @@ def test_a_kill_between_chunk_batches_loses_and_repeats_nothing(
     """A process that ends right before or right after a commit of the copy leaves nothing half done."""
     pipeline = bank_of(session_lake, 20)
     feed(pipeline, NOW)
-    for name in ("level_branch", "_columns_of_table", "load_copy_progress"):
+    for name in ("align_branch", "_columns_of_table", "load_copy_progress"):
         with monkeypatch.context() as patch:
             patch.setattr(chunks, name, _die)
             with pytest.raises(KeyboardInterrupt):
@@ -322,9 +322,7 @@ def test_lives_that_are_too_short_for_a_large_batch_make_progress(
     feed(pipeline, NOW)
     left: list[int] = []
     while not left or left[-1]:
-        life = replace(
-            pipeline, opened_micros=time.time_ns() // 1000, settings=replace(pipeline.settings, copy_s=60)
-        )
+        life = replace(pipeline, opened_micros=clock_micros(), settings=replace(pipeline.settings, copy_s=60))
         with monkeypatch.context() as patch:
             patch.setattr(source_of(life), "read_copy", dying_beyond(2, source_of(life).read_copy))
             with suppress(KeyboardInterrupt):
@@ -356,7 +354,9 @@ def test_batches_grow_from_one_chunk_while_they_are_short(
 ) -> None:
     """The speed of an earlier process does not count, and more chunks may take no longer than fewer."""
     plan = CopyPlan("accounts", 1, 0, 0, "{}", ("chunk",) * 99)
-    progress = CopyProgress(plan, frozenset(), 0, None, False, tuple(Batch(*batch) for batch in batches))
+    progress = CopyProgress(
+        plan, frozenset(), 0, None, False, tuple(BatchTiming(*batch) for batch in batches)
+    )
     assert expected == chunks.batch_chunks(progress, opened_micros=0)
 
 

@@ -206,7 +206,7 @@ def test_chunks_are_not_copied_into_columns_of_another_plan(
     interrupt_once(
         monkeypatch,
         chunks,
-        "level_branch",
+        "align_branch",
         lambda: replace_columns(found_table(pipeline, "accounts"), narrow),
     )
     assert isinstance(copy_tables(pipeline, spark).failure, CommitConflict)

@@ -36,7 +36,7 @@ def publish(pipeline: Pipeline, spark: "SparkSession") -> None:
 
 PAUSES: Final = (
     (copy, "copy_chunks"),  # before the look
-    (chunks, "level_branch"),  # after the look
+    (chunks, "align_branch"),  # after the look
     (chunks, "_columns_of_table"),  # before the commit
     (chunks, "load_copy_progress"),
 )

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cdc_platform.errors import LakeDamaged
-from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.branches import move_branch
 from cdc_platform.lake.commits.commits import BRANCH, MAIN
 from cdc_platform.lake.commits.maintenance import compact_all_files
 from cdc_platform.lake.state.cut_states import cut_state
 from cdc_platform.lake.state.cuts import list_cuts, newest_cut
+from cdc_platform.model.base.stored_names import LOG
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.pipeline.copying.copy import copy_tables
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table

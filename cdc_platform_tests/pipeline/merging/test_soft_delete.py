@@ -11,8 +11,10 @@ from cdc_platform.model.base.timestamps import to_datetime
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
 from cdc_platform.pipeline.checks.table_checks import check_histories, check_tables_equal_log
+from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
 from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform_tests.pipeline.bank import (
     SECOND,
     balances,
@@ -83,3 +85,19 @@ def test_the_option_can_be_switched(spark: "SparkSession", session_lake: LakeSet
     run_steps(plain, spark)
     assert expected_balances(3) == balances(plain)
     assert check_tables_equal_log(plain, spark, EVERYTHING).passed
+
+
+def test_a_merge_of_a_run_without_the_option_is_not_published(
+    spark: "SparkSession", session_lake: LakeSettings
+) -> None:
+    """A run that ends before it publishes leaves a version without the columns of a later option."""
+    plain = bank_pipeline(session_lake)
+    feed_cycle(plain, 1)
+    run_steps(plain, spark)
+    feed_cycle(plain, 2)
+    order_changes(plain, spark)
+    merge_tables(plain, spark, plain.tables)
+    soft = with_options(plain, SOFT)
+    run_steps(soft, spark)
+    assert expected_balances(2) | {3: 100} == balances(soft)
+    assert check_tables_equal_log(soft, spark, EVERYTHING).passed

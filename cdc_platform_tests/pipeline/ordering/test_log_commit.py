@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cdc_platform.errors import CommitConflict, LakeError
-from cdc_platform.lake.catalog.lake import QUARANTINE
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.lake.commits.commits import AFTER, CYCLE, head_id
+from cdc_platform.lake.commits.commits import AFTER, head_id
+from cdc_platform.model.base.stored_names import CYCLE, QUARANTINE
 from cdc_platform.pipeline.ordering.log_commit import restore_replaced
 from cdc_platform_tests.support.pipelines import make_pipeline
 

@@ -1,6 +1,5 @@
 """A run that is overtaken while it orders replaces nothing of what another run has set aside."""
 
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -14,9 +13,11 @@ import pytest
 from pyiceberg.table import Table
 
 from cdc_platform.errors import CommitConflict
-from cdc_platform.lake.catalog.lake import DELETION_MARKERS, LOG, QUARANTINE, RAW, Lake
+from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.quarantine import ReplayMark, load_quarantine, mark_replayed
+from cdc_platform.model.base.stored_names import DELETION_MARKERS, LOG, QUARANTINE, RAW
+from cdc_platform.model.base.timestamps import clock_micros
 from cdc_platform.model.stream.quarantined_records import ReplaySource
 from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
@@ -164,7 +165,7 @@ def test_the_version_of_quarantine_that_a_delayed_run_names_stays(
     order_changes(bank, spark)
     feed_cycle(bank, 2)
     other = replace(bank, settings=replace(bank.settings, maintenance=IMPATIENT))
-    later_micros = time.time_ns() // 1000 + 2 * READING_S * SECOND
+    later_micros = clock_micros() + 2 * READING_S * SECOND
 
     def rival() -> None:
         (record,) = load_quarantine(bank.lake)

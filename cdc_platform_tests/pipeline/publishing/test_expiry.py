@@ -1,6 +1,5 @@
 """Expiry removes what no kept cut needs, and nothing else."""
 
-import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -9,8 +8,9 @@ import pytest
 from pyiceberg.table.snapshots import Snapshot
 
 from cdc_platform.errors import CommitConflict
-from cdc_platform.lake.catalog.lake import DELETION_MARKERS, LINEAGE, LOG
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.model.base.stored_names import DELETION_MARKERS, LINEAGE, LOG
+from cdc_platform.model.base.timestamps import clock_micros
 from cdc_platform.pipeline.publishing import expiry
 from cdc_platform.pipeline.publishing.expiry import (
     READING_S,
@@ -59,7 +59,7 @@ def test_deletion_markers_stay_as_long_as_older_events_may_come(
     pipeline = sync(pipeline, spark)
     assert found_rows(pipeline, "users") == []
 
-    now_micros = time.time_ns() // 1000
+    now_micros = clock_micros()
     forget_deletion_markers(pipeline, spark, now_micros + 7 * DAY_MICROS)
     assert count_deletion_markers(pipeline) == 1
     forget_deletion_markers(pipeline, spark, now_micros + 9 * DAY_MICROS)
@@ -75,7 +75,7 @@ def test_snapshots_that_another_process_has_expired_are_a_conflict(
     lineage = pipeline.lake.system_table(LINEAGE)
     for _ in range(40):
         lineage.append(lineage.schema().as_arrow().empty_table())
-    later_micros = time.time_ns() // 1000 + READING_S * 1_000_000 + DAY_MICROS
+    later_micros = clock_micros() + READING_S * 1_000_000 + DAY_MICROS
     rival = partial(expire_system_table, pipeline, spark, LINEAGE, later_micros, thorough=True)
     interrupt_once(monkeypatch, expiry, "expire_snapshots", rival)
     with pytest.raises(CommitConflict, match="Another process has expired snapshots"):

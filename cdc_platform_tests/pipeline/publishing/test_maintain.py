@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final, cast
 import pyarrow as pa
 import pytest
 
-from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.lake.commits.commits import CYCLE, STATS
+from cdc_platform.lake.commits.commits import STATS
 from cdc_platform.model.base.schemas import CHANGE_LOG
+from cdc_platform.model.base.stored_names import CYCLE, LOG
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.publishing.maintain import MAX_LOOKED_AT, MaintenanceRun, choose_tables
 from cdc_platform_tests.example_tables import table

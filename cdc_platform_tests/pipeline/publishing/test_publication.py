@@ -9,11 +9,12 @@ import pyarrow as pa
 import pytest
 
 from cdc_platform.errors import CommitConflict, LakeDamaged
-from cdc_platform.lake.catalog.lake import CUT, Lake
+from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.branches import move_branch
-from cdc_platform.lake.commits.commits import BRANCH, CYCLE, MAIN, ancestors_of, head
+from cdc_platform.lake.commits.commits import BRANCH, MAIN, ancestors_of, head
 from cdc_platform.lake.state.cuts import Cut, append_cut, list_cuts
+from cdc_platform.model.base.stored_names import CUT, CYCLE
 from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.order import order_changes
@@ -90,7 +91,7 @@ def test_no_cut_ends_before_the_cut_that_another_run_publishes_meanwhile(
         feed_next(bank)
         run_steps(bank, spark)
 
-    looks = ("newest_cut", "read_mark", "find_stored_level", "append_cut")
+    looks = ("newest_cut", "read_mark", "find_unchanged_in_lake", "append_cut")
     for number, look in enumerate(looks, start=1):
         feed_next(bank)
         order_changes(bank, spark)

@@ -1,6 +1,5 @@
 """Maintenance of the quarantine: cycles read all of it, so it must not get slower with each record."""
 
-import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -8,8 +7,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pytest
 
-from cdc_platform.lake.catalog.lake import DELETION_MARKERS, LOG, QUARANTINE
-from cdc_platform.lake.commits.commits import CYCLE, TAKEN, head
+from cdc_platform.lake.commits.commits import TAKEN, head
 from cdc_platform.lake.commits.writes import CycleStep, commit_cycle
 from cdc_platform.lake.state.quarantine import (
     ReplayMark,
@@ -18,6 +16,8 @@ from cdc_platform.lake.state.quarantine import (
     mark_replayed,
     untaken_records,
 )
+from cdc_platform.model.base.stored_names import CYCLE, DELETION_MARKERS, LOG, QUARANTINE
+from cdc_platform.model.base.timestamps import clock_micros
 from cdc_platform.model.stream.quarantined_records import ReplaySource
 from cdc_platform.pipeline.publishing import maintain
 from cdc_platform.pipeline.publishing.expiry import READING_S, expire_system_table
@@ -126,7 +126,7 @@ def test_expiry_keeps_what_shows_which_replays_are_taken(
     for micros in range(newest // 2 + 5):
         mark_replayed(lake, {(1, "1/1"): ReplayMark(micros + 1, 1, ReplaySource.RECORDS)})
     before = len(lake.system_table(QUARANTINE).metadata.snapshots)
-    later_micros = time.time_ns() // 1000 + 2 * READING_S * 1_000_000
+    later_micros = clock_micros() + 2 * READING_S * 1_000_000
     for is_taken, left in ((False, before), (True, newest)):
         if is_taken:
             take(3)

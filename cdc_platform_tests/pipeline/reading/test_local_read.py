@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.model.base.progress import Progress, Step
+from cdc_platform.model.base.stored_names import RAW
 from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.reading import local_read

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from pyiceberg.table.update.snapshot import ExpireSnapshots
 
-from cdc_platform.lake.catalog.lake import LOG, SCHEMA
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.lake.commits.commits import CYCLE, POSITION, STATS, read_mark
+from cdc_platform.lake.commits.commits import POSITION, STATS, read_mark
 from cdc_platform.lake.state.cuts import list_cuts
+from cdc_platform.model.base.stored_names import CYCLE, LOG, SCHEMA
 from cdc_platform.model.schema.schema_reads import SchemaRead
 from cdc_platform.model.stream.records import ValueCaptureType
 from cdc_platform.pipeline.checks.check_result import EVERYTHING

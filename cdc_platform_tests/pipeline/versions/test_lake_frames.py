@@ -6,9 +6,9 @@ import pytest
 
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.catalog.access import reaching
-from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import head_id
+from cdc_platform.model.base.stored_names import LOG
 from cdc_platform.pipeline.versions.lake_frames import read_own, read_table
 from cdc_platform_tests.pipeline.bank import bank_pipeline, feed_next
 from cdc_platform_tests.support.pipelines import run_steps

@@ -1,6 +1,7 @@
 """Avro files put together byte by byte, for what no writer of Avro writes."""
 
 import json
+import zlib
 from typing import Any, Final
 
 SYNC: Final = b"s" * 16
@@ -48,3 +49,8 @@ def chain(length: int) -> list[dict[str, Any]]:
     """Return types, each of which contains the previous one by its name."""
     first = record("r0", x="int")
     return [first, *(record(f"r{place}", x=f"r{place - 1}") for place in range(1, length))]
+
+
+def deflated(data: bytes) -> bytes:
+    """Return bytes as Avro's codec `deflate` has them."""
+    return zlib.compress(data, 9, -zlib.MAX_WBITS)

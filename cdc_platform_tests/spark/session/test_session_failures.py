@@ -8,14 +8,14 @@ import pytest
 from pyspark.errors import PythonException
 from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 
-from cdc_platform.commands.common import expected_error
+from cdc_platform.commands.error_texts import expected_error
 from cdc_platform.errors import OutOfMemory, SparkUnreachable
 from cdc_platform.spark.session.session_failures import find_session_failure
 from cdc_platform_tests.spark_fixtures import require_java
 
 KILLED = """
 from pyspark import SparkContext, java_gateway
-from cdc_platform.commands.common import error_text, expected_error
+from cdc_platform.commands.error_texts import error_text, expected_error
 SparkContext._gateway = gateway = java_gateway.launch_gateway()
 print(expected_error(OSError("of something else")))
 try:

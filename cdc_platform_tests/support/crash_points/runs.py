@@ -10,8 +10,8 @@ from typing import Any, Final
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.state.cuts import newest_cut
+from cdc_platform.model.base.stored_names import LOG
 from cdc_platform.pipeline.checks.invariants import checks_of
 from cdc_platform.pipeline.cycle import finish_cycle, run_cycle
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline

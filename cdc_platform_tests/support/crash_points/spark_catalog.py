@@ -18,7 +18,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.spark.session.config import CATALOG_PREFIX
+from cdc_platform.spark.launch.config import CATALOG_PREFIX
 from cdc_platform_tests.java_options import SHARED, SHORT_LIVED, VARIABLE
 from cdc_platform_tests.support.crash_points.points import POINTS, EffectFailure, EffectKind, ProcessDeath
 

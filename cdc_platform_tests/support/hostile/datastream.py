@@ -2,14 +2,13 @@
 
 import gzip
 import json
-import zlib
 from copy import deepcopy
 from hashlib import sha256
 from itertools import count
 from typing import Any, Final
 
 from cdc_platform_tests.sources.datastream.generated_events import json_event, scenario
-from cdc_platform_tests.sources.datastream.raw_avro import avro, event, record, text
+from cdc_platform_tests.sources.datastream.raw_avro import avro, deflated, event, record, text
 from cdc_platform_tests.support.hostile.values import (
     BEYOND,
     COLLIDING,
@@ -181,10 +180,6 @@ def _array(depth: int) -> Payload:
     return payload
 
 
-def _deflated(data: bytes) -> bytes:
-    return zlib.compress(data, 9, -zlib.MAX_WBITS)
-
-
 _DAMAGED: Final = "The Avro file is damaged: "
 AVRO_FILES: Final[dict[str, tuple[bytes, tuple[int, ...], str]]] = {
     "text in json": (_among_good(100, j=json.dumps({"a": HALF})), (100, 102), _half("new_values.j")),
@@ -211,7 +206,7 @@ AVRO_FILES: Final[dict[str, tuple[bytes, tuple[int, ...], str]]] = {
     ),
     "schema that no parser takes": (avro('{"type":' * 100_000), (), "(it is nested too deeply)"),
     "block of few bytes": (
-        avro(event(x="string"), _deflated(text("a" * 2**24)), codec="deflate"),
+        avro(event(x="string"), deflated(text("a" * 2**24)), codec="deflate"),
         (),
         "it has more than 1048576 bytes; see the setting `max_block_bytes`",
     ),

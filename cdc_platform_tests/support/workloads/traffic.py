@@ -10,10 +10,10 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 
 from cdc_platform.errors import CdcError
-from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.copies import load_plans
 from cdc_platform.lake.state.cuts import Cut
+from cdc_platform.model.base.stored_names import LOG
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.model.stream.records import ValueCaptureType
 from cdc_platform.pipeline.checks.check_result import EVERYTHING

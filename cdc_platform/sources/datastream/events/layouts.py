@@ -96,7 +96,7 @@ def make_layout(kind: SourceKind, envelope: Envelope, settings: DatastreamSettin
     missing = [name for name, key_columns in zip(listed_keys, key_names, strict=True) if key_columns is None]
     values = tuple((names[name], name) for name in columns if name not in key_columns)
     keyless = None if listed_keys else settings.keyless_policy(table)
-    protected = settings.protected_columns(table)
+    protected_names = settings.protected_columns(table)
     return Layout(
         table=table,
         column_types=_column_types(names, columns, key_columns, keyless),
@@ -105,7 +105,7 @@ def make_layout(kind: SourceKind, envelope: Envelope, settings: DatastreamSettin
         missing_keys=tuple((own, name) for name, own in lake_names(missing, missing, policy).items()),
         protected=_DOCUMENTS
         if kind is SourceKind.MONGODB
-        else tuple(pair for pair in values if pair[1] in protected),
+        else tuple(pair for pair in values if pair[1] in protected_names),
         keyless=keyless,
         sequence_column=settings.sequence_column(table),
         source_name=full_name("", envelope.source_metadata),
@@ -120,9 +120,9 @@ def _key_names(
     Raises:
         RecordUnreadable: neither the event nor a setting states whether its table has a key.
     """
-    declared = settings.declared_key(table)
-    if declared:
-        return declared
+    declaration = settings.declared_key(table)
+    if declaration:
+        return declaration
     for field in _KEY_FIELDS:
         key_fields = metadata.get(field)
         if not key_fields:
@@ -169,17 +169,17 @@ def _column_types(
     keyless: KeylessPolicy | None,
 ) -> str:
     """Return the JSON array for `SourceEvent.column_types`; key columns come first, in order."""
-    listed = [
+    entries = [
         (names[name], columns[name], name in keys)
         for name in dict.fromkeys((*keys, *columns))
         if columns[name].code != _NO_TYPE
     ]
     if keyless in _KEYLESS_COLUMNS:
-        listed.insert(0, (_KEYLESS_COLUMNS[keyless], _TEXT, True))
+        entries.insert(0, (_KEYLESS_COLUMNS[keyless], _TEXT, True))
     return json.dumps(
         [
             {"name": name, "type": kind.to_fields(), "is_primary_key": is_key, "ordinal_position": ordinal}
-            for ordinal, (name, kind, is_key) in enumerate(listed, start=1)
+            for ordinal, (name, kind, is_key) in enumerate(entries, start=1)
         ],
         ensure_ascii=False,
         separators=(",", ":"),

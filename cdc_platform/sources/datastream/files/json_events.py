@@ -140,24 +140,24 @@ def _check_depth(metadata: Any) -> None:
         raise EventFaulty(f"`source_metadata` is nested deeper than {_MAX_LEVELS} levels")
 
 
-def check_event(parsed: dict[str, Any] | EventFaulty) -> JsonEvent:
+def check_event(content: dict[str, Any] | EventFaulty) -> JsonEvent:
     """Return the event in an object of another shape.
 
     Raises:
         EventFaulty: The object is not an event.
     """
-    if isinstance(parsed, EventFaulty):
-        raise parsed
-    metadata, name, row = metadata_of(parsed), _schema_name(parsed), payload_of(parsed)
+    if isinstance(content, EventFaulty):
+        raise content
+    metadata, name, row = metadata_of(content), _schema_name(content), payload_of(content)
     event = JsonEvent(object_name=name[0], schema_key=name[1], source_metadata=metadata, payload=row)
-    event.read_method, event.uuid = text_of(parsed, "read_method"), text_of(parsed, "uuid")
+    event.read_method, event.uuid = text_of(content, "read_method"), text_of(content, "uuid")
     event.read_timestamp, event.source_timestamp = (
-        parsed.get("read_timestamp"),
-        parsed.get("source_timestamp"),
+        content.get("read_timestamp"),
+        content.get("source_timestamp"),
     )
     for moment in ("read_timestamp", "source_timestamp"):
-        micros_of(parsed.get(moment), moment)
-    event.stream_name, event.sort_keys = text_of(parsed, "stream_name"), parsed.get("sort_keys")
+        micros_of(content.get(moment), moment)
+    event.stream_name, event.sort_keys = text_of(content, "stream_name"), content.get("sort_keys")
     sort_keys_of(event.sort_keys)
     return event
 
@@ -194,15 +194,15 @@ def _document(raw: msgspec.Raw) -> JsonDocument:
     return JsonDocument(without_spaces(bytes(raw).decode()))
 
 
-def row_of(parsed: Parsed) -> tuple[SchemaName, dict[str, Any]] | None:
+def row_of(content: Parsed) -> tuple[SchemaName, dict[str, Any]] | None:
     """Return the row of an event and the name of its schema; None where it has none."""
-    if isinstance(parsed, JsonEvent):
-        row = parsed.payload
-        return None if row is None else ((parsed.object_name or "", parsed.schema_key or ""), row)
-    if isinstance(parsed, EventFaulty):
+    if isinstance(content, JsonEvent):
+        row = content.payload
+        return None if row is None else ((content.object_name or "", content.schema_key or ""), row)
+    if isinstance(content, EventFaulty):
         return None
     try:
-        name, row = _schema_name(parsed), payload_of(parsed)
+        name, row = _schema_name(content), payload_of(content)
     except EventFaulty:
         return None
     return None if row is None else (name, row)

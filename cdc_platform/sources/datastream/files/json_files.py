@@ -104,14 +104,14 @@ class BlockDecoder:
         )
 
     def _reader(self, batch: RowBatch, event: JsonEvent, metadata: Mapping[str, Any]) -> RowReader:
-        declared = self._decoding.declared_for(batch.schema[0], metadata)
+        declarations = self._decoding.declared_for(batch.schema[0], metadata)
         is_document = self._decoding.is_document(event.read_method or "", metadata)
-        key = (id(batch), id(declared), is_document)
+        key = (id(batch), id(declarations), is_document)
         fitted = self._fitted.get(key)
         if fitted is None:
             if batch.name_reason is not None:
                 raise EventFaulty(batch.name_reason)
-            reader = self._reader_of_schema(batch.schema, declared, is_document=is_document)
+            reader = self._reader_of_schema(batch.schema, declarations, is_document=is_document)
             self._check_variants(batch)
             fitted = self._fitted[key] = reader.specialise(batch.types)
         return fitted
@@ -126,33 +126,33 @@ class BlockDecoder:
             )
 
     def _reader_of_schema(
-        self, name: SchemaName, declared: Mapping[str, FieldType], *, is_document: bool
+        self, name: SchemaName, declarations: Mapping[str, FieldType], *, is_document: bool
     ) -> RowReader:
-        key = (name, id(declared), is_document)
+        key = (name, id(declarations), is_document)
         if key not in self._readers:
-            reader = self._new_reader(name, declared)
+            reader = self._new_reader(name, declarations)
             if is_document:
                 # A type that depends on other documents would make two identifiers of one.
                 reader = reader.without_reader(DOCUMENT_ID)
             self._readers[key] = reader
         return self._readers[key]
 
-    def _new_reader(self, name: SchemaName, declared: Mapping[str, FieldType]) -> RowReader:
+    def _new_reader(self, name: SchemaName, declarations: Mapping[str, FieldType]) -> RowReader:
         """Return a reader; without a schema, declared columns need no guess at all."""
         schema_fields = self._decoding.schemas.get(name[1])
         if schema_fields is not None:
-            return row_reader(schema_fields, declared, json_reader)
+            return row_reader(schema_fields, declarations, json_reader)
         if self._inferred is None:
             self._inferred = _inferences(self._blocks, self._decoding)
         fields, self._variants[name] = self._inferred[name].fields, self._inferred[name].variants
         return row_reader(
-            tuple((column, declared.get(column, field)) for column, field in fields), {}, json_reader
+            tuple((column, declarations.get(column, field)) for column, field in fields), {}, json_reader
         )
 
 
-def _fault(decoding: Decoding, error: Exception, line: bytes, parsed: Parsed, position: int) -> FaultyEvent:
+def _fault(decoding: Decoding, error: Exception, line: bytes, content: Parsed, position: int) -> FaultyEvent:
     try:
-        event = {} if isinstance(parsed, EventFaulty) else event_of(line)
+        event = {} if isinstance(content, EventFaulty) else event_of(line)
     except EventFaulty:
         event = {}
     return decoding.faulty_event(problem_of(error), line.decode(errors="backslashreplace"), position, event)

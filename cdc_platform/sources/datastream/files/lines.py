@@ -49,7 +49,7 @@ class LongLine(bytes):
 
     @classmethod
     def of(cls, problem: str, beginning: bytes) -> "LongLine":
-        """Return the line."""
+        """Return a line with its problem, and with its beginning as content."""
         line = cls(f"{problem}: ".encode() + beginning)
         line.problem = problem
         return line

@@ -45,7 +45,7 @@ def read_stream(settings: StreamSettings) -> StreamStatus:
             (_object(stream_object) for stream_object in client.objects()),
             key=lambda stream_object: stream_object.name,
         )
-    state = _enum_member(StreamState, stream, "state")
+    state = _state(StreamState, stream)
     return StreamStatus(stream.name, stream.display_name, state, _errors(stream.errors), tuple(objects))
 
 
@@ -143,7 +143,7 @@ def _generated_client(host: str | None) -> Any:
 def _object(stream_object: Any) -> StreamObject:
     job = stream_object.backfill_job
     errors = (*_errors(stream_object.errors), *_errors(job.errors))
-    return StreamObject(_object_name(stream_object), _enum_member(BackfillState, job, "state"), errors)
+    return StreamObject(_object_name(stream_object), _state(BackfillState, job), errors)
 
 
 def _object_name(stream_object: Any) -> str:
@@ -167,11 +167,10 @@ def _errors(errors: Any) -> tuple[StreamError, ...]:
     )
 
 
-def _enum_member(kind: type[State], message: Any, field: str) -> State:
-    """Return the member for a value of the API's enumeration; UNKNOWN for a new one."""
-    values = message.DESCRIPTOR.fields_by_name[field].enum_type.values_by_number
-    number = getattr(message, field)
-    name = values[number].name if number in values else ""
+def _state(kind: type[State], message: Any) -> State:
+    """Return the state of a message of the API; UNKNOWN for one that a newer version of the API has."""
+    values = message.DESCRIPTOR.fields_by_name["state"].enum_type.values_by_number
+    name = values[message.state].name if message.state in values else ""
     return kind.__members__.get(name, kind.UNKNOWN)
 
 

@@ -128,26 +128,26 @@ class RowReader:
         return payload
 
 
-def row_reader(fields: Fields, declared: Mapping[str, FieldType], native: NativeReader) -> RowReader:
+def row_reader(fields: Fields, declarations: Mapping[str, FieldType], native: NativeReader) -> RowReader:
     """Return a reader of rows with the found types, except for declared columns."""
-    columns = tuple((name, (declared.get(name) or field).column_type) for name, field in fields)
-    readers = ((name, column_reader(field, declared.get(name), native)) for name, field in fields)
+    columns = tuple((name, (declarations.get(name) or field).column_type) for name, field in fields)
+    readers = ((name, column_reader(field, declarations.get(name), native)) for name, field in fields)
     documents = tuple(column for name, field in fields if (column := Documents.of(name, field)) is not None)
     value_readers = tuple((name, reader) for name, reader in readers if reader is not None)
     return RowReader(columns, value_readers, documents=documents)
 
 
-def column_reader(field: FieldType, declared: FieldType | None, native: NativeReader) -> Reader | None:
+def column_reader(field: FieldType, declaration: FieldType | None, native: NativeReader) -> Reader | None:
     """Return the reader of a column's values; None if they stay unchanged."""
-    if declared is not None and declared.kind is field.kind is Kind.BYTES:
+    if declaration is not None and declaration.kind is field.kind is Kind.BYTES:
         # A declaration states how texts encode bytes; Avro's bytes are not texts.
-        return native(declared, is_wide=False)
-    if declared is not None and declared.kind is field.kind is Kind.ARRAY:
-        return _array_reader(field, declared, native)
-    read = native(field, is_wide=is_wide(declared))
-    if declared is None:
+        return native(declaration, is_wide=False)
+    if declaration is not None and declaration.kind is field.kind is Kind.ARRAY:
+        return _array_reader(field, declaration, native)
+    read = native(field, is_wide=is_wide(declaration))
+    if declaration is None:
         return read
-    cast = declared_reader(field, declared)
+    cast = declared_reader(field, declaration)
     if read is None:
         return cast
 
@@ -158,9 +158,9 @@ def column_reader(field: FieldType, declared: FieldType | None, native: NativeRe
     return both
 
 
-def _array_reader(field: FieldType, declared: FieldType, native: NativeReader) -> Reader:
+def _array_reader(field: FieldType, declaration: FieldType, native: NativeReader) -> Reader:
     """Return the reader of an array with declared elements, each read like a column."""
-    if field.element is None or declared.element is None:
-        return json_reader(declared)
-    element = column_reader(field.element, declared.element, native)
+    if field.element is None or declaration.element is None:
+        return json_reader(declaration)
+    element = column_reader(field.element, declaration.element, native)
     return array_reader(element or (lambda value: value), is_wide=False)

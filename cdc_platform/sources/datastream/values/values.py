@@ -44,18 +44,18 @@ def json_reader(field: FieldType, *, is_wide: bool = False) -> Reader:
     return (_WIDE.get(field.kind) if is_wide else None) or _READERS[field.kind]
 
 
-def declared_reader(actual: FieldType, declared: FieldType) -> Reader:
+def declared_reader(actual: FieldType, declaration: FieldType) -> Reader:
     """Return a reader that converts a value of the found type to a declared type."""
-    if declared.kind is Kind.JSON and actual.kind in (Kind.STRING, Kind.VARCHAR, Kind.JSON, Kind.OTHER):
+    if declaration.kind is Kind.JSON and actual.kind in (Kind.STRING, Kind.VARCHAR, Kind.JSON, Kind.OTHER):
         return normal
-    if declared.kind is Kind.JSON and actual.kind in _NUMBERS:
+    if declaration.kind is Kind.JSON and actual.kind in _NUMBERS:
         return _json_number
-    return json_reader(declared)
+    return json_reader(declaration)
 
 
-def is_wide(declared: FieldType | None) -> bool:
+def is_wide(declaration: FieldType | None) -> bool:
     """Return whether a declared type accepts any value, or checks the offset itself."""
-    return declared is not None and declared.kind in _JUDGES_ALL
+    return declaration is not None and declaration.kind in _JUDGES_ALL
 
 
 def utc_moment(micros: int) -> str:
@@ -84,12 +84,12 @@ def array_reader(element: Reader, *, is_wide: bool) -> Reader:
         return [item(each) for each in _elements(value)]
 
     def item(value: Any) -> Any:
-        nested = isinstance(value, list) or (
+        is_nested = isinstance(value, list) or (
             isinstance(value, Mapping) and value.get("nestedArray") is not None
         )
-        if nested and not is_wide:
+        if is_nested and not is_wide:
             raise ValueError("it is an array of arrays; declare the column as JSON to keep it")
-        if nested:
+        if is_nested:
             return read(value)
         plain = value["elementValue"] if is_element(value) else value
         return None if plain is None else element(plain)

@@ -1,9 +1,8 @@
 """The spool: a folder of JSON-line files, which the embedded engine writes and a reader reads.
 
 Files are named by the offset of their first line, like the segments of a Kafka partition. They appear as a
-whole: each is written under another name, forced to disk and renamed. Offsets only grow, even after all files
-have been read and deleted. A line is an object with topic, key, value, headers, partition, offset and
-timestamp.
+whole: each is written under another name, forced to disk and renamed. Offsets only grow, because the newest
+file is never deleted. A line is an object with topic, key, value, headers, partition, offset and timestamp.
 """
 
 import errno
@@ -101,38 +100,6 @@ class Spool:
         count = sum(1 for after in files[1:] if after.first_offset <= from_offset)
         return files[count:]
 
-    def delete_before(self, offset_exclusive: int) -> int:
-        """Delete the files whose events are all before an offset; return the number of files.
-
-        The caller thereby confirms that the lake has these events. Another process may do so meanwhile.
-
-        Raises:
-            DiskFull: there is no space left.
-            SpoolUnusable: the folder cannot be read or written.
-        """
-        with self._deleting() as files:
-            ends = [file.first_offset for file in files[1:]] + [self.next_offset()]
-            read = sum(end <= offset_exclusive for _, end in zip(files, ends, strict=False))
-            return self._delete(files[:read], ends[read - 1])
-
-    @contextmanager
-    def _deleting(self) -> Iterator[list[SpoolFile]]:
-        """Yield all files, while no other process deletes any: it would write the same record of that."""
-        if not self.files():
-            yield []
-            return
-        with reported_as_unusable(self.folder), open_private(self.folder / "deleting.lock", "ab") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield self.files()
-
-    def _delete(self, files: Sequence[SpoolFile], end_exclusive: int) -> int:
-        """Delete the oldest files, which end before an offset, and return their number."""
-        if files:
-            write_whole(self.folder / "deleted.json", json.dumps({"end_offset_exclusive": end_exclusive}))
-        for file in files:
-            file.path.unlink(missing_ok=True)
-        return len(files)
-
     def delete_read(self, lines: Mapping[str, int], written_before_s: float) -> int:
         """Delete the oldest files that have been read completely; return the number of files.
 
@@ -143,17 +110,18 @@ class Spool:
             written_before_s: files that were written later stay, in seconds since 1970.
 
         Raises:
-            DiskFull: there is no space left.
             SpoolUnusable: the folder cannot be read or written.
         """
-        with self._deleting() as files:
-            read = 0
-            for file, after in pairwise(files):
+        deleted = 0
+        with reported_as_unusable(self.folder):
+            for file, after in pairwise(self.files()):
                 is_whole = lines.get(file.path.name, 0) >= after.first_offset - file.first_offset
-                if not is_whole or file.path.stat().st_mtime >= written_before_s:
-                    break
-                read += 1
-            return self._delete(files[:read], files[read].first_offset if files else 0)
+                with suppress(FileNotFoundError):  # another process may delete it first
+                    if not is_whole or file.path.stat().st_mtime >= written_before_s:
+                        break
+                    file.path.unlink()
+                    deleted += 1
+        return deleted
 
     def require_next(self, lines: Mapping[str, int]) -> None:
         """Check that the next event after the lake's last one was not deleted.
@@ -168,7 +136,7 @@ class Spool:
         names = ((name.removesuffix(SUFFIX), count) for name, count in lines.items())
         logged = max((int(stem) + count for stem, count in names if stem.isdigit()), default=0)
         files = self.files()
-        first = files[0].first_offset if files else self.next_offset()
+        first = files[0].first_offset if files else 0
         if first > logged:
             raise OffsetsLost(
                 f"The lake has the events before number {logged} of the spool {self.folder}, which begins "
@@ -184,11 +152,7 @@ class Spool:
             SpoolUnusable: the folder cannot be read.
         """
         files = self.files()
-        if files:
-            return files[-1].first_offset + sum(1 for _ in files[-1].lines())
-        with reported_as_unusable(self.folder), suppress(FileNotFoundError):
-            return int(json.loads((self.folder / "deleted.json").read_text())["end_offset_exclusive"])
-        return 0
+        return files[-1].first_offset + sum(1 for _ in files[-1].lines()) if files else 0
 
     @contextmanager
     def open_writer(self, identity: Mapping[str, str]) -> Iterator["SpoolWriter"]:
@@ -215,7 +179,6 @@ class Spool:
                 ) from error
             with reported_as_unusable(self.folder):
                 self._check_identity(identity)
-                # Only files of this writer: a reader may be recording its deletions.
                 for leftover in self.folder.glob(f"*{SUFFIX}{PART}"):
                     leftover.unlink()
                 self.failure.unlink(missing_ok=True)

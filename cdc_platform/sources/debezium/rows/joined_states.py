@@ -42,14 +42,14 @@ def joined_state(
         return None
     if any(before.flat_deletes.get(topic) != start.flat_deletes.get(topic) for topic in use.compared_topics):
         return None
-    reported = {topic: end.flat_deletes[topic] for topic in use.reported_topics}
+    deletes_by_topic = {topic: end.flat_deletes[topic] for topic in use.reported_topics}
     return DecoderState(
         {server: max(before.floors.get(server, 0), floor) for server, floor in end.floors.items()}
         | {server: floor for server, floor in before.floors.items() if server not in end.floors},
         _joined_pairer(before.pairer, end),
         (before.full - use.names) | (end.full & use.names),
         (before.unusable - use.names) | (end.unusable & use.names),
-        {**before.flat_deletes, **reported},
+        {**before.flat_deletes, **deletes_by_topic},
         SnapshotWatch(dict(snapshots)),
         owners,
         keys,
@@ -75,9 +75,9 @@ def _joined_facts(
 
 def _joined_pairer(before: Pairer, end: DecoderState) -> Pairer:
     """Return the last deleted rows in order; both halves of a key change are in one split."""
-    deleted = end.use.deleted
-    rows = [row for row in before.to_fields() if tuple(row[:4]) not in deleted]
-    return Pairer.from_fields([*rows, *(row for row in end.pairer.to_fields() if tuple(row[:4]) in deleted)])
+    deletes = end.use.deleted
+    rows = [row for row in before.to_fields() if tuple(row[:4]) not in deletes]
+    return Pairer.from_fields([*rows, *(row for row in end.pairer.to_fields() if tuple(row[:4]) in deletes)])
 
 
 def _joined_snapshots(
@@ -89,23 +89,24 @@ def _joined_snapshots(
         return servers
     if use.has_notifications:
         return None
-    joined = dict(before.snapshots.servers)
+    snapshots = dict(before.snapshots.servers)
     for server in use.servers & servers.keys():
-        actual, assumed, after = before.snapshots.servers.get(server), start.get(server), servers[server]
-        if actual is None or _is_same(actual, assumed):
-            joined[server] = after if actual is None else _with_changes(after, actual)
-        elif assumed is None and _is_of_beginning(actual, after, is_snapshot=server in use.snapshot_servers):
-            joined[server] = _with_changes(actual, after)
-        elif assumed is None and not is_ordered and _is_beginning_of(before, server, after):
-            joined[server] = _with_changes(after, actual)
+        actual, assumption, after = before.snapshots.servers.get(server), start.get(server), servers[server]
+        is_snapshot = server in use.snapshot_servers
+        if actual is None or _is_same(actual, assumption):
+            snapshots[server] = after if actual is None else _with_changes(after, actual)
+        elif assumption is None and _is_of_beginning(actual, after, is_snapshot=is_snapshot):
+            snapshots[server] = _with_changes(actual, after)
+        elif assumption is None and not is_ordered and _is_beginning_of(before, server, after):
+            snapshots[server] = _with_changes(after, actual)
         else:
             return None
-    return joined
+    return snapshots
 
 
-def _is_same(actual: ServerSnapshots, assumed: ServerSnapshots | None) -> bool:
+def _is_same(actual: ServerSnapshots, assumption: ServerSnapshots | None) -> bool:
     """Return whether two differ only in the times of changes to tables."""
-    return assumed is not None and replace(actual, changed={}) == replace(assumed, changed={})
+    return assumption is not None and replace(actual, changed={}) == replace(assumption, changed={})
 
 
 def _is_of_beginning(actual: ServerSnapshots, after: ServerSnapshots, *, is_snapshot: bool) -> bool:

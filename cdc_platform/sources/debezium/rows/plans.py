@@ -114,9 +114,9 @@ class Planner:
     def _keys(self, event: DataEvent, table: str) -> tuple[str, ...]:
         if event.key is not None:
             return tuple(event.key)
-        declared = self.settings.keys.get(table)
-        if declared is not None:
-            return declared
+        key_names = self.settings.keys.get(table)
+        if key_names is not None:
+            return key_names
         if not event.message.has_key:
             raise MessageUnusable(
                 f"The event of `{table}` is stored without its key. Set the key columns, "
@@ -126,8 +126,8 @@ class Planner:
 
     def _make(self, event: DataEvent, table: str, keys: tuple[str, ...], row: Mapping[str, Any]) -> TablePlan:
         fields = {item["field"]: item for item in (*(event.key_fields or ()), *(event.fields or ()))}
-        ignored = self.settings.ignored_columns.get(table, ())
-        names = [name for name in (*keys, *(fields or row)) if name not in ignored]
+        left_out = self.settings.ignored_columns.get(table, ())
+        names = [name for name in (*keys, *(fields or row)) if name not in left_out]
         _check_names(table, names)
         plans = {name: self._column(event, table, name, fields.get(name)) for name in dict.fromkeys(names)}
         if not keys:
@@ -135,9 +135,9 @@ class Planner:
         return TablePlan(keys, plans, column_types(plans.values(), keys))
 
     def _column(self, event: DataEvent, table: str, name: str, field: Mapping[str, Any] | None) -> ColumnPlan:
-        declared = self._declared_encoding(table, name, field)
-        encoding = _encoding(table, name, field, declared)
-        detector = self._detector(event, table, name, field, declared)
+        declaration = self._declared_encoding(table, name, field)
+        encoding = _encoding(table, name, field, declaration)
+        detector = self._detector(event, table, name, field, declaration)
         default, is_nullable = (field or {}).get("default"), (field or {}).get("optional") is True
         scale = encoding.column_type.scale
         return ColumnPlan(
@@ -154,8 +154,10 @@ class Planner:
 
     def _declared_encoding(self, table: str, name: str, field: Mapping[str, Any] | None) -> Encoding | None:
         """Return the encoding of the declared type, or of the type that the connector propagates."""
-        declared = self.settings.columns.get(table, {}).get(name)
-        postgres_type = PostgresType.parse(declared) if declared else block_type(field) if field else None
+        declaration = self.settings.columns.get(table, {}).get(name)
+        postgres_type = (
+            PostgresType.parse(declaration) if declaration else block_type(field) if field else None
+        )
         return None if postgres_type is None else declared_encoding(postgres_type, self.settings.connector)
 
     def _detector(
@@ -164,14 +166,14 @@ class Planner:
         table: str,
         name: str,
         field: Mapping[str, Any] | None,
-        declared: Encoding | None,
+        declaration: Encoding | None,
     ) -> Detector:
         modes = self.settings.connector
-        source, shapes = evidence_of(field, declared, version_of(event.source.version), modes)
+        source, shapes = evidence_of(field, declaration, version_of(event.source.version), modes)
         return detector_of(
             shapes,
             modes.placeholder_bytes,
-            self._null_policy(table, name, *([declared.source] if declared else []), source),
+            self._null_policy(table, name, *([declaration.source] if declaration else []), source),
             self._mask(table, name, field),
             is_masked=bool(field and (field.get("parameters") or {}).get("masked") == "true"),
         )
@@ -201,13 +203,13 @@ def _encoding(
     table: str,
     name: str,
     field: Mapping[str, Any] | None,
-    declared: Encoding | None,
+    declaration: Encoding | None,
 ) -> Encoding:
     if field is not None:
         encoding = block_encoding(field)
-        return encoding if declared is None else agreed_encoding(encoding, declared)
-    if declared is not None:
-        return declared
+        return encoding if declaration is None else agreed_encoding(encoding, declaration)
+    if declaration is not None:
+        return declaration
     raise MessageUnusable(
         f"The event has no schema block, and nothing says what the column `{name}` of `{table}` is: its "
         "JSON alone may be one of several types. Set `schemas.enable=true` in the converters, "
@@ -252,11 +254,11 @@ def check_masks(settings: DebeziumSettings) -> None:
 def column_types(columns: Any, keys: Sequence[str]) -> str:
     """Return the JSON array for `SourceEvent.column_types`; key columns come first, in their order."""
     places = {name: place for place, name in enumerate(keys)}
-    ordered = sorted(columns, key=lambda column: places.get(column.name, len(places)))
+    sequence = sorted(columns, key=lambda column: places.get(column.name, len(places)))
     return json.dumps(
         [
             _column_json(column.name, column.encoding, column.name in places, ordinal)
-            for ordinal, column in enumerate(ordered, start=1)
+            for ordinal, column in enumerate(sequence, start=1)
         ],
         ensure_ascii=False,
     )
@@ -265,8 +267,8 @@ def column_types(columns: Any, keys: Sequence[str]) -> str:
 def _keyless_types(columns: Any) -> str:
     entries = json.loads(column_types(columns, ()))
     first = keyless_columns()
-    moved = [{**column, "ordinal_position": column["ordinal_position"] + len(first)} for column in entries]
-    return json.dumps([*first, *moved], ensure_ascii=False)
+    rest = [{**column, "ordinal_position": column["ordinal_position"] + len(first)} for column in entries]
+    return json.dumps([*first, *rest], ensure_ascii=False)
 
 
 def _column_json(name: str, encoding: Encoding, is_key: bool, ordinal: int) -> dict[str, Any]:

@@ -113,17 +113,17 @@ class RowDecoder:
         frame = self._frame(event, form.table, form.plan.column_types)
         return self._with_key(event, form.plan, frame, is_full=form.is_full)
 
-    def finalise(self, unpaired: UnpairedInsert) -> SourceEvent:
+    def finalise(self, insert: UnpairedInsert) -> SourceEvent:
         """Return the change of an inserted row with the present knowledge of its old key.
 
         Raises:
             MessageUnusable: it has changed its key, and the settings do not state what null means in it.
         """
-        previous = None if unpaired.identity is None else self.state.pairer.deleted_at(unpaired.identity)
-        if unpaired.event is None:
-            keys, change = header_key(unpaired.plan, previous), unpaired.change
+        previous = None if insert.identity is None else self.state.pairer.deleted_at(insert.identity)
+        if insert.event is None:
+            keys, change = header_key(insert.plan, previous), insert.change
             return change if keys == change.keys else change._replace(previous_keys=keys)
-        return self._with_key(unpaired.event, unpaired.plan, unpaired.change, is_full=unpaired.is_full)
+        return self._with_key(insert.event, insert.plan, insert.change, is_full=insert.is_full)
 
     def _frame(self, event: DataEvent, table: str, column_types: str) -> SourceEvent:
         """Return the change without its row and metadata."""
@@ -158,7 +158,7 @@ class RowDecoder:
         is_unsent = partial(is_unsent_under_full, before) if sends_all else is_unsent_in_update
         new_values = self._new_values(event, plan, previous, findings, is_unsent)
         # By position, because `_replace` would take several times as long.
-        keyed = SourceEvent._make(
+        event_with_key = SourceEvent._make(
             (
                 *change[:_OF_FRAME],
                 keys,
@@ -172,8 +172,8 @@ class RowDecoder:
             )
         )
         if event.op is CREATE and previous is None and not self.state.pairer.is_new(event):
-            self._take_note(event, plan, keyed, is_full=is_full)
-        return keyed
+            self._take_note(event, plan, event_with_key, is_full=is_full)
+        return event_with_key
 
     def note_unpaired(self, run: PlainRun) -> None:
         """Take note of the inserted rows of a run that may have had another key."""
@@ -215,8 +215,8 @@ class RowDecoder:
         """Yield the halves of a key change that arrived as one update."""
         deletion = replace(event, op=DELETE, key=old_key, new_key=event.key)
         yield self._with_key(deletion, plan, change._replace(mod_type=ModType.DELETE), is_full=is_full)
-        gained = replace(event, op=CREATE, old_key=old_key)
-        yield self._with_key(gained, plan, _second(change)._replace(mod_type=ModType.INSERT), is_full=is_full)
+        insert = replace(event, op=CREATE, old_key=old_key)
+        yield self._with_key(insert, plan, _second(change)._replace(mod_type=ModType.INSERT), is_full=is_full)
 
     def _new_values(
         self,
@@ -258,13 +258,13 @@ class RowDecoder:
         findings, after, is_update = Findings(), event.after, event.op is UPDATE
         if is_update and after is not None and event.before is not None:
             after = complete_row(plan, after, event.before)
-        inserted = replace(event, op=CREATE, after=after)
-        gained = self._new_values(inserted, plan, None, findings, lambda *_: False)
+        insert = replace(event, op=CREATE, after=after)
+        new_values = self._new_values(insert, plan, None, findings, lambda *_: False)
         row_change = _second(change) if is_update else change
         yield row_change._replace(
             mod_type=ModType.INSERT if is_update else change.mod_type,
-            keys=keyless_keys(json.loads(gained)),
-            new_values=gained,
+            keys=keyless_keys(json.loads(new_values)),
+            new_values=new_values,
             metadata=metadata_of(event, findings),
         )
 

@@ -58,20 +58,20 @@ class ServerSnapshots:
 
         ``is_buffered`` means that its snapshot replaces its table: its rows wait for the snapshot to end.
         """
-        ended = []
+        ends = []
         lsn = position_of(source)
         if self.open is not None and (lsn is None or lsn > self.open):
-            ended.append(self.open)
+            ends.append(self.open)
             self.open = None
         if lsn is not None:
             self.newest = max(self.newest, lsn)
             is_over = source.snapshot == LAST or lsn < self.newest
             if is_over and (is_buffered or self.open == lsn):
-                ended.append(lsn)
+                ends.append(lsn)
                 self.open = None if self.open == lsn else self.open
             elif is_buffered:
                 self.open = lsn
-        return tuple(ended)
+        return tuple(ends)
 
     def is_at_rest(self, lsn: int | None) -> bool:
         """Return whether no snapshot is under way, and no table is emptied at a position or waits for one."""
@@ -162,7 +162,7 @@ class SnapshotWatch:
             if server_snapshots.is_at_rest(source.lsn):
                 return [*changes]
         is_replaced = replaces and lsn not in (None, server_snapshots.first)
-        ended = server_snapshots.see(source, is_buffered=is_replaced)
+        ends = server_snapshots.see(source, is_buffered=is_replaced)
         empty = [
             _truncation(source, changes[0], table) for table in server_snapshots.emptied_at(source) if changes
         ]
@@ -171,9 +171,9 @@ class SnapshotWatch:
             is_first = [server_snapshots.begins(change.table, lsn) for change in changes]
             server_snapshots.taken |= {change.table: source.micros or 0 for change in changes}
             truncates = source.snapshot in _BOUNDARIES if is_buffered else any(is_first)
-            emptied = [_truncate(source, change, lsn) for change in changes[:1] if truncates]
-            output = [change._replace(transaction_id=_name(lsn)) for change in [*empty, *emptied, *changes]]
-        return [*output, *(TransactionEnd(_name(lsn), 0, {}, source.micros, position) for lsn in ended)]
+            start = [_truncate(source, change, lsn) for change in changes[:1] if truncates]
+            output = [change._replace(transaction_id=_name(lsn)) for change in [*empty, *start, *changes]]
+        return [*output, *(TransactionEnd(_name(lsn), 0, {}, source.micros, position) for lsn in ends)]
 
 
 def is_buffered_snapshot(transaction_id: str) -> bool:

@@ -99,11 +99,11 @@ class DecoderState:
     def remember(self, event: DataEvent | PlainChange) -> None:
         """Take note of an event, or of a plain delete, whose other half may come."""
         if isinstance(event, PlainChange):
-            deleted = self.pairer.remember_deletion(event)
+            deleted_row = self.pairer.remember_deletion(event)
         else:
-            deleted = self.pairer.remember(event)
-        if deleted is not None:
-            self.use.deleted.add(deleted)
+            deleted_row = self.pairer.remember(event)
+        if deleted_row is not None:
+            self.use.deleted.add(deleted_row)
 
     def note_delete(self, topic: str, key: str) -> None:
         """Note the key that a flattened topic reports as deleted, empty for none."""

@@ -44,14 +44,14 @@ def ordering_keys(
         befores: JSON of the known values of rows before a change, for events that lack them.
     """
     old_keys = _keys(events, ModType.DELETE)
-    shared = old_keys and old_keys & _keys(events, ModType.INSERT)
-    if not shared:
+    shared_keys = old_keys and old_keys & _keys(events, ModType.INSERT)
+    if not shared_keys:
         return
     # A repeated event is one event, which neither takes a key from itself nor leaves it twice.
     distinct = {
         event.event_id: event for event in events if isinstance(event, SourceEvent) and event.transaction_id
     }
-    orders = parted_orders(_uses(list(distinct.values()), shared, befores))
+    orders = parted_orders(_uses(list(distinct.values()), shared_keys, befores))
     yield from ((distinct[identity], order) for identity, order in orders.items())
 
 
@@ -76,17 +76,17 @@ def _key_of(event: SourceEvent) -> KeyOfTable:
 
 
 def _uses(
-    events: Sequence[SourceEvent], shared: Collection[KeyOfTable], befores: Mapping[str, str]
+    events: Sequence[SourceEvent], shared_keys: Collection[KeyOfTable], befores: Mapping[str, str]
 ) -> Iterator[KeyUse]:
     """Yield the uses of keys that are left and taken in one transaction, with the truncates among them."""
-    transactions = {transaction for transaction, _, _ in shared}
+    transactions = {transaction for transaction, _, _ in shared_keys}
     theirs = [event for event in events if event.transaction_id in transactions]
     orders: defaultdict[str, list[str]] = defaultdict(list)
     for event in sorted(theirs, key=lambda event: event.ordering_key):
         orders[event.transaction_id].append(event.ordering_key)
     values = _value_texts(theirs, befores)
     for event in theirs:
-        if event.mod_type is ModType.TRUNCATE or (event.mod_type in _ROWS and _key_of(event) in shared):
+        if event.mod_type is ModType.TRUNCATE or (event.mod_type in _ROWS and _key_of(event) in shared_keys):
             yield _use(event, orders[event.transaction_id], values.get(event.event_id, {}))
 
 
@@ -142,30 +142,30 @@ def altered_events(events: Sequence[Event], rows: RowDecoder) -> Mapping[str, Ev
         events: all events of whole transactions.
         rows: the decoder of the events.
     """
-    altered = dict(_completed_events(rows))
-    current = [_replacement(event, altered) for event in events] if altered else events
+    replacements = dict(_completed_events(rows))
+    current = [_replacement(event, replacements) for event in events] if replacements else events
     for event, ordering_key in ordering_keys(current, rows.befores):
-        altered[event.event_id] = event._replace(ordering_key=ordering_key)
-    return altered
+        replacements[event.event_id] = event._replace(ordering_key=ordering_key)
+    return replacements
 
 
 def _completed_events(rows: RowDecoder) -> Iterator[tuple[str, Event]]:
-    for identity, unpaired in list(rows.unpaired.items()):
-        outcome = _finalise(rows, unpaired)
-        if outcome != unpaired.change:
+    for identity, insert in list(rows.unpaired.items()):
+        outcome = _finalise(rows, insert)
+        if outcome != insert.change:
             yield identity, outcome
 
 
-def _finalise(rows: RowDecoder, unpaired: UnpairedInsert) -> Event:
+def _finalise(rows: RowDecoder, insert: UnpairedInsert) -> Event:
     try:
-        return rows.finalise(unpaired)
+        return rows.finalise(insert)
     except MALFORMED as error:
-        if unpaired.event is None:
+        if insert.event is None:
             # The deletion is unusable and in quarantine, so the row counts as new.
-            return unpaired.change
-        event, change = unpaired.event, unpaired.change
+            return insert.change
+        event, change = insert.event, insert.change
         return fault_of(event.message, error, event, change.ordering_key, change.table)
 
 
-def _replacement(event: Event, altered: Mapping[str, Event]) -> Event:
-    return altered.get(event.event_id, event) if isinstance(event, SourceEvent) else event
+def _replacement(event: Event, replacements: Mapping[str, Event]) -> Event:
+    return replacements.get(event.event_id, event) if isinstance(event, SourceEvent) else event

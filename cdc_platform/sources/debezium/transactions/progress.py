@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from cdc_platform.model.base.number_texts import position_number, whole_number
-from cdc_platform.model.base.stored_texts import READ_PROGRESS_TABLE, parse_stored, read_stored
+from cdc_platform.model.base.stored_names import READ_PROGRESS
+from cdc_platform.model.base.stored_texts import parse_stored, read_stored
 from cdc_platform.model.stream.files import SourceFile
 
 STATE: Final = "decoder state"
@@ -34,7 +35,7 @@ def read_progress_of(progress: Mapping[str, str], name: str, parse: Callable[[st
     """
     if name not in progress:
         return parse(None)
-    return read_stored(parse, progress[name], READ_PROGRESS_TABLE, f"row `{name}`")
+    return read_stored(parse, progress[name], READ_PROGRESS, f"row `{name}`")
 
 
 @dataclass(frozen=True)
@@ -91,8 +92,8 @@ class PassedUntil:
 
     def to_text(self) -> str:
         """Return the text that `of` reads."""
-        truncated = json.dumps(dict(self.truncated), sort_keys=True)
-        return f"{self.commit_lsn}@{self.committed_ms}#{self.ordering_key}#{truncated}"
+        truncates = json.dumps(dict(self.truncated), sort_keys=True)
+        return f"{self.commit_lsn}@{self.committed_ms}#{self.ordering_key}#{truncates}"
 
     @classmethod
     def of(cls, text: str | None) -> "PassedUntil":

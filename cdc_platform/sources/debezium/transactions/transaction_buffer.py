@@ -87,19 +87,19 @@ class TransactionBuffer:
         ]
         admission = Admission(self.passed_until, limit=min(keys, default=None), waiting=_as_waiting(waiting))
         beginnings = earliest({origin: position} for origin, position in _beginnings(waiting.values()))
-        excluded = waiting.keys() | {
+        exclusions = waiting.keys() | {
             name
             for name, transaction in transactions.items()
             if name not in waiting and _is_behind(transaction, admission, beginnings)
         }
-        passing = {name: transaction for name, transaction in transactions.items() if name not in excluded}
+        passing = {name: transaction for name, transaction in transactions.items() if name not in exclusions}
         faults = {name: self._fault(name, transaction) for name, transaction in passing.items()}
         return replace(
             admission,
             until=self._until(passing),
-            excluded=frozenset(excluded),
+            excluded=frozenset(exclusions),
             faults={name: fault for name, fault in faults.items() if fault is not None},
-            resume=earliest(transactions[name].places for name in excluded),
+            resume=earliest(transactions[name].places for name in exclusions),
             again_since_micros=self._again_since_micros(transactions, waiting),
         )
 
@@ -126,12 +126,12 @@ class TransactionBuffer:
         self, transactions: Mapping[str, Transaction], waiting: Mapping[str, Transaction]
     ) -> int | None:
         """Return the commit time of the first transaction that seems to have passed before."""
-        repeated = (
+        repeats = (
             _moment(transaction.since_micros) or 0
             for name, transaction in transactions.items()
             if name not in waiting and self._is_repeated(name, transaction)
         )
-        return min(repeated, default=None)
+        return min(repeats, default=None)
 
     def _waits(self, name: str, transaction: Transaction, boundaries: Boundaries, newest_micros: int) -> bool:
         """Return whether more of a transaction is to come."""

@@ -45,7 +45,7 @@ class Transaction(msgspec.Struct, gc=False):
         return (self.since_micros or 0) // 1000
 
     @property
-    def committed(self) -> int:
+    def commit_position(self) -> int:
         """A position up to which all earlier commits have arrived; -1 if unknown."""
         if self.commit_lsn is not None:
             return self.commit_lsn
@@ -85,13 +85,13 @@ class Boundaries:
     @classmethod
     def of(cls, transactions: Collection[Transaction]) -> "Boundaries":
         """Return the boundaries of transactions."""
-        bounded = sorted(
-            (transaction.bounded_at, transaction.committed)
+        pairs = sorted(
+            (transaction.bounded_at, transaction.commit_position)
             for transaction in transactions
             if transaction.bounded_at
         )
-        reached = accumulate((committed for _, committed in reversed(bounded)), max)
-        return cls([place for place, _ in bounded], list(reached)[::-1])
+        reached = accumulate((committed for _, committed in reversed(pairs)), max)
+        return cls([place for place, _ in pairs], list(reached)[::-1])
 
     def show_end_of(self, transaction: Transaction) -> bool:
         """Return whether a transaction is over because a later one has arrived after it.

@@ -26,7 +26,7 @@ _MAX_DIGEST_CHARACTERS: Final = 128
 
 
 class ValueState(StrEnum):
-    """State of a value of an update."""
+    """Whether an event has the value of a column, and if not, why."""
 
     VALUE = "value"
     """A value, or NULL."""

@@ -46,7 +46,7 @@ class Lines(NamedTuple):
     begun_bytes: int
 
     def one_by_one(self) -> Iterator[Line]:
-        """Yield the lines."""
+        """Yield each line with the byte at which it ends."""
         ends = accumulate(self.lengths, initial=self.begun_bytes)
         next(ends)
         return map(Line, self.texts, ends)

@@ -19,7 +19,7 @@ from cdc_platform.sources.sound_rows import escape, is_unicode
 _MEMBERS: Final = frozenset(
     {
         *("topic", "key", "value", "headers", "partition", "offset", "timestamp", "destination"),
-        # of kcat, which says `payload` for the value
+        # of kcat, in which `payload` is the value
         *("payload", "tstype", "ts", "broker", "timestampType", "timestamp_type"),
     },
 )
@@ -48,9 +48,9 @@ Other = TypeVar("Other")
 class Arrival(msgspec.Struct, Generic[Content_co], frozen=True, gc=False):
     """A line or message, or what was decoded from it, and its place: a position in a file or partition.
 
-    ``micros`` is its send time, if messages of several partitions come in one stream; ``number`` is that of
-    the messages that have arrived, with this one. ``within`` is the transaction that had begun and not ended,
-    empty for none.
+    ``micros`` is its send time, if messages of several partitions come in one stream; ``number`` is the
+    number of messages up to this one. ``within`` is the transaction that is open at this place, empty for
+    none.
     """
 
     content: Content_co
@@ -61,7 +61,7 @@ class Arrival(msgspec.Struct, Generic[Content_co], frozen=True, gc=False):
     within: str = ""
 
     def with_content(self, content: Other) -> "Arrival[Other]":
-        """Return what was decoded from it, with the same place."""
+        """Return other content, such as what was decoded from this one, at the same place."""
         return Arrival(content, self.origin, self.position, self.micros, self.number, self.within)
 
 
@@ -119,7 +119,7 @@ def parse_line(line: bytes, position: int) -> Message | FaultyEvent:
             return Message("", 0, None, None, None, None, None, position, has_key=False, sent=text)
         if not isinstance(fields, dict):
             raise _MessageMalformed("a line must be a JSON object")
-        return _of_fields(fields, position, text)
+        return _message_of(fields, position, text)
     except (ValueError, RecursionError, TypeError, LookupError, AttributeError) as error:
         return FaultyEvent(f"The line cannot be read as a message: {error}.", escape(text), position)
 
@@ -135,7 +135,7 @@ def is_utf8(text: bytes | str) -> bool:
     return True
 
 
-def _of_fields(fields: dict[str, Any], position: int, text: str) -> Message:
+def _message_of(fields: dict[str, Any], position: int, text: str) -> Message:
     value_name = "value" if "value" in fields else "payload"
     if value_name not in fields or not _is_message(fields):
         return Message("", 0, None, None, None, fields, None, position, has_key=False, sent=text)
@@ -174,7 +174,7 @@ def parse_raw(raw: RawMessage) -> Message | FaultyEvent:
             raw.offset,
             raw.timestamp_micros,
             parse_part(raw.key),
-            _strict(raw.value),
+            _parse_value(raw.value),
             headers,
             raw.position,
             sent=raw,
@@ -183,7 +183,7 @@ def parse_raw(raw: RawMessage) -> Message | FaultyEvent:
         return FaultyEvent(f"The message cannot be read: {error}.", _raw_text(raw), raw.position)
 
 
-def _strict(value: bytes | str | None) -> Any:
+def _parse_value(value: bytes | str | None) -> Any:
     """Return the JSON of a value; all other formats are errors."""
     if value is None or value in (b"", ""):
         return None

@@ -66,7 +66,7 @@ class PlainTransaction(msgspec.Struct, frozen=True, gc=False):
 
 
 class PlainEnvelope(msgspec.Struct, frozen=True, gc=False, kw_only=True, forbid_unknown_fields=True):
-    """The envelope of a change."""
+    """The envelope of a change that has no other members."""
 
     op: Literal["c", "u", "r", "d"]
     source: PlainSource

@@ -14,7 +14,7 @@ from cdc_platform.errors import (
     SourceNotFound,
     SourceUnreachable,
 )
-from cdc_platform.model.base.timestamps import from_rfc3339, to_rfc3339
+from cdc_platform.model.base.timestamps import MICROS_PER_S, from_rfc3339, to_rfc3339
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 from cdc_platform.sources.statuses import StatusMeaning, find_meaning
 
@@ -153,13 +153,13 @@ def refused_start(
         now_micros: the time of the source.
         retention_s: time for which the stream keeps records.
     """
-    kept_micros = now_micros - retention_s * 1_000_000
+    kept_micros = now_micros - retention_s * MICROS_PER_S
     begins_micros = _earliest_micros(str(refusal))
     start = to_rfc3339(start_micros)
     advice = "or leave it out: the tables are then copied as they are now, and the stream takes over"
     # The rest of its advice is for a pipeline that has a lake.
     answer = f"Spanner said{str(refusal).rpartition('Spanner said')[2]}"
-    if max(start_micros, (begins_micros or 0) - _CLOCK_SLACK_S * 1_000_000) < kept_micros:
+    if max(start_micros, (begins_micros or 0) - _CLOCK_SLACK_S * MICROS_PER_S) < kept_micros:
         return RetentionExpired(
             f"`start_timestamp` is {start}, but the {settings.title} keeps records for {retention_s} s only. "
             f"Set it to a time after {to_rfc3339(kept_micros)}, {advice}. {answer}"

@@ -5,7 +5,8 @@ from functools import partial
 
 import pyarrow as pa
 
-from cdc_platform.model.base.stored_texts import COPIES_TABLE, read_stored
+from cdc_platform.model.base.stored_names import COPIES
+from cdc_platform.model.base.stored_texts import read_stored
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.sources.spanner.copying.copy_chunks import Chunk
 from cdc_platform.sources.spanner.copying.snapshot import table_arrow_schema
@@ -21,7 +22,7 @@ def plan_copy_tasks(
         LakeDamaged: the planner did not write some chunk.
     """
     parse = partial(Chunk.from_text, at_micros=at_micros)
-    parts = [read_stored(parse, text, COPIES_TABLE, f"a chunk of `{table.name}`: {text}") for text in chunks]
+    parts = [read_stored(parse, text, COPIES, f"a chunk of `{table.name}`: {text}") for text in chunks]
     return TaskPlan(table_arrow_schema(table), partial(_read_chunk, settings_json, table), parts)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from cdc_platform.model.base.timestamps import is_moment
+from cdc_platform.model.base.timestamps import MICROS_PER_S, is_moment
 from cdc_platform.model.stream.ordering_key import record_order
 from cdc_platform.sources.spanner.client.wire import (
     MISSHAPEN,
@@ -184,7 +184,7 @@ def _check_partition(record: Any, token: str) -> None:
 
 def _micros(record: Any, name: str) -> int:
     moment = getattr(record, name)
-    micros = int(moment.seconds * 1_000_000 + moment.nanos // 1000)
+    micros = int(moment.seconds * MICROS_PER_S + moment.nanos // 1000)
     if not record.HasField(name) or not is_moment(micros):
         raise ValueError(f"{name} is not a moment: {moment.seconds} s")
     return micros

@@ -2,7 +2,6 @@
 
 import bz2
 import lzma
-import zlib
 from dataclasses import replace
 from typing import Any, Final
 
@@ -16,6 +15,7 @@ from cdc_platform.sources.datastream.settings.bounds import Bounds
 from cdc_platform_tests.sources.datastream.raw_avro import (
     avro,
     chain,
+    deflated,
     event,
     in_namespace,
     long,
@@ -35,11 +35,6 @@ def nested(depth: int, schema: Any = "int") -> Any:
     for _ in range(depth):
         schema = {"type": "array", "items": schema}
     return schema
-
-
-def deflated(data: bytes) -> bytes:
-    """Return bytes as Avro's codec `deflate` has them."""
-    return zlib.compress(data, 9, -zlib.MAX_WBITS)
 
 
 HIDING: Final = ["null", in_namespace("n2", record("A", q="long"))]

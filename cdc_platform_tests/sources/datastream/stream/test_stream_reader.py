@@ -2,7 +2,6 @@
 
 import sys
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import grpc  # type: ignore[import-untyped] # ships no types
@@ -24,19 +23,11 @@ from cdc_platform_tests.sources.datastream.datastream_server import (
     STREAM,
     DatastreamServer,
     Refusal,
-    datastream_server,
     unused_host,
 )
 
 NEW_NUMBER = 99
 UNAVAILABLE = Refusal(grpc.StatusCode.UNAVAILABLE, "the server is going down")
-
-
-@pytest.fixture
-def server() -> Iterator[DatastreamServer]:
-    """A server that holds nothing yet."""
-    with datastream_server() as stream_server:
-        yield stream_server
 
 
 def table(number: int, state: str = "COMPLETED") -> StreamObject:
@@ -59,10 +50,10 @@ def table(number: int, state: str = "COMPLETED") -> StreamObject:
         *("MAINTENANCE", "FAILED", "FAILED_PERMANENTLY"),
     ],
 )
-def test_each_state_is_read(server: DatastreamServer, name: str) -> None:
+def test_each_state_is_read(stream_server: DatastreamServer, name: str) -> None:
     """Each state of the API arrives as the state of the same name."""
-    server.hold(name)
-    status = read_stream(server.settings())
+    stream_server.hold(name)
+    status = read_stream(stream_server.settings())
     assert (STREAM, "Accounts of the bank", StreamState[name]) == (
         status.name,
         status.display_name,
@@ -71,24 +62,24 @@ def test_each_state_is_read(server: DatastreamServer, name: str) -> None:
 
 
 @pytest.mark.parametrize("number", [0, NEW_NUMBER])
-def test_a_state_that_is_not_known_is_reported(server: DatastreamServer, number: int) -> None:
+def test_a_state_that_is_not_known_is_reported(stream_server: DatastreamServer, number: int) -> None:
     """Neither a missing state nor one of a later API is taken for another one."""
-    server.hold(number)
-    assert StreamState.UNKNOWN is read_stream(server.settings()).state
+    stream_server.hold(number)
+    assert StreamState.UNKNOWN is read_stream(stream_server.settings()).state
 
 
 @pytest.mark.parametrize(
     "state", [state for state in BackfillJob.State if state is not BackfillJob.State.STATE_UNSPECIFIED]
 )
-def test_each_state_of_a_backfill_is_read(server: DatastreamServer, state: BackfillJob.State) -> None:
+def test_each_state_of_a_backfill_is_read(stream_server: DatastreamServer, state: BackfillJob.State) -> None:
     """Each state of a backfill arrives as the state of the same name."""
-    server.hold("RUNNING", table(1, state.name))
+    stream_server.hold("RUNNING", table(1, state.name))
     assert [BackfillState[state.name]] == [
-        stream_object.backfill for stream_object in read_stream(server.settings()).objects
+        stream_object.backfill for stream_object in read_stream(stream_server.settings()).objects
     ]
 
 
-def test_errors_are_read_with_all_that_finds_their_cause(server: DatastreamServer) -> None:
+def test_errors_are_read_with_all_that_finds_their_cause(stream_server: DatastreamServer) -> None:
     """Reason, message, uuid, time and details of an error arrive; a time that is missing is none."""
     at = datetime(2026, 1, 31, 8, 0, 0, 250000, tzinfo=UTC)
     full = Error(
@@ -98,7 +89,7 @@ def test_errors_are_read_with_all_that_finds_their_cause(server: DatastreamServe
         error_time=at,
         details={"log_file": "mysql-bin.000459", "database": "bank"},
     )
-    server.hold("FAILED_PERMANENTLY", errors=[full, Error(message="short")])
+    stream_server.hold("FAILED_PERMANENTLY", errors=[full, Error(message="short")])
     expected = StreamError(
         "MYSQL_BINLOG_MISSING",
         "The file mysql-bin.000459 is gone",
@@ -106,16 +97,16 @@ def test_errors_are_read_with_all_that_finds_their_cause(server: DatastreamServe
         from_rfc3339("2026-01-31T08:00:00.25Z"),
         (("database", "bank"), ("log_file", "mysql-bin.000459")),
     )
-    assert (expected, StreamError("", "short")) == read_stream(server.settings()).errors
+    assert (expected, StreamError("", "short")) == read_stream(stream_server.settings()).errors
 
 
-def test_errors_of_an_object_are_those_of_it_and_of_its_backfill(server: DatastreamServer) -> None:
+def test_errors_of_an_object_are_those_of_it_and_of_its_backfill(stream_server: DatastreamServer) -> None:
     """Both kinds are read, those of the object first."""
     failed_table = table(1, "FAILED")
     failed_table.errors.append(Error(reason="A", message="event too large"))
     failed_table.backfill_job.errors.append(Error(reason="B", message="no such column"))
-    server.hold("RUNNING", failed_table)
-    (read,) = read_stream(server.settings()).objects
+    stream_server.hold("RUNNING", failed_table)
+    (read,) = read_stream(stream_server.settings()).objects
     assert [error.text for error in read.errors] == ["A: event too large", "B: no such column"]
 
 
@@ -131,55 +122,59 @@ def test_errors_of_an_object_are_those_of_it_and_of_its_backfill(server: Datastr
     ],
 )
 def test_objects_have_the_names_of_their_source(
-    server: DatastreamServer, source: str, parts: dict[str, str], expected: str
+    stream_server: DatastreamServer, source: str, parts: dict[str, str], expected: str
 ) -> None:
     """An object of any source has the name that events have for it."""
     identifier = SourceObjectIdentifier({f"{source}_identifier": parts})
-    server.hold("RUNNING", StreamObject(name="o", display_name="shown", source_object=identifier))
-    assert [expected] == [stream_object.name for stream_object in read_stream(server.settings()).objects]
+    stream_server.hold("RUNNING", StreamObject(name="o", display_name="shown", source_object=identifier))
+    assert [expected] == [
+        stream_object.name for stream_object in read_stream(stream_server.settings()).objects
+    ]
 
 
 def test_an_object_of_a_source_that_is_not_known_keeps_the_name_that_is_shown(
-    server: DatastreamServer,
+    stream_server: DatastreamServer,
 ) -> None:
     """An object without an identifier that the library knows is not lost."""
-    server.hold("RUNNING", StreamObject(name="o", display_name="shown"))
-    assert [stream_object.name for stream_object in read_stream(server.settings()).objects] == ["shown"]
+    stream_server.hold("RUNNING", StreamObject(name="o", display_name="shown"))
+    assert [stream_object.name for stream_object in read_stream(stream_server.settings()).objects] == [
+        "shown"
+    ]
 
 
-def test_objects_of_several_pages_are_all_read_once(server: DatastreamServer) -> None:
+def test_objects_of_several_pages_are_all_read_once(stream_server: DatastreamServer) -> None:
     """Objects come in order of name, for any order and size of the pages."""
-    server.max_page_size = 3
-    server.hold("RUNNING", *(table(number) for number in reversed(range(8))))
-    names = [stream_object.name for stream_object in read_stream(server.settings()).objects]
+    stream_server.max_page_size = 3
+    stream_server.hold("RUNNING", *(table(number) for number in reversed(range(8))))
+    names = [stream_object.name for stream_object in read_stream(stream_server.settings()).objects]
     assert [f"bank.t{number:03}" for number in range(8)] == names
-    assert server.page_tokens == ["", "3", "6"]
+    assert stream_server.page_tokens == ["", "3", "6"]
 
 
-def test_pages_are_as_large_as_the_api_gives(server: DatastreamServer) -> None:
+def test_pages_are_as_large_as_the_api_gives(stream_server: DatastreamServer) -> None:
     """A thousand objects are one question, not twenty."""
-    server.hold("RUNNING", *(table(number) for number in range(1000)))
-    assert len(read_stream(server.settings()).objects) == 1000
-    assert server.page_tokens == [""]
+    stream_server.hold("RUNNING", *(table(number) for number in range(1000)))
+    assert len(read_stream(stream_server.settings()).objects) == 1000
+    assert stream_server.page_tokens == [""]
 
 
-def test_a_page_that_fails_is_asked_again_alone(server: DatastreamServer) -> None:
+def test_a_page_that_fails_is_asked_again_alone(stream_server: DatastreamServer) -> None:
     """Pages that were read are kept, and each call counts its attempts from zero."""
-    server.max_page_size = 1
-    server.hold("RUNNING", table(0), table(1))
-    server.refusals = [UNAVAILABLE, UNAVAILABLE, None, UNAVAILABLE, UNAVAILABLE, None, UNAVAILABLE]
-    assert len(read_stream(server.settings()).objects) == 2
-    assert server.calls == ["GetStream"] * 3 + ["ListStreamObjects"] * 5
-    assert server.page_tokens == ["", "1"]
+    stream_server.max_page_size = 1
+    stream_server.hold("RUNNING", table(0), table(1))
+    stream_server.refusals = [UNAVAILABLE, UNAVAILABLE, None, UNAVAILABLE, UNAVAILABLE, None, UNAVAILABLE]
+    assert len(read_stream(stream_server.settings()).objects) == 2
+    assert stream_server.calls == ["GetStream"] * 3 + ["ListStreamObjects"] * 5
+    assert stream_server.page_tokens == ["", "1"]
 
 
-def test_attempts_are_bounded(server: DatastreamServer) -> None:
+def test_attempts_are_bounded(stream_server: DatastreamServer) -> None:
     """A server that stays unavailable is asked as often as the settings say, and the error is retryable."""
-    server.hold("RUNNING")
-    server.refusals = [UNAVAILABLE] * 9
+    stream_server.hold("RUNNING")
+    stream_server.refusals = [UNAVAILABLE] * 9
     with pytest.raises(SourceUnreachable, match=f"{STREAM}.*its files are still read.*UNAVAILABLE"):
-        read_stream(server.settings(max_attempts=4))
-    assert server.calls == ["GetStream"] * 4
+        read_stream(stream_server.settings(max_attempts=4))
+    assert stream_server.calls == ["GetStream"] * 4
 
 
 @pytest.mark.parametrize(
@@ -198,29 +193,29 @@ def test_attempts_are_bounded(server: DatastreamServer) -> None:
     ],
 )
 def test_what_cannot_pass_is_asked_once(
-    server: DatastreamServer, code: str, text: str, kind: type[SourceError], advice: str
+    stream_server: DatastreamServer, code: str, text: str, kind: type[SourceError], advice: str
 ) -> None:
     """The error is of our tree, and says what to do and what Datastream said."""
-    server.hold("RUNNING")
-    server.refusals = [Refusal(grpc.StatusCode[code], text)]
+    stream_server.hold("RUNNING")
+    stream_server.refusals = [Refusal(grpc.StatusCode[code], text)]
     with pytest.raises(SourceError, match=f"{advice}.*Datastream said {code}: {text}") as caught:
-        read_stream(server.settings())
+        read_stream(stream_server.settings())
     assert (kind, False) == (type(caught.value), caught.value.retryable)
-    assert server.calls == ["GetStream"]
+    assert stream_server.calls == ["GetStream"]
 
 
-def test_a_right_to_the_stream_alone_is_not_enough(server: DatastreamServer) -> None:
+def test_a_right_to_the_stream_alone_is_not_enough(stream_server: DatastreamServer) -> None:
     """Objects that may not be listed are an error, not a stream without objects."""
-    server.hold("RUNNING", table(1))
-    server.refusals = [None, Refusal(grpc.StatusCode.PERMISSION_DENIED)]
+    stream_server.hold("RUNNING", table(1))
+    stream_server.refusals = [None, Refusal(grpc.StatusCode.PERMISSION_DENIED)]
     with pytest.raises(AccessDenied, match=r"datastream\.objects\.list"):
-        read_stream(server.settings())
+        read_stream(stream_server.settings())
 
 
-def test_a_stream_that_is_not_there_is_not_found(server: DatastreamServer) -> None:
+def test_a_stream_that_is_not_there_is_not_found(stream_server: DatastreamServer) -> None:
     """The error says how to list the streams that are."""
     with pytest.raises(SourceNotFound, match=f"{STREAM}.*gcloud datastream streams list"):
-        read_stream(server.settings())
+        read_stream(stream_server.settings())
 
 
 def test_nobody_who_answers_is_unreachable() -> None:
@@ -232,24 +227,24 @@ def test_nobody_who_answers_is_unreachable() -> None:
     assert time.monotonic() - begun_s < 5
 
 
-def test_a_slow_answer_ends_at_the_deadline_of_the_read(server: DatastreamServer) -> None:
+def test_a_slow_answer_ends_at_the_deadline_of_the_read(stream_server: DatastreamServer) -> None:
     """A server that accepts calls and does not answer blocks a caller for at most `deadline_s`."""
-    server.hold("RUNNING")
-    server.delay_s = 30
+    stream_server.hold("RUNNING")
+    stream_server.delay_s = 30
     begun_s = time.monotonic()
     with pytest.raises(SourceUnreachable, match="DEADLINE_EXCEEDED"):
-        read_stream(server.settings(call_deadline_s=0.2, deadline_s=0.5, max_attempts=100))
+        read_stream(stream_server.settings(call_deadline_s=0.2, deadline_s=0.5, max_attempts=100))
     assert 0.4 < time.monotonic() - begun_s < 5
-    assert 2 <= len(server.calls) <= 4
+    assert 2 <= len(stream_server.calls) <= 4
 
 
-def test_pages_without_end_end_at_the_deadline(server: DatastreamServer) -> None:
+def test_pages_without_end_end_at_the_deadline(stream_server: DatastreamServer) -> None:
     """The deadline is one of the whole read, not of each page."""
-    server.max_page_size = 1
-    server.delay_s = 0.05
-    server.hold("RUNNING", *(table(number) for number in range(1000)))
+    stream_server.max_page_size = 1
+    stream_server.delay_s = 0.05
+    stream_server.hold("RUNNING", *(table(number) for number in range(1000)))
     with pytest.raises(SourceUnreachable, match="DEADLINE_EXCEEDED"):
-        read_stream(server.settings(deadline_s=0.5))
+        read_stream(stream_server.settings(deadline_s=0.5))
 
 
 def test_missing_credentials_are_access_denied(monkeypatch: pytest.MonkeyPatch) -> None:

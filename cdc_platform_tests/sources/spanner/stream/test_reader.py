@@ -14,7 +14,7 @@ from cdc_platform.model.stream.generations import finished_parents
 from cdc_platform.model.stream.lineage import Lineage, begin, watermark_micros
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest, ReadWindow, WindowOutcome
 from cdc_platform.model.stream.window_plans import plan_windows
-from cdc_platform.pipeline.checks.lineage_checks import violations
+from cdc_platform.pipeline.checks.lineage_checks import find_violations
 from cdc_platform.sources.spanner.source import SpannerSource
 from cdc_platform.sources.spanner.stream.reader import deal_out
 from cdc_platform.sources.workers import prepare_worker
@@ -62,7 +62,7 @@ def test_every_transaction_is_read_whole_and_once(spark: "SparkSession", emulato
     assert len(counts) == written
     assert len({(row.server_transaction_id, row.record_sequence) for row in data}) == len(data)
     assert {row.mod_type for row in data} >= {"INSERT", "UPDATE"}
-    assert violations(lineage) == []
+    assert find_violations(lineage) == []
     outcomes = {row.read_window.outcome for row in rows if row.kind == "read_window"}
     assert WindowOutcome.FINISHED.value in outcomes
 
@@ -71,7 +71,7 @@ def test_every_transaction_is_read_whole_and_once(spark: "SparkSession", emulato
     assert counts == Counter(row.server_transaction_id for row in again if row.kind == "data_change")
     followed = apply_cycle(begin(start_micros), again)
     assert (watermark_micros(followed) or 0) >= end_micros
-    assert violations(followed) == []
+    assert find_violations(followed) == []
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from cdc_platform.errors import SettingError
-from cdc_platform.spark.session.spark_settings import SparkSettings
+from cdc_platform.spark.launch.spark_settings import SparkSettings
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import py4j.java_gateway
 import pytest
 from pyspark import java_gateway
 
-from cdc_platform.spark.session.interrupted_start import interruptible_start
+from cdc_platform.spark.launch.interrupted_start import interruptible_start
 
 
 def test_py4j_logs_no_trace_while_a_session_starts(caplog: pytest.LogCaptureFixture) -> None:

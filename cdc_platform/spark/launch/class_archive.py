@@ -17,7 +17,7 @@ from typing import Final
 
 import pyspark
 
-from cdc_platform.spark.session.java import find_java
+from cdc_platform.spark.launch.java import find_java
 
 CACHE_VARIABLE: Final = "XDG_CACHE_HOME"
 UNUSED_S: Final = 30 * 24 * 3600.0

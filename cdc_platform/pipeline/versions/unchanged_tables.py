@@ -4,21 +4,21 @@ from collections.abc import Mapping
 
 from pyiceberg.table import Table
 
-from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import head, read_mark
 from cdc_platform.lake.state.cuts import Cut, newest_cut
 from cdc_platform.model.base.names import lake_table_name
+from cdc_platform.model.base.stored_names import LOG
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.versions.log_span import tables_changed_after
 
 
-def find_level(pipeline: Pipeline) -> frozenset[str]:
+def find_unchanged(pipeline: Pipeline) -> frozenset[str]:
     """Return the tables and histories of the newest cut that have nothing new since.
 
     For such a table, the log has no changes after the cut, and the columns and the snapshot in the cut are
     those that the table had when this process examined it.
     """
-    if pipeline.level_tables.is_empty:
+    if pipeline.examined_tables.is_empty:
         return frozenset()
     cut, log = newest_cut(pipeline.lake), pipeline.lake.system_table(LOG)
     history = pipeline.schema_history
@@ -31,31 +31,31 @@ def find_level(pipeline: Pipeline) -> frozenset[str]:
         name
         for name, source_table in pipeline.lake_tables.items()
         if source_table not in changed
-        and pipeline.level_tables.has(name, cut.tables.get(name), history.tables.get(source_table))
+        and pipeline.examined_tables.has(name, cut.tables.get(name), history.tables.get(source_table))
     )
 
 
-def note_level(pipeline: Pipeline, table: Table, name: str, source_table: str, cut: Cut | None) -> None:
+def note_unchanged(pipeline: Pipeline, table: Table, name: str, cut: Cut | None) -> None:
     """Note that a table or history has nothing to merge.
 
     A table that was compacted since its cut is not noted: the next cut names the compacted version.
     """
     newest, published_id = head(table), cut.tables.get(name) if cut is not None else None
     if published_id is not None and newest is not None and newest.snapshot_id == published_id:
-        columns = pipeline.schema_history.tables.get(source_table)
-        pipeline.level_tables.note(name, published_id, columns, table.metadata_location)
+        columns = pipeline.schema_history.tables.get(pipeline.lake_tables[name])
+        pipeline.examined_tables.note(name, published_id, columns, table.metadata_location)
 
 
-def find_stored_level(pipeline: Pipeline) -> frozenset[str]:
-    """Return the level tables whose versions in the newest cut the lake still has.
+def find_unchanged_in_lake(pipeline: Pipeline) -> frozenset[str]:
+    """Return the unchanged tables whose versions in the newest cut the lake still has.
 
     They are not loaded, so nothing else notices that another program drops or replaces one. A catalog that
     does not list metadata files only shows that one is dropped; maintenance loads the tables by turns.
     """
-    level = find_level(pipeline)
-    files = pipeline.lake.table_files() if level else {}
-    cut = newest_cut(pipeline.lake) if level else None
-    return frozenset(name for name in level if _is_stored(pipeline, name, files, cut))
+    unchanged = find_unchanged(pipeline)
+    files = pipeline.lake.table_files() if unchanged else {}
+    cut = newest_cut(pipeline.lake) if unchanged else None
+    return frozenset(name for name in unchanged if _is_stored(pipeline, name, files, cut))
 
 
 def _is_stored(pipeline: Pipeline, name: str, files: Mapping[str, str | None], cut: Cut | None) -> bool:
@@ -63,11 +63,11 @@ def _is_stored(pipeline: Pipeline, name: str, files: Mapping[str, str | None], c
     if stored_name not in files:
         return False
     file = files[stored_name]
-    if file is None or pipeline.level_tables.has_file(name, file):
+    if file is None or pipeline.examined_tables.has_file(name, file):
         return True
     # Another run has changed it, or another program has replaced it.
-    pipeline.level_tables.forget(name)
+    pipeline.examined_tables.forget(name)
     table = pipeline.lake.table(name)
     if table is not None:
-        note_level(pipeline, table, name, pipeline.lake_tables[name], cut)
-    return table is not None and pipeline.level_tables.has_file(name, table.metadata_location)
+        note_unchanged(pipeline, table, name, cut)
+    return table is not None and pipeline.examined_tables.has_file(name, table.metadata_location)

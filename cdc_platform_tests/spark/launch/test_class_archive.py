@@ -9,9 +9,9 @@ import pyspark
 import pytest
 
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.spark.session.class_archive import CACHE_VARIABLE, UNUSED_S, archive_file, archive_options
-from cdc_platform.spark.session.jars import CLASS_PATH_SETTING, start_config
-from cdc_platform.spark.session.spark_settings import SparkSettings
+from cdc_platform.spark.launch.class_archive import CACHE_VARIABLE, UNUSED_S, archive_file, archive_options
+from cdc_platform.spark.launch.jars import CLASS_PATH_SETTING, start_config
+from cdc_platform.spark.launch.spark_settings import SparkSettings
 from cdc_platform_tests.spark_fixtures import require_java
 
 if TYPE_CHECKING:

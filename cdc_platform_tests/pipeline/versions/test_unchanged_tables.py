@@ -11,17 +11,17 @@ from pyiceberg.table import Table
 from pyiceberg.typedef import Identifier
 
 from cdc_platform.errors import LakeDamaged
-from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.lake.catalog.lake_settings import CATALOG, LakeSettings
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.cuts import Cut, list_cuts
+from cdc_platform.model.base.stored_names import RAW
 from cdc_platform.model.schema.table_options import DELETED, IS_CURRENT, TableOptions, history_name
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.publishing.maintain import maintain_lake
 from cdc_platform.pipeline.publishing.publication import publish_cut
-from cdc_platform.pipeline.versions.level import find_level
+from cdc_platform.pipeline.versions.unchanged_tables import find_unchanged
 from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.support.history import RawRow
 from cdc_platform_tests.support.pipelines import (
@@ -102,7 +102,7 @@ def test_a_cycle_loads_no_table_that_nothing_changes(spark: "SparkSession", pipe
     for key in (1, 2):
         run_next(pipeline, spark, account_key=key)
     before = snapshot_id_of(pipeline, "transfers")
-    assert {"transfers"} == find_level(pipeline)
+    assert {"transfers"} == find_unchanged(pipeline)
 
     with loaded_tables(pipeline) as names:
         cut = run_next(pipeline, spark, account_key=3)
@@ -120,7 +120,7 @@ def test_what_maintenance_and_a_rebuild_make_of_a_table_is_published(
     """The next cut names the compacted table, and a rebuilt one at once, though nothing has changed it."""
     before = snapshot_id_of(pipeline, "accounts")
     run_next(pipeline, spark)
-    assert "accounts" in find_level(pipeline)
+    assert "accounts" in find_unchanged(pipeline)
     maintain_lake(pipeline, spark, thorough=True)
     compacted = snapshot_id_of(pipeline, "accounts")
     assert compacted != before
@@ -155,14 +155,14 @@ def test_what_another_process_makes_of_a_table_is_found_by_turns(
 ) -> None:
     """Maintenance looks at some tables in each cycle, and sees compactions and where `main` was moved."""
     run_next(pipeline, spark)
-    assert {"accounts", "transfers"} == find_level(pipeline)
+    assert {"accounts", "transfers"} == find_unchanged(pipeline)
     maintain_lake(replace(pipeline), spark, thorough=True)
     compacted = snapshot_id_of(pipeline, "accounts")
 
     maintain_lake(pipeline, spark)
     assert compacted == run_next(pipeline, spark).tables["accounts"]
     run_next(pipeline, spark)
-    assert "accounts" in find_level(pipeline)
+    assert "accounts" in find_unchanged(pipeline)
 
     parent = found_table(pipeline, "accounts").metadata.snapshot_by_id(compacted)
     assert parent is not None
@@ -176,12 +176,12 @@ def test_what_another_process_makes_of_a_table_is_found_by_turns(
 def test_a_table_is_looked_at_again_once_something_is_new(spark: "SparkSession", pipeline: Pipeline) -> None:
     """A change, and a column that the source has added without a change, reach a table left alone before."""
     run_next(pipeline, spark)
-    assert "transfers" in find_level(pipeline)
+    assert "transfers" in find_unchanged(pipeline)
     run_next(pipeline, spark, transfer_key="z")
     assert {"x", "y", "z"} == {row["tid"] for row in rows_of(pipeline, "transfers")}
 
     run_next(pipeline, spark)
-    assert "transfers" in find_level(pipeline)
+    assert "transfers" in find_unchanged(pipeline)
 
     wider = table("transfers", {"tid": "STRING(36)"}, {"amount": "INT64", "note": "STRING(MAX)"})
     source_of(pipeline).schemas = (ACCOUNTS, wider)
@@ -210,7 +210,7 @@ def test_a_table_that_was_recreated_begins_empty_before_its_first_change(
     assert {("x", False), ("y", True)} == {(row["tid"], row[IS_CURRENT]) for row in versions}
     feed(pipeline, START + 4)
     run_steps(pipeline, spark)
-    assert {"accounts", "transfers", history_name("transfers")} == find_level(pipeline)
+    assert {"accounts", "transfers", history_name("transfers")} == find_unchanged(pipeline)
 
 
 def test_a_table_that_nothing_changes_is_missed_when_another_program_replaces_it(
@@ -221,7 +221,7 @@ def test_a_table_that_nothing_changes_is_missed_when_another_program_replaces_it
     feed(pipeline, START, account(START, 0), transfer(START, "x"))
     run_steps(pipeline, spark)
     run_next(pipeline, spark, account_key=1)
-    assert "transfers" in find_level(pipeline)
+    assert "transfers" in find_unchanged(pipeline)
     cuts, schema = list_cuts(pipeline.lake), found_table(pipeline, "transfers").schema()
     pipeline.lake.catalog.drop_table(f"{pipeline.name}.transfers")
     pipeline.lake.catalog.create_table(f"{pipeline.name}.transfers", schema)

@@ -16,9 +16,9 @@ from cdc_platform.lake.catalog.lake_settings import (
     holds_secret,
     is_secret,
 )
-from cdc_platform.spark.session.connect_token import with_token
-from cdc_platform.spark.session.properties import SUBMIT_ARGUMENTS, conf_folder
-from cdc_platform.spark.session.spark_settings import POSTGRESQL_DRIVER, SparkSettings
+from cdc_platform.spark.launch.connect_token import with_token
+from cdc_platform.spark.launch.properties import SUBMIT_ARGUMENTS, conf_folder
+from cdc_platform.spark.launch.spark_settings import POSTGRESQL_DRIVER, SparkSettings
 
 COLLECTOR: Final = "-XX:+UseParallelGC"
 """Java's default, G1, also collects in threads of its own and makes each write of a reference more expensive:

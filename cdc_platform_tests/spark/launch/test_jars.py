@@ -11,10 +11,10 @@ from cdc_platform.components.loading import load_settings
 from cdc_platform.errors import JarsUnavailable
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.resources import spark_resource, spark_session
-from cdc_platform.spark.session.class_archive import archive_options
-from cdc_platform.spark.session.config import spark_config
-from cdc_platform.spark.session.connect_server import start_connect_server
-from cdc_platform.spark.session.jars import (
+from cdc_platform.spark.launch.class_archive import archive_options
+from cdc_platform.spark.launch.config import spark_config
+from cdc_platform.spark.launch.connect_server import start_connect_server
+from cdc_platform.spark.launch.jars import (
     BRINGS,
     CLASS_PATH_SETTING,
     FOLDER_SETTING,
@@ -25,7 +25,7 @@ from cdc_platform.spark.session.jars import (
     exclusive_fetch,
     start_config,
 )
-from cdc_platform.spark.session.spark_settings import (
+from cdc_platform.spark.launch.spark_settings import (
     DEFAULT_PACKAGES,
     POSTGRESQL_DRIVER,
     SparkSettings,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cdc_platform.errors import SettingError
-from cdc_platform.spark.session.properties import OPTION, SUBMIT_ARGUMENTS, started_with, write_properties
+from cdc_platform.spark.launch.properties import OPTION, SUBMIT_ARGUMENTS, started_with, write_properties
 
 
 def test_a_file_of_properties_is_ours_alone(tmp_path: Path) -> None:

@@ -16,12 +16,12 @@ import pyspark
 from cdc_platform.errors import SparkUnreachable
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.private_files import open_private
-from cdc_platform.spark.session.config import launch_secrets
-from cdc_platform.spark.session.connect_token import VARIABLE as TOKEN_VARIABLE
-from cdc_platform.spark.session.jars import check_jars, exclusive_fetch, start_config
-from cdc_platform.spark.session.java import check_java
-from cdc_platform.spark.session.properties import properties_options, write_properties
-from cdc_platform.spark.session.spark_settings import SparkSettings
+from cdc_platform.spark.launch.config import launch_secrets
+from cdc_platform.spark.launch.connect_token import VARIABLE as TOKEN_VARIABLE
+from cdc_platform.spark.launch.jars import check_jars, exclusive_fetch, start_config
+from cdc_platform.spark.launch.java import check_java
+from cdc_platform.spark.launch.properties import properties_options, write_properties
+from cdc_platform.spark.launch.spark_settings import SparkSettings
 
 SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cdc_platform.spark.session.connect_token import (
+from cdc_platform.spark.launch.connect_token import (
     VARIABLE,
     choose_token,
     token_file,

@@ -8,7 +8,7 @@ import pytest
 
 from cdc_platform.errors import JarsUnavailable
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.spark.session.config import (
+from cdc_platform.spark.launch.config import (
     COLLECTOR,
     LOG4J,
     launch_secrets,
@@ -16,7 +16,7 @@ from cdc_platform.spark.session.config import (
     session_secrets,
     spark_config,
 )
-from cdc_platform.spark.session.spark_settings import (
+from cdc_platform.spark.launch.spark_settings import (
     DEFAULT_PACKAGES,
     POSTGRESQL_DRIVER,
     SparkSettings,

@@ -10,10 +10,10 @@ from typing import Final
 
 from cdc_platform.errors import JarsUnavailable
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.spark.session.class_archive import archive_options
-from cdc_platform.spark.session.config import spark_config
-from cdc_platform.spark.session.properties import SUBMIT_ARGUMENTS, conf_folder
-from cdc_platform.spark.session.spark_settings import DEFAULT_PACKAGES, POSTGRESQL_DRIVER, SparkSettings
+from cdc_platform.spark.launch.class_archive import archive_options
+from cdc_platform.spark.launch.config import spark_config
+from cdc_platform.spark.launch.properties import SUBMIT_ARGUMENTS, conf_folder
+from cdc_platform.spark.launch.spark_settings import DEFAULT_PACKAGES, POSTGRESQL_DRIVER, SparkSettings
 
 SHA256: Final = {
     "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0": (

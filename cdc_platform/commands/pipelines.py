@@ -1,0 +1,128 @@
+"""The pipelines of a command: their shared Spark session, and the work on them one after the other."""
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
+from itertools import takewhile
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from cdc_platform.errors import CdcError, SettingError
+from cdc_platform.printing.lines import print_line, print_text
+from cdc_platform.printing.progress_display import shown_step
+from cdc_platform.stopping import stop_signals
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from cdc_platform.pipeline.opened.pipeline import Pipeline
+    from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
+
+OWN_SETTINGS: Final = frozenset({"table_format_version"})
+"""Settings of `lake` and `spark` that may differ between pipelines in one process."""
+
+
+def start_spark(settings: "PipelineSettings") -> "SparkSession":
+    """Start the session, and report slow steps: the first start downloads Spark's packages."""
+    from cdc_platform.resources import spark_session
+
+    start = time.monotonic()
+    print_line(f"Starting Spark ({settings.spark.address}) ...", err=True)
+
+    def report(line: str) -> None:
+        if "downloading http" in line.lower():
+            print_line(f"  {line.strip()}", err=True)
+
+    with shown_step("start of Spark"):
+        session = spark_session(settings, report)
+    print_line(f"Spark is ready after {time.monotonic() - start:.1f} s.", err=True)
+    return session
+
+
+def share_spark(defs: Path, all_settings: "Sequence[PipelineSettings]") -> "list[PipelineSettings]":
+    """Return the settings of pipelines that share the Spark session and the lake of one process.
+
+    The session gets the packages of all pipelines, because a source may add its own.
+
+    Raises:
+        SettingError: two of them have different settings for `lake` or `spark`.
+    """
+    packages = tuple(dict.fromkeys(name for settings in all_settings for name in settings.spark.packages))
+    shared = [replace(each, spark=replace(each.spark, packages=packages)) for each in all_settings]
+    first = shared[0]
+    for other in shared[1:]:
+        if differing := _differing(first, other):
+            raise SettingError(
+                f"{defs}: {', '.join(differing)}",
+                f"differs between `{first.name}` and `{other.name}`, but one process has one Spark session "
+                "with one lake; nothing was run. Give them the same settings, or choose one with `--name`",
+            )
+    return shared
+
+
+def _differing(first: "PipelineSettings", other: "PipelineSettings") -> list[str]:
+    """Return the paths of the settings that keep two pipelines from sharing a process."""
+    return [
+        f"{part}.{name}"
+        for part, mine, theirs in (("lake", first.lake, other.lake), ("spark", first.spark, other.spark))
+        for name in (entry.name for entry in fields(mine))
+        if name not in OWN_SETTINGS and getattr(mine, name) != getattr(theirs, name)
+    ]
+
+
+def print_name(name: str, all_settings: "Sequence[PipelineSettings]") -> None:
+    """Print the name of a pipeline as a heading if several are covered."""
+    if len(all_settings) > 1:
+        print_line(f"pipeline {name}")
+
+
+@shown_step("look at the lakes")
+def open_existing_of(all_settings: "Sequence[PipelineSettings]") -> "list[Pipeline]":
+    """Open the pipelines that have run, and report the others; the caller exits with 1 if there are any.
+
+    Raises:
+        CdcError: none of them has run, or none can be read; it is the error of the last one.
+    """
+    from cdc_platform.pipeline.opened.pipeline import open_existing
+
+    pipelines, missing = [], []
+    for settings in all_settings:
+        try:
+            pipelines.append(open_existing(settings))
+        except CdcError as error:
+            missing.append(error)
+    for reason in missing if pipelines else missing[:-1]:
+        print_text(f"{type(reason).__name__}: {reason}", "red", err=True)
+    if not pipelines:
+        raise missing[-1]
+    return pipelines
+
+
+def run_on_each(
+    all_settings: "Sequence[PipelineSettings]",
+    pipelines: "Sequence[Pipeline]",
+    run: "Callable[[Pipeline, SparkSession, Callable[[], bool]], None]",
+) -> None:
+    """Run work on pipelines, one after the other in one Spark session, until a signal asks to stop.
+
+    Args:
+        all_settings: settings of all pipelines that the command covers.
+        pipelines: those of them to work on.
+        run: the work; the function in its last argument returns whether to continue.
+
+    Raises:
+        SystemExit: a signal has stopped the work.
+    """
+    from cdc_platform.resources import SPARK_IS_QUIET
+    from cdc_platform.spark.session.running_tasks import watch_tasks
+
+    with stop_signals(SPARK_IS_QUIET.set) as stop:
+        session = start_spark(all_settings[0])
+        count_tasks = watch_tasks(session)
+        for pipeline in takewhile(lambda _: stop.is_not_asked(), pipelines):
+            pipeline.progress.count_tasks = count_tasks
+            print_name(pipeline.name, all_settings)
+            run(pipeline, session, stop.is_not_asked)
+    if not stop.is_not_asked():
+        sys.exit(stop.exit_code)
