@@ -60,7 +60,7 @@ for defs in sys.argv[2:]:
 """Runs the commands for some files one after the other with one Spark."""
 PASSWORD: Final = "secret"  # noqa: S105  of a server that lives for minutes
 BANK: Final = SimulatorSettings(
-    seed=11, rate=50, accounts=30, partitions=4, partition_life_s=600, history_s=20
+    seed=11, rate=10, accounts=30, partitions=4, partition_life_s=600, history_s=20
 )
 WITHIN_S: Final = 900.0
 

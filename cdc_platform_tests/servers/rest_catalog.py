@@ -4,7 +4,9 @@ import os
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import pyspark
@@ -26,11 +28,11 @@ def rest_catalog(folder: Path, s3: Mapping[str, str] = NO_STORAGE) -> Iterator[s
     The server that Iceberg makes of it listens on every interface; ours is the same on loopback only.
 
     Args:
-        folder: where its tables, its database, its jars and its log are.
+        folder: where its tables, its database and its log are.
         s3: properties of an object store, among them `warehouse`, if the tables are there instead.
     """
     files = (REST_JARS, S3_JARS) if s3 else (REST_JARS,)
-    jars = [*fetch_rest_jars(folder / "jars", files), next(SPARK_JARS.glob("py4j-*.jar"))]
+    jars = [*fetch_rest_jars(files), next(SPARK_JARS.glob("py4j-*.jar"))]
     with _java_gateway(jars, folder / "log") as java:
         properties = {
             "catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
@@ -83,12 +85,15 @@ def _java_gateway(jars: Sequence[Path], log: Path) -> Iterator[Any]:
         process.stdout.close()
 
 
-def fetch_rest_jars(folder: Path, files: Sequence[Path] = (REST_JARS,)) -> list[Path]:
+@cache
+def fetch_rest_jars(files: tuple[Path, ...] = (REST_JARS,)) -> list[Path]:
     """Return the server's jars; those that Spark lacks are fetched, and kept in Ivy's cache."""
-    ivy = next(SPARK_JARS.glob("ivy-*.jar"))
-    pattern = f"{folder}/[artifact]-[revision](-[classifier]).[ext]"
+    ivy, jars = next(SPARK_JARS.glob("ivy-*.jar")), list[Path]()
     command = ["java", *SHORT_LIVED.split(), "-cp", str(ivy), "org.apache.ivy.Main"]
-    for file in files:
-        fetch = [*command, "-ivy", str(file), "-retrieve", pattern]
-        subprocess.run(fetch, check=True, stdout=subprocess.DEVNULL, timeout=300)
-    return [*sorted(folder.glob("*.jar")), *SPARK_JARS.glob("hadoop-client-*.jar")]
+    with TemporaryDirectory() as folder:
+        paths = Path(folder) / "paths"
+        for file in files:
+            fetch = [*command, "-ivy", str(file), "-cachepath", str(paths)]
+            subprocess.run(fetch, check=True, stdout=subprocess.DEVNULL, timeout=300)
+            jars += map(Path, paths.read_text("utf-8").strip().split(os.pathsep))
+    return [*jars, *SPARK_JARS.glob("hadoop-client-*.jar")]

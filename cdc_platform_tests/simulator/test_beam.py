@@ -61,7 +61,8 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> str:
             pytest.fail("javac is missing; install a JDK of Java 17")
         pytest.skip("the reader must be compiled, and javac is missing")
     classes = str(tmp_path_factory.mktemp("beam"))
-    subprocess.run(["javac", "-cp", os.pathsep.join(jars), "-d", classes, str(READER)], check=True)
+    options = (f"-J{option}" for option in SHORT_LIVED.split())
+    subprocess.run(["javac", *options, "-cp", os.pathsep.join(jars), "-d", classes, READER], check=True)
     return os.pathsep.join((classes, *jars))
 
 

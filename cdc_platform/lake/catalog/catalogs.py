@@ -16,7 +16,7 @@ from pyiceberg.typedef import Identifier
 
 from cdc_platform.lake.catalog.files import LakeFiles
 from cdc_platform.lake.catalog.lake_settings import CATALOG, FORMAT_PROPERTY, LakeSettings
-from cdc_platform.lake.catalog.sql_catalog import LakeSqlCatalog
+from cdc_platform.lake.catalog.sql_catalog import LakeSqlCatalog, share_parts
 from cdc_platform.lake.catalog.vended_files import keep_credentials_fresh
 from cdc_platform.lake.local_writer.metadata import Version3Metadata
 
@@ -101,6 +101,20 @@ def _delete_added(io: FileIO, snapshot: Snapshot) -> None:
                 io.delete(entry.data_file.file_path)
 
 
+class SharedParts(_Catalog):
+    """Loads tables whose metadata share what no commit changes; the SQL catalog does so for its cache."""
+
+    def load_table(self, identifier: str | Identifier) -> Table:
+        """Return the current version of a table.
+
+        Raises:
+            NoSuchTableError: the table does not exist.
+        """
+        table: Table = super().load_table(identifier)
+        table.metadata = share_parts(table.metadata)
+        return table
+
+
 FILES: Final = f"{LakeFiles.__module__}.{LakeFiles.__qualname__}"
 
 
@@ -122,7 +136,7 @@ class _SqlCatalog(RefusedCommits, LakeSqlCatalog):
 def _rest() -> type[Catalog]:
     from pyiceberg.catalog.rest import RestCatalog
 
-    class LakeRestCatalog(RefusedCommits, LandedCommits, RestCatalog):
+    class LakeRestCatalog(RefusedCommits, LandedCommits, SharedParts, RestCatalog):
         """The tables of a lake behind a REST catalog, which writes their metadata."""
 
         def load_table(self, identifier: str | Identifier) -> Table:
@@ -134,7 +148,7 @@ def _rest() -> type[Catalog]:
 def _hive() -> type[Catalog]:
     from pyiceberg.catalog.hive import HiveCatalog
 
-    class LakeHiveCatalog(RefusedCommits, Version3Metadata, HiveCatalog):
+    class LakeHiveCatalog(RefusedCommits, SharedParts, Version3Metadata, HiveCatalog):
         """The tables of a lake in a Hive metastore."""
 
     return LakeHiveCatalog
@@ -143,7 +157,7 @@ def _hive() -> type[Catalog]:
 def _glue() -> type[Catalog]:
     from pyiceberg.catalog.glue import GlueCatalog
 
-    class LakeGlueCatalog(RefusedCommits, LandedCommits, Version3Metadata, GlueCatalog):
+    class LakeGlueCatalog(RefusedCommits, LandedCommits, SharedParts, Version3Metadata, GlueCatalog):
         """The tables of a lake in AWS Glue."""
 
     return LakeGlueCatalog

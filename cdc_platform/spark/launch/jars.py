@@ -27,8 +27,10 @@ SHA256: Final = {
     ),
 }
 """Checksums of the platform's default packages, as published on Maven Central."""
+S3_BUNDLE: Final = f"org.apache.iceberg:iceberg-aws-bundle:{DEFAULT_PACKAGES[0].rpartition(':')[2]}"
+"""May come before Spark's jars on the class path: of its classes, they have none."""
 BRINGS: Final[Mapping[str, tuple[str, ...]]] = {
-    **dict.fromkeys(DEFAULT_PACKAGES, ()),
+    **dict.fromkeys((*DEFAULT_PACKAGES, S3_BUNDLE), ()),
     POSTGRESQL_DRIVER: ("org.checkerframework:checker-qual:3.55.1",),
 }
 """Packages with all of their dependencies, except those that Spark includes."""

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from copy import deepcopy
 from pathlib import Path
 from typing import Final
 from urllib.request import Request, urlopen
@@ -68,6 +69,15 @@ def test_tables_of_version_3_are_written(settings: LakeSettings) -> None:
         actual = catalog.load_table("p.t").metadata
     assert actual.format_version == 3
     assert actual.properties["note"] == "changed"
+
+
+def test_copies_of_a_table_share_its_snapshots(settings: LakeSettings) -> None:
+    """Commits through every type of catalog copy the metadata time and again, but none of the snapshots."""
+    catalog = open_catalog(settings)
+    catalog.create_namespace("p")
+    catalog.create_table("p.t", COLUMNS).append(pa.table({"id": [1]}))
+    metadata = catalog.load_table("p.t").metadata
+    assert [*map(id, metadata.snapshots)] == [*map(id, deepcopy(metadata).snapshots)] != []
 
 
 def test_tables_are_listed_with_their_metadata_files(settings: LakeSettings) -> None:

@@ -90,5 +90,7 @@ def test_a_catalog_that_does_not_answer_keeps_no_file_waiting(monkeypatch: pytes
 @pytest.mark.parametrize("expiry", ["", "never", "2026-01-01T00:00:00Z"])
 def test_an_expiry_that_is_no_number_is_none(expiry: str) -> None:
     """The credentials are renewed as if their catalog did not state when they expire."""
-    files = VendedFiles({**LOGIN, "s3.session-token-expires-at-ms": expiry}, {}, ("bank", "accounts"))
+    # Without a region, the client asks the metadata server of a cloud for it, and waits for seconds.
+    properties = {**LOGIN, "s3.region": "r", "s3.session-token-expires-at-ms": expiry}
+    files = VendedFiles(properties, {}, ("bank", "accounts"))
     files.fs_by_scheme("s3", "bucket")

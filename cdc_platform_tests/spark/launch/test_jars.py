@@ -20,6 +20,7 @@ from cdc_platform.spark.launch.jars import (
     FOLDER_SETTING,
     JAVA_SETTING,
     PACKAGES_SETTING,
+    S3_BUNDLE,
     SHA256,
     check_jars,
     exclusive_fetch,
@@ -61,11 +62,12 @@ def test_another_jar_is_refused(tmp_path: Path, name: str) -> None:
 def test_jars_that_have_been_fetched_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark resolves packages only if one is unknown or not cached, or if others may name jars."""
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
-    packages, lake = (*DEFAULT_PACKAGES, POSTGRESQL_DRIVER), LakeSettings(str(tmp_path))
+    packages = (*DEFAULT_PACKAGES, POSTGRESQL_DRIVER)
+    lake = LakeSettings("s3://lakes/lake", {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db"})
     spark = SparkSettings(packages=packages, conf={FOLDER_SETTING: str(tmp_path)})
     plain = spark_config(spark, lake)
-    brought = [package for packages in BRINGS.values() for package in packages]
-    jars = [f"{tmp_path}/jars/{'{}_{}-{}'.format(*each.split(':'))}.jar" for each in (*BRINGS, *brought)]
+    all_packages = (*packages, *BRINGS[POSTGRESQL_DRIVER], S3_BUNDLE)
+    jars = [f"{tmp_path}/jars/{'{}_{}-{}'.format(*each.split(':'))}.jar" for each in all_packages]
     for jar in map(Path, jars):
         # The archive of such a start would not fit the next one.
         assert plain == start_config(spark, lake)
@@ -86,7 +88,8 @@ def test_jars_that_have_been_fetched_are_named(tmp_path: Path, monkeypatch: pyte
             assert "spark.driver.host" not in cluster
     other = "org.apache.spark:spark-avro_2.13:4.1.1"
     more = start_config(replace(spark, packages=(*packages, other)), lake)
-    assert (more[PACKAGES_SETTING], "spark.jars" in more) == (",".join((*packages, other)), False)
+    with_others = ",".join((*packages, other, S3_BUNDLE))
+    assert (more[PACKAGES_SETTING], "spark.jars" in more) == (with_others, False)
     assert start_config(SparkSettings(remote="sc://spark"), lake)["spark.remote"] == "sc://spark"
     (tmp_path / "spark-defaults.conf").touch()
     assert plain[PACKAGES_SETTING] == start_config(spark, lake)[PACKAGES_SETTING]

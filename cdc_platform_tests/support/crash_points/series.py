@@ -5,6 +5,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import TypeVar
 
 from cdc_platform_tests.support.crash_points.points import Death, Moment, describe
@@ -24,6 +25,7 @@ class Extent:
             each.
         is_maintained: whether maintenance deletes at the end what the deaths have left.
         until_s: when no further process dies, by `time.monotonic`; the moments then come in random order.
+        by_catalog: whether moments that leave the catalog as it is count as one, see `each_catalog`.
     """
 
     singly: int | None = None
@@ -31,6 +33,7 @@ class Extent:
     checked_every: int = 5
     is_maintained: bool = True
     until_s: float | None = None
+    by_catalog: bool = False
 
     @property
     def is_over(self) -> bool:
@@ -81,7 +84,7 @@ def run_series(trial: Trial, extent: Extent, chance: random.Random) -> Series:
             _die_twice(series, trial, first, chance)
     _survive_each(
         series,
-        leftovers,
+        each_catalog(leftovers) if extent.by_catalog else leftovers,
         lambda leftover, has_checks: trial.survive(leftover, has_checks=has_checks),
         lambda leftover: f"{leftover.death.moment.value} {describe(leftover.effect, trial.lake.folder)}",
         extent,
@@ -159,6 +162,20 @@ def _firsts(leftovers: Sequence[Leftover], count: int, chance: random.Random) ->
     """Yield moments at which a run dies whose recovery dies, too; none leaves half of a file."""
     deaths = [leftover.death for leftover in leftovers if leftover.death.moment is not Moment.WITHIN]
     yield from (chance.choice(deaths) for _ in range(count if deaths else 0))
+
+
+def each_catalog(leftovers: Sequence[Leftover]) -> list[Leftover]:
+    """Return the last of the leftovers with the same catalog; of every other catalog, the last torn one.
+
+    The next process reads only files that the catalog leads to, and they are the same in all of these. The
+    last leftover has most of the others, which a name or a listing of a folder could collide with.
+    """
+    chosen = []
+    for number, (_, equal) in enumerate(groupby(leftovers, lambda leftover: leftover.state.catalog)):
+        of_catalog = [*equal]
+        torn = [leftover for leftover in of_catalog if leftover.death.moment is Moment.WITHIN]
+        chosen.append((torn if number % 2 and torn else of_catalog)[-1])
+    return chosen
 
 
 def choose(items: Sequence[ItemT], extent: Extent, chance: random.Random) -> list[ItemT]:

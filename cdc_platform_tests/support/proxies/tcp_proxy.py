@@ -80,6 +80,9 @@ class TcpProxy:
             # It is starting again.
             client.close()
             return
+        for side in (client, server):
+            # Otherwise the second of two parts waits until the first one is acknowledged, for up to 40 ms.
+            side.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         is_lost = threading.Event()
         answers = threading.Thread(target=self._answer, args=(server, client, is_lost), daemon=True)
         answers.start()

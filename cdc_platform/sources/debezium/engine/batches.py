@@ -4,7 +4,7 @@ import json
 import threading
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,15 @@ class Run:
     ended: threading.Event = field(default_factory=threading.Event)
     failure: BaseException | None = None
     stopping: bool = False
+    awaits_marker: bool = False
+    at_marker: Callable[[], object] = lambda: None
+    """Is called once, when everything before the marker is in the spool."""
+
+    def reach_marker(self) -> None:
+        """Note that everything before the marker is in the spool."""
+        if self.awaits_marker:
+            self.awaits_marker = False
+            self.at_marker()
 
     def fail(self, failure: BaseException) -> None:
         """Store the first failure, and end the run."""
@@ -46,7 +55,7 @@ class BatchWriter:
 
     def write(self, records: Sequence[Any], committer: Any) -> None:
         """Write a batch and acknowledge its complete transactions."""
-        events, last_whole, is_end = [], None, False
+        events, last_whole, is_at_marker = [], None, False
         for record in records:
             topic = str(record.destination())
             if topic != self._heartbeats:
@@ -54,7 +63,7 @@ class BatchWriter:
             self._follow(topic, record)
             if not self._is_open:
                 last_whole = record
-                is_end |= self._has_marker
+                is_at_marker |= self._has_marker
         if events:
             self._writer.write(events, time.time_ns() // 1_000_000)
         if last_whole is not None:
@@ -62,8 +71,8 @@ class BatchWriter:
             committer.markProcessed(last_whole)
         committer.markBatchFinished()
         self._writer.keep_offsets()
-        if is_end:
-            self._run.ended.set()
+        if is_at_marker:
+            self._run.reach_marker()
 
     def _follow(self, topic: str, record: Any) -> None:
         """Track whether a transaction is open and whether our marker has arrived."""

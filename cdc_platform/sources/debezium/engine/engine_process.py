@@ -4,10 +4,11 @@ import errno
 import json
 import logging
 import os
+import selectors
 import signal
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -24,7 +25,7 @@ from cdc_platform.errors import (
     SourceUnreachable,
 )
 from cdc_platform.private_files import open_private
-from cdc_platform.sources.debezium.engine.engine import Order
+from cdc_platform.sources.debezium.engine.engine import CAUGHT_UP, Order
 from cdc_platform.sources.debezium.engine.spool import Spool, reported_as_unusable
 from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
 
@@ -34,7 +35,12 @@ TAIL_LINES: Final = 15
 
 
 class EngineProcess:
-    """A running engine, which ends with the context and with the process that started it."""
+    """A running engine, which ends with the context and with the process that started it.
+
+    Args:
+        settings: its source and its spool.
+        until_caught_up: whether it ends once it has captured everything committed before its start.
+    """
 
     def __init__(self, settings: EngineInput, *, until_caught_up: bool = False) -> None:
         self.spool = Spool(settings.folder())
@@ -42,7 +48,9 @@ class EngineProcess:
             self.spool.make_folder()
             self.spool.failure.unlink(missing_ok=True)
             self._error_log = self.spool.folder / "engine.err"
-            with open_private(self._error_log, "wb") as error_log:
+            report, report_to = os.pipe()
+            self._report = os.fdopen(report, "rb", buffering=0)
+            with os.fdopen(report_to, "wb"), open_private(self._error_log, "wb") as error_log:
                 self._process = subprocess.Popen(  # noqa: S603  our own program
                     [sys.executable, "-m", PROGRAM],
                     stdin=subprocess.PIPE,
@@ -51,10 +59,12 @@ class EngineProcess:
                     # Signals to the terminal's group are for the parent process; the engine ends after it.
                     start_new_session=True,
                     umask=0o077,
+                    pass_fds=(report_to,),
                 )
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):
-            self._process.stdin.write(Order(settings, until_caught_up).to_json().encode() + b"\n")
+            order = Order(settings, until_caught_up, None if until_caught_up else report_to)
+            self._process.stdin.write(order.to_json().encode() + b"\n")
             self._process.stdin.flush()
 
     @property
@@ -81,12 +91,24 @@ class EngineProcess:
         try:
             code = self._process.wait(timeout_s)
         except subprocess.TimeoutExpired as error:
-            raise SourceUnreachable(
-                f"The engine has not caught up within {timeout_s:g} s; it resumes from there when it is "
-                f"started again. Log: {self.spool.log}"
-            ) from error
+            raise self._not_caught_up(timeout_s) from error
         if code != 0:
             raise self._failure(code)
+
+    def wait_until_caught_up(self, timeout_s: float) -> None:
+        """Wait until everything committed before the start is in the spool; the engine keeps running.
+
+        Raises:
+            CdcError: the failure of the engine; the spool is complete, and a new start resumes.
+            SourceUnreachable: the engine has not caught up in time, and keeps running.
+        """
+        with self._report, selectors.DefaultSelector() as selector:
+            selector.register(self._report, selectors.EVENT_READ)
+            if not selector.select(timeout_s):
+                raise self._not_caught_up(timeout_s)
+            has_caught_up = self._report.read(len(CAUGHT_UP)) == CAUGHT_UP
+        if not has_caught_up:
+            self.wait(STOP_WITHIN_S)
 
     def stop(self) -> None:
         """Stop the engine and wait for its end; unacknowledged events come again.
@@ -114,9 +136,16 @@ class EngineProcess:
             except subprocess.TimeoutExpired:
                 os.kill(self._process.pid, signal.SIGKILL)
                 self._process.wait()
+        self._report.close()
         if self._process.stdin is not None:
             with suppress(BrokenPipeError):
                 self._process.stdin.close()
+
+    def _not_caught_up(self, timeout_s: float | None) -> SourceUnreachable:
+        return SourceUnreachable(
+            f"The engine has not caught up within {timeout_s or 0:g} s; it resumes from there when it is "
+            f"started again. Log: {self.spool.log}"
+        )
 
     def _failure(self, code: int) -> CdcError:
         if code == errno.ENOSPC:
@@ -159,8 +188,8 @@ CAUGHT_UP_WITHIN_S: Final = 600.0
 class Capture:
     """The engine of one pipeline, in the process that runs its cycles.
 
-    The first call captures everything committed before it. Then the engine keeps running, and the next cycles
-    read what it has written.
+    The first call waits until everything committed before it has been captured. The engine keeps running, and
+    the next cycles read what it has written.
     """
 
     def __init__(self, settings: EngineInput) -> None:
@@ -182,9 +211,11 @@ class Capture:
             else:
                 engine.wait()
         # If another program captures into the spool, its files are read as usual.
-        with suppress(SlotInUse):
-            capture_until_caught_up(self._settings, CAUGHT_UP_WITHIN_S)
-            self._engine = EngineProcess(self._settings)
+        with suppress(SlotInUse), ExitStack() as end:
+            starting = end.enter_context(EngineProcess(self._settings))
+            starting.wait_until_caught_up(CAUGHT_UP_WITHIN_S)
+            end.pop_all()
+            self._engine = starting
 
     def stop(self) -> None:
         """End the engine, if it runs."""

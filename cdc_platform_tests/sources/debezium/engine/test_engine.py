@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from cdc_platform.errors import CaptureStopped, LibraryMissing, SlotInUse, SlotOutrun
+from cdc_platform.errors import CaptureStopped, LibraryMissing, SlotInUse, SlotOutrun, SourceUnreachable
 from cdc_platform.sources.debezium.engine.batches import Run
 from cdc_platform.sources.debezium.engine.engine import Order, capture
 from cdc_platform.sources.debezium.engine.engine_process import EngineProcess, capture_until_caught_up
@@ -54,6 +54,25 @@ def test_what_happens_before_while_and_after_a_run_is_captured_once(
     assert [("r", 1, None), ("r", 2, None), *streamed] == rows_in(spool)
     assert list(tmp_path.glob("*.part")) == []
     assert spool.log.stat().st_size > 0
+
+
+def test_an_engine_reports_that_it_has_caught_up_and_continues(capturing: Cluster, tmp_path: Path) -> None:
+    """All of before its start is in the spool then; one that ends before that says why instead."""
+    settings = settings_for(capturing, "reporting", tmp_path)
+    spool = Spool(tmp_path)
+    with database(capturing, "reporting") as name:
+        play(capturing, name, ["CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1)"])
+        with EngineProcess(settings) as engine:
+            engine.wait_until_caught_up(WITHIN_S)
+            assert rows_in(spool) == [("r", 1, None)]
+            with EngineProcess(settings) as other, pytest.raises(SlotInUse, match="Another engine"):
+                other.wait_until_caught_up(WITHIN_S)
+            play(capturing, name, ["INSERT INTO t VALUES (2)"])
+            wait_until(lambda: ("c", 2, None) in rows_in(spool), engine)
+        with EngineProcess(settings) as engine:
+            with pytest.raises(SourceUnreachable, match="has not caught up within 0 s"):
+                engine.wait_until_caught_up(0)
+            os.kill(engine.pid, signal.SIGKILL)
 
 
 def test_a_killed_engine_repeats_the_open_transaction_and_loses_nothing(
