@@ -6,11 +6,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.model.base.names import quote_text
-from cdc_platform.model.rows.keyless import COPY, ROW, UNNUMBERED
+from cdc_platform.model.rows.keyless import COPY, ROW, UNNUMBERED_PREFIX
 from cdc_platform.model.stream.records import ChangeKind
 from cdc_platform.spark.log.order import UNSOUND
 
-UNNUMBERED_PREFIX: Final = f'{{"{COPY}":{UNNUMBERED},"{ROW}":'
 IS_UNNUMBERED: Final = f"startswith(keys, {quote_text(UNNUMBERED_PREFIX)})"
 _IS_TRUNCATE: Final = f"change_kind = '{ChangeKind.TRUNCATE.value}'"
 _IS_DELETE: Final = f"change_kind = '{ChangeKind.DELETE.value}'"
