@@ -107,17 +107,18 @@ def order_events(
     is_large, repeats = expected_records > SINGLE_TASK_RECORDS, facts.repeats
     if is_large and facts.counts is not None and not repeats.among_them:
         changes = _changes_of(records, "cast(null as string)", first_ordinal, "false")
-        parted = part_in_ranges(changes, _ORDER, facts.places, expected_records).drop(RANGE)
+        parted = part_in_ranges(changes, _ORDER, facts.places, expected_records)
         # Spark's number of a row begins with that of its task.
         next_ordinal = first_ordinal + (range_count(records, expected_records) << 33)
         stats = LogStats(dict(facts.counts), repeats.transactions, 0, next_ordinal, None)
-        return OrderedChanges(_number(parted), stats)
+        return OrderedChanges(_number(parted, RANGE), stats)
     records = _with_fitting(records if is_large else records.coalesce(1), facts.fitting)
     fault = f"coalesce(event.fault, if({FITS}, null, {fault_of(tables, capabilities)}))"
     once = _distinct(records, capabilities) if repeats.among_them else records
     changes = _changes_of(once, fault, first_ordinal)
     if is_large:
-        changes = part_in_ranges(changes, _ORDER, facts.places, expected_records).drop(RANGE)
+        parted = part_in_ranges(changes, _ORDER, facts.places, expected_records)
+        return OrderedChanges(_number(parted, RANGE))
     return OrderedChanges(_number(changes))
 
 
@@ -126,16 +127,18 @@ def _changes_of(
 ) -> DataFrame:
     """Return one change per record, each with the first ordinal."""
     mods = records.selectExpr("*", "0 as position", "get(mods, 0) as mod")
-    changes = changes_of(mods, fault, EVENT_PARTS, condition)
-    columns = {"ordinal": F.lit(first_ordinal), UNSOUND: F.col(FAULT).isNotNull()}
-    return changes.withColumns(columns)
+    parts = (f"bigint({first_ordinal}) AS ordinal", f"{FAULT} IS NOT NULL AS {UNSOUND}")
+    return changes_of(mods, fault, (*EVENT_PARTS, *parts), condition)
 
 
-def _number(changes: DataFrame) -> DataFrame:
-    """Return changes, whose tasks are in order, in order and with their own ordinals."""
-    ordinal = F.monotonically_increasing_id() + F.col("ordinal")
-    ordered = changes.sortWithinPartitions(*_ORDER).withColumn("ordinal", ordinal)
-    return ordered.withColumnRenamed("record_order", "ordering_key")
+def _number(changes: DataFrame, *spare: str) -> DataFrame:
+    """Return changes, whose tasks are in order, in order and with their own ordinals, without some columns."""
+    # One call: Spark analyses the whole plan again for each.
+    return changes.sortWithinPartitions(*_ORDER).selectExpr(
+        f"* EXCEPT ({', '.join(('ordinal', 'record_order', *spare))})",
+        "record_order AS ordering_key",
+        "monotonically_increasing_id() + ordinal AS ordinal",
+    )
 
 
 def _with_fitting(records: DataFrame, fitting: Iterable[tuple[str, str]]) -> DataFrame:

@@ -225,7 +225,8 @@ def to_stats(rows: Sequence[Row], transactions: int, incomplete: Incomplete | No
 
 def sound_changes(ordered: DataFrame, cycle: int, columns: list[str]) -> DataFrame:
     """Return the rows of the change log of one cycle, in order."""
-    return ordered.where(~F.col(UNSOUND)).withColumn("cycle", F.lit(cycle)).select(*columns)
+    names = (f"bigint({cycle}) AS cycle" if name == "cycle" else name for name in columns)
+    return ordered.where(~F.col(UNSOUND)).selectExpr(*names)
 
 
 def unsound_records(ordered: DataFrame, cycle: int) -> DataFrame:
