@@ -132,7 +132,7 @@ def _changes_of(
 
 
 def _number(changes: DataFrame, *spare: str) -> DataFrame:
-    """Return changes, whose tasks are in order, in order and with their own ordinals, without some columns."""
+    """Return changes, whose tasks are in order, in order, with their own ordinals, without spare columns."""
     # One call: Spark analyses the whole plan again for each.
     return changes.sortWithinPartitions(*_ORDER).selectExpr(
         f"* EXCEPT ({', '.join(('ordinal', 'record_order', *spare))})",
