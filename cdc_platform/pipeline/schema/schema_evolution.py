@@ -35,7 +35,7 @@ from cdc_platform.model.stream.records import WHOLE_ROW_UPDATES
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.reading.file_contents import data_changes_between, measure_content
 from cdc_platform.pipeline.reading.trace import trace_lineage
-from cdc_platform.pipeline.reading.window_content import SHAPE, ShapeKey, TypedTable
+from cdc_platform.pipeline.reading.window_content import SHAPE, ShapeKey, TypedTable, WindowContent
 from cdc_platform.pipeline.schema.key_shapes import find_foreign_keys
 from cdc_platform.pipeline.schema.schema_policies import first_columns, fixed_shapes
 from cdc_platform.pipeline.schema.shape_runs import ShapeRuns
@@ -169,7 +169,7 @@ def _find(
         name for name in tables if pipeline.capabilities.schema_policy_of(name) is not SchemaPolicy.EVOLVE
     }
     evolving = tables - policy_tables
-    observations = _observations(pipeline, window, evolving, parsed, orders) if evolving else {}
+    observations = _observations(pipeline, window, evolving, parsed, content) if evolving else {}
     if policy_tables:
         begun = first_columns(fixed_shapes(pipeline, content), history)
         # The table's shape is fixed, and the events with another shape are in quarantine.
@@ -210,13 +210,15 @@ def _observations(
     window: str,
     tables: set[str],
     parsed: Mapping[ShapeKey, _Shape],
-    orders: Mapping[TypedTable, str],
+    content: WindowContent,
 ) -> dict[str, list[ObservedColumns]]:
     """Return, per table and in commit order, the ends of each run of records with the same columns."""
-    runs = ShapeRuns()
-    raw = pipeline.lake.system_table(RAW)
-    for batch in read_repeated_texts(raw, window, SHAPE, "record_timestamp", "kind"):
-        runs.add(batch.filter(pc.is_in(batch["table_name"], pa.array(sorted(tables)))))
+    runs, orders = ShapeRuns(), content.typed_tables()
+    shapes = {key: content.shapes[key] for key, shape in parsed.items() if shape.table in tables}
+    if not runs.add_facts(shapes):
+        raw = pipeline.lake.system_table(RAW)
+        for batch in read_repeated_texts(raw, window, SHAPE, "record_timestamp", "kind"):
+            runs.add(batch.filter(pc.is_in(batch["table_name"], pa.array(sorted(tables)))))
     observations: defaultdict[str, list[ObservedColumns]] = defaultdict(list)
     for key, micros in runs.ends(parsed.__contains__, lambda key: orders.get(_named(key), "")):
         shape = parsed[key]
