@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.lake.catalog.lake import LOG, RAW
-from cdc_platform.lake.commits.commits import read_mark
+from cdc_platform.lake.commits.commits import count_rows, head, read_mark
 from cdc_platform.lake.commits.filters import all_of, equals, is_any
 from cdc_platform.lake.state.quarantine import QuarantinedPlace, ReplayMark, mark_replayed, open_places
 from cdc_platform.lake.state.read_progress import ReadFile, last_reads
@@ -132,7 +132,9 @@ class Events:
 
     def _new_records(self, records: DataFrame, window: Window, expected: int) -> tuple[DataFrame, Repeats]:
         """Return the raw records of a window that the log has not had, and the repeats of a large window."""
-        is_large, tasks = expected > SINGLE_TASK_RECORDS, range_count(records, expected)
+        is_large = expected > SINGLE_TASK_RECORDS
+        # At most so many identities are compared.
+        tasks = range_count(records, expected + (count_rows(head(window.log)) or 0))
         if not window.mark.next_ordinal:
             return records, find_repeats(records, None, tasks) if is_large else UNKNOWN_REPEATS
         replayed = replayed_origins(self.pipeline, window.reports)
