@@ -121,7 +121,8 @@ class Meter:
 
     def end(self, step: str) -> None:
         """Add what has happened since the step before to a step."""
-        processor_s, ended = self._processor_s(), time.time()
+        # Measuring takes a while, too, which belongs to no step.
+        ended, processor_s = time.time(), self._processor_s()
         before, bytes_before, begun = self._before, self._bytes, self._begun
         self.begin()
         use = self.steps[step]

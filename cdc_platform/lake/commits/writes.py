@@ -1,6 +1,6 @@
 """Idempotent writes of cycles, through Spark and without it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 
 from cdc_platform.lake.catalog.access import CONFLICT
 from cdc_platform.lake.commits.commits import AFTER, BYTES, conflicts_as, read_mark
-from cdc_platform.lake.commits.data_files import DataFileWriter
+from cdc_platform.lake.commits.data_files import DataFileWriter, FileNotes
 from cdc_platform.lake.commits.filters import above
 from cdc_platform.lake.commits.staging import drop_staging, staging_branch
 from cdc_platform.model.base.names import quote_spark
@@ -59,7 +59,13 @@ def commit_cycle(
         writer.overwrite(F.col("cycle") > F.lit(cycles.before))
 
 
-def append_cycle(rows: pa.Table, planned_on: Table, cycles: CycleStep, properties: Mapping[str, str]) -> None:
+def append_cycle(
+    rows: pa.Table,
+    planned_on: Table,
+    cycles: CycleStep,
+    properties: Mapping[str, str],
+    notes: Callable[[], FileNotes] | None = None,
+) -> None:
     """Commit one cycle's rows without Spark, unless anything was committed since this one was planned.
 
     Args:
@@ -67,11 +73,12 @@ def append_cycle(rows: pa.Table, planned_on: Table, cycles: CycleStep, propertie
         planned_on: the version that the cycle was planned on, of a table whose commits are not retried.
         cycles: the newest cycle of that version, and the one to commit.
         properties: further entries of the snapshot's summary.
+        notes: makes the notes of the file that is written.
 
     Raises:
         CommitConflict: another run was first; nothing was changed.
     """
-    files = DataFileWriter.of(planned_on).write(rows.to_batches())
+    files = DataFileWriter.of(planned_on, notes).write(rows.to_batches())
     append_files(files, planned_on, cycles, {BYTES: str(rows.nbytes), **properties})
 
 

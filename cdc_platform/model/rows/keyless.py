@@ -19,6 +19,8 @@ COPY: Final = "__copy"
 """Column with the number of the row among equal rows."""
 UNNUMBERED: Final = 0
 """Placeholder for the number, which depends on the earlier rows."""
+UNNUMBERED_PREFIX: Final = f'{{"{COPY}":{UNNUMBERED},"{ROW}":'
+"""Beginning of such a key, as text."""
 
 _BEGINNING: Final = f'{{"{COPY}":'
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True)

@@ -15,9 +15,8 @@ from cdc_platform.model.base.timestamps import to_datetime
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.pipeline.checks.check_result import EVERYTHING, CheckResult, Scope
 from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform.pipeline.reading.file_contents import between_positions, measure_content
 from cdc_platform.pipeline.reading.read_reports import remembered_from, repeated_from
-from cdc_platform.pipeline.reading.window_content import measure_content
-from cdc_platform.pipeline.schema.schema_evolution import between_positions, data_changes_between
 from cdc_platform.pipeline.versions.lake_frames import read_data_changes, read_log, read_own
 from cdc_platform.spark.log.repeats import RECORD_ID, seconds_before
 
@@ -43,8 +42,8 @@ def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
         repeated = repeated_from(pipeline, between_positions(RecordKind.FILE, scope.after_micros, until))
         oldest = remembered_from(pipeline, scope.after_micros, repeated)
         logged = logged.where(F.col("commit_timestamp") >= F.lit(to_datetime(oldest)))
-        records = data_changes_between(scope.after_micros, until)
-        logged = logged.where(measure_content(pipeline.lake.system_table(RAW), records).earlier_changes_sql)
+        content = measure_content(pipeline.lake.system_table(RAW), scope.after_micros, until)
+        logged = logged.where(content.earlier_changes_sql)
     places = {
         "read": read,
         "logged": logged.select("record_id"),

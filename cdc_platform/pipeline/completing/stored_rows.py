@@ -28,9 +28,9 @@ from cdc_platform.model.stream.lineage import watermark_micros
 from cdc_platform.pipeline.completing.key_chains import STORED, STORED_PLACE, UNKNOWN, UNKNOWN_PLACE
 from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform.pipeline.reading.file_contents import measure_content
 from cdc_platform.pipeline.reading.trace import trace_lineage
-from cdc_platform.pipeline.reading.window_content import measure_content
-from cdc_platform.pipeline.schema.schema_evolution import data_changes_between, history_through
+from cdc_platform.pipeline.schema.schema_evolution import history_through
 from cdc_platform.pipeline.versions.lake_frames import read_log, read_table
 from cdc_platform.spark.log.order import IS_TRUNCATE
 from cdc_platform.spark.log.unknown_values import unresolved_values
@@ -92,9 +92,9 @@ def replaced_columns(pipeline: Pipeline, cycle: int) -> Mapping[str, frozenset[s
     if history.position_micros is None:
         return {}
     until_micros = watermark_micros(trace_lineage(pipeline)) or history.position_micros
-    window = data_changes_between(history.position_micros, until_micros)
+    content = measure_content(pipeline.lake.system_table(RAW), history.position_micros, until_micros)
     replaced: defaultdict[str, frozenset[str]] = defaultdict(frozenset)
-    for table, text in measure_content(pipeline.lake.system_table(RAW), window).typed_tables():
+    for table, text in content.typed_tables():
         replaced[table] |= _replaced(history, table, parse_column_types(text) or {})
     return replaced
 

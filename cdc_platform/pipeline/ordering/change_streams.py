@@ -40,7 +40,8 @@ class ChangeStreams:
         if window.late:
             records = records.unionByName(self._decoded_again(_judged_again(raw, window.late), window.late))
         tables = window.tables_among(self.pipeline.known_tables)
-        yield OrderedChanges(order_records(records, window.mark.next_ordinal, expected, tables))
+        places = window.content.places
+        yield OrderedChanges(order_records(records, window.mark.next_ordinal, expected, tables, places))
 
     def _decoded_again(self, records: DataFrame, late: Sequence[QuarantinedRecord]) -> DataFrame:
         """Return raw records of replayed transactions; this version decodes malformed records again."""

@@ -10,7 +10,7 @@ from pyiceberg.table import Table
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
-from cdc_platform.lake.commits.commits import read_mark
+from cdc_platform.lake.commits.commits import count_rows, head, read_mark
 from cdc_platform.lake.commits.filters import all_of, equals, is_any
 from cdc_platform.lake.state.quarantine import QuarantinedPlace, ReplayMark, mark_replayed, open_places
 from cdc_platform.lake.state.read_progress import ReadFile, last_reads
@@ -23,6 +23,7 @@ from cdc_platform.pipeline.completing.completion import complete_changes, comple
 from cdc_platform.pipeline.completing.equal_rows import EqualRows
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.addresses import call_waiting, with_keys_by_address
+from cdc_platform.pipeline.ordering.final_counts import final_counts
 from cdc_platform.pipeline.ordering.key_shifts import with_shifted_keys
 from cdc_platform.pipeline.ordering.strategy import Window
 from cdc_platform.pipeline.reading.read_reports import (
@@ -36,8 +37,10 @@ from cdc_platform.pipeline.schema.key_shapes import fitting_shapes
 from cdc_platform.pipeline.schema.schema_evolution import history_through
 from cdc_platform.pipeline.schema.schema_policies import with_refusals
 from cdc_platform.pipeline.versions.lake_frames import read_own
+from cdc_platform.spark.frames.ranges import range_count
 from cdc_platform.spark.frames.table_frames import cache_frame
 from cdc_platform.spark.log.event_order import (
+    WindowFacts,
     count_events,
     order_events,
     with_whole_key_changes,
@@ -46,7 +49,7 @@ from cdc_platform.spark.log.event_order import (
 from cdc_platform.spark.log.keyless import number_copies, unnumbered_rows
 from cdc_platform.spark.log.order import SINGLE_TASK_RECORDS, UNSOUND, LogStats, OrderedChanges
 from cdc_platform.spark.log.ordered_rows import measure_event_rows, number_few, unnumbered_few
-from cdc_platform.spark.log.repeats import without_repeated
+from cdc_platform.spark.log.repeats import UNKNOWN_REPEATS, Repeats, find_repeats, without_repeated
 from cdc_platform.spark.log.unknown_values import incomplete_changes
 
 
@@ -74,17 +77,20 @@ class Events:
         After their commit, quarantined deletes are replayed if their rows have arrived.
         """
         capabilities, condition = self.pipeline.capabilities, window.data_changes
-        records, has_addresses = self._new_records(raw, window, expected), False
-        if capabilities.knows_addresses:
-            records, has_addresses = with_shifted_keys(self.pipeline, records, condition)
+        arrived = raw.where(condition)
+        records, repeats = self._new_records(arrived, window, expected)
+        has_addresses = capabilities.knows_addresses and window.content.may_have_addresses
+        if has_addresses and window.content.first_micros is not None:
+            records = with_shifted_keys(self.pipeline, records, condition, window.content.first_micros)
             if window.content.has_faults:
-                has_addresses = True
                 records = with_keys_by_address(self.pipeline, records, raw, condition)
         records, fitting = self._with_refusals(records, window)
+        counts = final_counts(window.content, fitting, capabilities) if records is arrived else None
         first, tables = window.mark.next_ordinal, window.tables_among(self.pipeline.known_tables)
-        yield order_events(records, first, expected, tables, capabilities, fitting)
+        facts = WindowFacts(fitting, window.content.places, repeats, counts)
+        yield order_events(records, first, expected, tables, capabilities, facts)
         if has_addresses:
-            call_waiting(self.pipeline, raw, raw.where(window.data_changes))
+            call_waiting(self.pipeline, raw, arrived)
 
     def finalise(self, ordered: DataFrame, window: Window, cache: ExitStack) -> tuple[DataFrame, LogStats]:
         """Return ordered changes, finalised with the other changes of their transactions, rows and keys."""
@@ -123,11 +129,13 @@ class Events:
             # The other sources continue a file after the part that they have read.
             close_rewritten(self.pipeline)
 
-    def _new_records(self, raw: DataFrame, window: Window, expected: int) -> DataFrame:
-        """Return the raw records of a window that the log has not had."""
-        records = raw.where(window.data_changes)
+    def _new_records(self, records: DataFrame, window: Window, expected: int) -> tuple[DataFrame, Repeats]:
+        """Return the raw records of a window that the log has not had, and the repeats of a large window."""
+        is_large = expected > SINGLE_TASK_RECORDS
+        # At most so many identities are compared.
+        tasks = range_count(records, expected + (count_rows(head(window.log)) or 0))
         if not window.mark.next_ordinal:
-            return records
+            return records, find_repeats(records, None, tasks) if is_large else UNKNOWN_REPEATS
         replayed = replayed_origins(self.pipeline, window.reports)
         repeated = repeated_from(self.pipeline, window.reports)
         log = read_own(self.pipeline, self.spark, LOG, window.log)
@@ -136,9 +144,10 @@ class Events:
             oldest = remembered_from(self.pipeline, window.mark.position_micros or 0, repeated)
             log = log.where(F.col("commit_timestamp") >= F.lit(to_datetime(oldest)))
             log = log.where(window.content.earlier_changes_sql)
-        is_small = expected <= SINGLE_TASK_RECORDS
-        capabilities = self.pipeline.capabilities
-        return without_repeated(records, log, capabilities, replayed, repeated, is_small=is_small)
+        repeats = find_repeats(records, log, tasks) if is_large else UNKNOWN_REPEATS
+        if not repeats.in_log:
+            return records, repeats
+        return without_repeated(records, log, self.pipeline.capabilities, replayed, repeated), repeats
 
     def _with_refusals(self, records: DataFrame, window: Window) -> tuple[DataFrame, Sequence[TypedTable]]:
         """Return records with faults for events that tables reject, and the shapes whose values fit."""

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 
 from cdc_platform.lake.commits.filters import all_of, between, equals, is_any
 from cdc_platform.model.base.stored_names import LOG, RAW
-from cdc_platform.model.base.timestamps import from_datetime, to_datetime
+from cdc_platform.model.base.timestamps import to_datetime
 from cdc_platform.model.rows.key_shifts import KeyEvent, shifted_orders
 from cdc_platform.model.stream.events import ADDRESS
 from cdc_platform.model.stream.records import ModType, RecordKind
@@ -26,7 +26,6 @@ from cdc_platform.pipeline.ordering.addresses import read_notes
 
 _HALVES: Final = '"UPDATE-(DELETE|INSERT)"'
 _OTHERS: Final = pa.array([ModType.INSERT.value, ModType.DELETE.value])
-_EXAMINED: Final = ("kind", "record_timestamp", "event.fault", "event.metadata")
 _SELECTED: Final = (
     *("kind", "record_timestamp", "record_sequence", "record_order", "server_transaction_id"),
     *("table_name", "mod_type", "mods.keys", "event.fault", "event.metadata"),
@@ -62,37 +61,23 @@ class _Keys:
         return is_any(column, self.transactions.to_pylist()) if is_narrow else AlwaysTrue()
 
 
-def with_shifted_keys(pipeline: Pipeline, records: DataFrame, window: str) -> tuple[DataFrame, bool]:
+def with_shifted_keys(pipeline: Pipeline, records: DataFrame, window: str, begin_micros: int) -> DataFrame:
     """Return raw records with new ordering keys for key changes of several rows in one transaction.
-
-    Also returns whether an event of the window has the address of its row.
 
     Args:
         pipeline: the pipeline.
         records: raw records of an event source.
         window: filter of the same records.
+        begin_micros: earliest time of these records.
     """
-    begin_micros = _first_micros(pipeline, window)
-    if begin_micros is None:
-        return records, False
     moved = shifted_orders(_events_of_shared_keys(pipeline, window, begin_micros))
     if not moved:
-        return records, True
+        return records
     columns = [list(moved), list(moved.values())]
     shifts = F.broadcast(records.sparkSession.createDataFrame(pa.table(columns, schema=_MOVED)))
     joined = records.join(shifts, F.col("record_sequence") == F.col("moved_event"), "left")
     order = F.coalesce("moved_order", "record_order")
-    return joined.withColumn("record_order", order).select(*records.columns), True
-
-
-def _first_micros(pipeline: Pipeline, window: str) -> int | None:
-    """Return the earliest time of a record in a window, None if no event has the address of its row."""
-    moments: list[int] = []
-    has_addresses = False
-    for batch in _batches(pipeline, window, _EXAMINED):
-        moments.append(from_datetime(pc.min(batch["record_timestamp"]).as_py()))
-        has_addresses = has_addresses or bool(pc.any(_has_address(batch)).as_py())
-    return min(moments) if has_addresses else None
+    return joined.withColumn("record_order", order).select(*records.columns)
 
 
 def _events_of_shared_keys(pipeline: Pipeline, window: str, begin_micros: int) -> list[KeyEvent]:
@@ -170,19 +155,11 @@ def _key_events(
 
 def _addressed(pipeline: Pipeline, condition: str | BooleanExpression) -> Iterator[pa.RecordBatch]:
     """Yield the usable raw records that have the addresses of their rows."""
-    for batch in _batches(pipeline, condition, _SELECTED):
-        yield batch.filter(_has_address(batch))
-
-
-def _batches(
-    pipeline: Pipeline, condition: str | BooleanExpression, columns: tuple[str, ...]
-) -> Iterator[pa.RecordBatch]:
-    """Yield the usable raw records."""
-    scan = pipeline.lake.system_table(RAW).scan(row_filter=condition, selected_fields=columns)
+    scan = pipeline.lake.system_table(RAW).scan(row_filter=condition, selected_fields=_SELECTED)
     for batch in scan.to_arrow_batch_reader():
         sound = batch.filter(pc.is_null(pc.struct_field(batch["event"], "fault")))
         if sound.num_rows:
-            yield sound
+            yield sound.filter(_has_address(sound))
 
 
 def _as_table(batches: Iterable[pa.RecordBatch]) -> pa.Table:

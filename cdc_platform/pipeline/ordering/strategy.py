@@ -16,8 +16,12 @@ from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.quarantined_records import QuarantinedRecord
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.pipeline.reading.window_content import WindowContent, measure_content
-from cdc_platform.pipeline.schema.schema_evolution import between_positions, data_changes_between
+from cdc_platform.pipeline.reading.file_contents import (
+    between_positions,
+    data_changes_between,
+    measure_content,
+)
+from cdc_platform.pipeline.reading.window_content import WindowContent
 from cdc_platform.spark.log.order import LogStats, OrderedChanges
 
 
@@ -49,7 +53,7 @@ class Window:
     @cached_value
     def content(self) -> WindowContent:
         """Content of these records, without `late`; needs no Spark."""
-        return measure_content(self.raw, self.data_changes)
+        return measure_content(self.raw, self.mark.position_micros, self.watermark_micros)
 
     def tables_among(self, tables: Iterable[TableSchema]) -> list[TableSchema]:
         """Return the known tables that records of the window may change.

@@ -16,6 +16,7 @@ from cdc_platform.model.base.stored_names import RAW
 from cdc_platform.model.stream.read_windows import ReadPlan
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform.pipeline.reading.file_contents import ContentNotes
 
 MAX_BYTES: Final = 16 * 1024**2
 """Maximum bytes of a cycle that this process holds, independent of the Spark cluster."""
@@ -58,7 +59,7 @@ def commit_local(
         return False
     if replayed is not None:
         rows = pa.concat_tables([rows, replayed])
-    append_cycle(rows, raw, step, properties)
+    append_cycle(rows, raw, step, properties, ContentNotes)
     return True
 
 

@@ -25,6 +25,7 @@ from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.model.stream.watermark_holders import find_stuck
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_step import pipeline_step
+from cdc_platform.pipeline.reading.file_contents import ContentNotes
 from cdc_platform.pipeline.reading.local_read import commit_local
 from cdc_platform.pipeline.reading.replayed_texts import replayed_records
 from cdc_platform.pipeline.reading.trace import trace_lineage
@@ -225,7 +226,7 @@ def _commit_plan(
         tasks = max_tasks(pipeline, spark, step.before, plan)
         records = pipeline.source.read(spark, step.committed, plan, tasks)
         batches = (*records.local_batches, *(replayed.to_batches() if replayed is not None else ()))
-        with data_file_writer(raw) as writer:
+        with data_file_writer(raw, ContentNotes) as writer:
             written = data_files_of(records.through(writer, DATA_FILES).toArrow())
             files = (*written, *writer.write(batches))
         append_files(files, raw, step, properties)

@@ -1,4 +1,4 @@
-"""Content of a window of raw records, from a single scan of few columns; needs no Spark.
+"""Content of a window of raw records, from few of their columns.
 
 A repeated event states the same source time as before, if it states one. So the log is read from the earliest
 source time of a window on, which is nearly always recent, even if events may repeat for a long time.
@@ -6,16 +6,14 @@ source time of a window on, which is nearly always recent, even if events may re
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.table import Table
 
-from cdc_platform.lake.commits.commits import Version
-from cdc_platform.lake.state.repeated_texts import read_repeated_texts
 from cdc_platform.model.base.timestamps import FIRST_MICROS, from_datetime, to_datetime
+from cdc_platform.model.rows.keyless import UNNUMBERED_PREFIX
+from cdc_platform.model.stream.events import ADDRESS
 from cdc_platform.model.stream.records import ChangeKind, ModType
 
 SHAPE: Final = ("table_name", "mod_type", "value_capture_type", "column_types")
@@ -23,11 +21,62 @@ ShapeKey = tuple[str | None, str | None, str | None, str | None]
 TypedTable = tuple[str, str]
 """A table, and the column types of its records."""
 Key = TypeVar("Key")
-_SELECTED: Final = ("kind", "record_timestamp")
-_OF_EVENTS: Final = ("record_order", "event.source_timestamp", "event.fault")
+Place = tuple[int, str]
+"""A moment in microseconds, and the text that orders records of that moment."""
+ROWS_PER_PLACE: Final = 100
 _OF_SNAPSHOTS: Final = frozenset({ModType.SNAPSHOT.value, ModType.TRUNCATE.value})
 _SLACK_MICROS: Final = 1_000_000
 """A newer connector may state microseconds for an event for which an older one stated milliseconds."""
+
+
+class ShapeFacts(NamedTuple):
+    """Facts about the records of one shape.
+
+    ``first_order`` is the ordering key of the first event; empty for records of a change stream.
+    """
+
+    records: int
+    first_micros: int
+    last_micros: int
+    first_order: str = ""
+
+    def plus(self, other: "ShapeFacts") -> "ShapeFacts":
+        """Return the facts about the records of both."""
+        return ShapeFacts(
+            self.records + other.records,
+            min(self.first_micros, other.first_micros),
+            max(self.last_micros, other.last_micros),
+            min(self.first_order, other.first_order),
+        )
+
+
+@dataclass(frozen=True)
+class ValueFacts:
+    """Facts about the keys and values of events.
+
+    Args:
+        longest_bytes: size of the longest text of keys or of values.
+        has_unnumbered: whether some rows without a key have no number yet.
+        lacks_values: whether the source omitted some values.
+        lacks_of_new: whether it did so for inserted rows, or for rows whose keys change.
+        has_addresses: whether some events have the addresses of their rows.
+    """
+
+    longest_bytes: int = 0
+    has_unnumbered: bool = False
+    lacks_values: bool = False
+    lacks_of_new: bool = False
+    has_addresses: bool = False
+
+    def plus(self, other: "ValueFacts") -> "ValueFacts":
+        """Return the facts about the events of both."""
+        return ValueFacts(
+            max(self.longest_bytes, other.longest_bytes),
+            self.has_unnumbered or other.has_unnumbered,
+            self.lacks_values or other.lacks_values,
+            self.lacks_of_new or other.lacks_of_new,
+            self.has_addresses or other.has_addresses,
+        )
 
 
 @dataclass(frozen=True)
@@ -36,29 +85,49 @@ class WindowContent:
 
     Args:
         records: number of records, including duplicates.
-        shapes: the shapes of the records, each with the ordering key of its first event; empty for records
-            of a change stream.
+        shapes: the shapes of the records.
         since_micros: earliest source time of a change; None if no change states one.
         lacks_moments: whether some changes, usable or not, do not state a source time.
         has_faults: whether some events cannot be used.
+        values: facts about keys and values; None if these were not read.
+        places: the place in the order of one in `ROWS_PER_PLACE` records.
     """
 
     records: int = 0
-    shapes: Mapping[ShapeKey, str] = field(default_factory=dict)
+    shapes: Mapping[ShapeKey, ShapeFacts] = field(default_factory=dict)
     since_micros: int | None = None
     lacks_moments: bool = False
     has_faults: bool = False
+    values: ValueFacts | None = ValueFacts()
+    places: tuple[Place, ...] = ()
 
     def plus(self, other: "WindowContent") -> "WindowContent":
         """Return the content of both."""
         moments = [micros for micros in (self.since_micros, other.since_micros) if micros is not None]
         return WindowContent(
             self.records + other.records,
-            _earliest([*self.shapes.items(), *other.shapes.items()]),
+            _joined(self.shapes, other.shapes),
             min(moments, default=None),
             self.lacks_moments or other.lacks_moments,
             self.has_faults or other.has_faults,
+            None if self.values is None or other.values is None else self.values.plus(other.values),
+            self.places + other.places,
         )
+
+    @property
+    def first_micros(self) -> int | None:
+        """The earliest time of a record; None without records."""
+        return min((facts.first_micros for facts in self.shapes.values()), default=None)
+
+    @property
+    def last_micros(self) -> int | None:
+        """The latest time of a record; None without records."""
+        return max((facts.last_micros for facts in self.shapes.values()), default=None)
+
+    @property
+    def may_have_addresses(self) -> bool:
+        """Whether some events may have the addresses of their rows."""
+        return self.values is None or self.values.has_addresses
 
     @property
     def tables(self) -> frozenset[str]:
@@ -68,8 +137,8 @@ class WindowContent:
     def typed_tables(self, *, skips_deletes: bool = False) -> dict[TypedTable, str]:
         """Return the tables with the column types of their records, each with the first ordering key."""
         return _earliest(
-            ((table, text), order)
-            for (table, kind, _, text), order in self.shapes.items()
+            ((table, text), facts.first_order)
+            for (table, kind, _, text), facts in self.shapes.items()
             if table is not None and text is not None
             if not (skips_deletes and kind == ModType.DELETE.value)
         )
@@ -97,33 +166,23 @@ def _earliest(orders: Iterable[tuple[Key, str]]) -> dict[Key, str]:
     return first
 
 
-def measure_content(raw: Table, records: str) -> WindowContent:
-    """Return the content of the raw records that a filter selects."""
-    version = Version.newest(raw)
-    return _measure(version, records) if version is not None else WindowContent()
-
-
-# Ordering, completion, the history of the schema and the checks ask for the same window.
-@lru_cache(maxsize=4)
-def _measure(version: Version, records: str) -> WindowContent:
-    is_of_events = "event" in version.table.schema().as_arrow().names
-    fields = (*_SELECTED, *(_OF_EVENTS if is_of_events else ()))
-    content = WindowContent()
-    for batch in read_repeated_texts(version.table, records, SHAPE, *fields):
-        content = content.plus(content_of(batch))
-    return content
+def _joined(
+    some: Mapping[ShapeKey, ShapeFacts], others: Mapping[ShapeKey, ShapeFacts]
+) -> dict[ShapeKey, ShapeFacts]:
+    joined = dict(some)
+    for key, facts in others.items():
+        joined[key] = facts.plus(joined[key]) if key in joined else facts
+    return joined
 
 
 def content_of(batch: pa.Table | pa.RecordBatch) -> WindowContent:
-    """Return the content of some raw records."""
-    is_of_events = "event" in batch.schema.names
-    orders = ["record_order"] if is_of_events else []
-    columns = pa.table({name: batch.column(name) for name in (*SHAPE, *orders)})
-    rows = columns.group_by(list(SHAPE)).aggregate([(name, "min") for name in orders])
-    first_orders = rows["record_order_min"].to_pylist() if is_of_events else [None] * rows.num_rows
-    shapes = {key: order or "" for key, order in zip(keys_of(rows), first_orders, strict=True)}
+    """Return the content of some raw records, without facts about values if they lack the column `mods`."""
+    names = batch.schema.names
+    is_of_events = "event" in names
+    shapes = _shapes_of(batch, is_of_events=is_of_events)
+    places = _places_of(batch, "record_order" if is_of_events else "server_transaction_id")
     if not is_of_events:
-        return WindowContent(batch.num_rows, shapes)
+        return WindowContent(batch.num_rows, shapes, values=None, places=places)
     moments = pc.struct_field(batch.column("event"), "source_timestamp")
     first = pc.min(moments).as_py()
     return WindowContent(
@@ -132,9 +191,84 @@ def content_of(batch: pa.Table | pa.RecordBatch) -> WindowContent:
         None if first is None else from_datetime(first),
         bool(moments.null_count),
         pc.struct_field(batch.column("event"), "fault").null_count < batch.num_rows,
+        _values_of(batch) if "mods" in names else None,
+        places,
     )
+
+
+def _shapes_of(batch: pa.Table | pa.RecordBatch, *, is_of_events: bool) -> dict[ShapeKey, ShapeFacts]:
+    orders = ["record_order"] if is_of_events else []
+    columns = pa.table({name: batch.column(name) for name in (*SHAPE, "record_timestamp", *orders)})
+    moment = ("record_timestamp", "min"), ("record_timestamp", "max"), ("record_timestamp", "count")
+    rows = columns.group_by(list(SHAPE)).aggregate([*moment, *((name, "min") for name in orders)])
+    first_orders = rows["record_order_min"].to_pylist() if is_of_events else [None] * rows.num_rows
+    facts = zip(
+        rows["record_timestamp_count"].to_pylist(),
+        map(from_datetime, rows["record_timestamp_min"].to_pylist()),
+        map(from_datetime, rows["record_timestamp_max"].to_pylist()),
+        (order or "" for order in first_orders),
+        strict=True,
+    )
+    return {key: ShapeFacts(*of_key) for key, of_key in zip(keys_of(rows), facts, strict=True)}
+
+
+def _values_of(batch: pa.Table | pa.RecordBatch) -> ValueFacts:
+    mods = pc.list_flatten(batch.column("mods"))
+    texts = [pc.struct_field(mods, name) for name in ("keys", "new_values")]
+    unavailable, metadata = (
+        pc.struct_field(batch.column("event"), name) for name in ("unavailable_columns", "metadata")
+    )
+    lacks = pc.fill_null(pc.greater(pc.list_value_length(unavailable), 0), False)
+    is_insert = pc.fill_null(pc.equal(batch.column("mod_type"), ModType.INSERT.value), False)
+    is_new = pc.or_(is_insert, pc.is_valid(pc.struct_field(batch.column("event"), "previous_keys")))
+    return ValueFacts(
+        max(pc.max(pc.binary_length(text)).as_py() or 0 for text in texts),
+        bool(pc.any(pc.starts_with(texts[0], UNNUMBERED_PREFIX)).as_py()),
+        bool(pc.any(lacks).as_py()),
+        bool(pc.any(pc.and_(lacks, is_new)).as_py()),
+        bool(pc.any(pc.match_substring(metadata, f'"{ADDRESS}"')).as_py()),
+    )
+
+
+def _places_of(batch: pa.Table | pa.RecordBatch, order: str) -> tuple[Place, ...]:
+    rows = pa.array(range(0, batch.num_rows, ROWS_PER_PLACE), pa.int64())
+    moments, texts = (batch.column(name).take(rows) for name in ("record_timestamp", order))
+    micros = moments.cast(pa.int64()).to_pylist()
+    return tuple((moment, text or "") for moment, text in zip(micros, texts.to_pylist(), strict=True))
 
 
 def keys_of(rows: pa.Table) -> Iterator[ShapeKey]:
     """Return the shape of each row."""
     return zip(*(rows[name].to_pylist() for name in SHAPE), strict=True)
+
+
+def content_to_json(content: WindowContent) -> dict[str, Any]:
+    """Return content as plain values for `content_from_json`."""
+    values = content.values
+    return {
+        "records": content.records,
+        "shapes": [[*key, *facts] for key, facts in content.shapes.items()],
+        "since_micros": content.since_micros,
+        "lacks_moments": content.lacks_moments,
+        "has_faults": content.has_faults,
+        "values": None if values is None else vars(values),
+        "places": content.places,
+    }
+
+
+def content_from_json(stored: Mapping[str, Any]) -> WindowContent:
+    """Return the content that `content_to_json` has described."""
+    shapes = {
+        (table, kind, capture, text): ShapeFacts(*facts)
+        for table, kind, capture, text, *facts in stored["shapes"]
+    }
+    values = stored["values"]
+    return WindowContent(
+        stored["records"],
+        shapes,
+        stored["since_micros"],
+        stored["lacks_moments"],
+        stored["has_faults"],
+        None if values is None else ValueFacts(**values),
+        tuple((micros, text) for micros, text in stored["places"]),
+    )

@@ -20,7 +20,6 @@ from cdc_platform.lake.state.repeated_texts import read_repeated_texts
 from cdc_platform.lake.state.schema_history import append_events, at_mark, load_history
 from cdc_platform.model.base.names import ROOT_TOKEN, is_reserved_column
 from cdc_platform.model.base.stored_names import LOG, QUARANTINE, RAW, SCHEMA
-from cdc_platform.model.base.timestamps import to_datetime
 from cdc_platform.model.schema.evolution import SchemaHistory
 from cdc_platform.model.schema.observed_columns import (
     ObservedColumn,
@@ -32,10 +31,11 @@ from cdc_platform.model.schema.schema_events import SchemaEvent
 from cdc_platform.model.schema.schema_finder import find_events, is_news
 from cdc_platform.model.schema.schema_policy import SchemaPolicy
 from cdc_platform.model.schema.schema_reads import PastSchemaReads, SchemaRead
-from cdc_platform.model.stream.records import WHOLE_ROW_UPDATES, RecordKind
+from cdc_platform.model.stream.records import WHOLE_ROW_UPDATES
 from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform.pipeline.reading.file_contents import data_changes_between, measure_content
 from cdc_platform.pipeline.reading.trace import trace_lineage
-from cdc_platform.pipeline.reading.window_content import SHAPE, ShapeKey, TypedTable, measure_content
+from cdc_platform.pipeline.reading.window_content import SHAPE, ShapeKey, TypedTable, WindowContent
 from cdc_platform.pipeline.schema.key_shapes import find_foreign_keys
 from cdc_platform.pipeline.schema.schema_policies import first_columns, fixed_shapes
 from cdc_platform.pipeline.schema.shape_runs import ShapeRuns
@@ -150,7 +150,7 @@ def _find(
     assert mark.position_micros is not None
     window = data_changes_between(history.position_micros, mark.position_micros)
     widens = not pipeline.capabilities.comes_in_order
-    content = measure_content(pipeline.lake.system_table(RAW), window)
+    content = measure_content(pipeline.lake.system_table(RAW), history.position_micros, mark.position_micros)
     # Events of another key are in quarantine.
     orders = content.typed_tables()
     foreign = find_foreign_keys(pipeline, history, orders)
@@ -169,7 +169,7 @@ def _find(
         name for name in tables if pipeline.capabilities.schema_policy_of(name) is not SchemaPolicy.EVOLVE
     }
     evolving = tables - policy_tables
-    observations = _observations(pipeline, window, evolving, parsed, orders) if evolving else {}
+    observations = _observations(pipeline, window, evolving, parsed, content) if evolving else {}
     if policy_tables:
         begun = first_columns(fixed_shapes(pipeline, content), history)
         # The table's shape is fixed, and the events with another shape are in quarantine.
@@ -181,20 +181,6 @@ def _find(
         observations[name] = sorted(table_observations, key=lambda observation: observation.micros)
     read_back = PastSchemaReads(pipeline.read_schema)
     return find_events(history, mark.cycle, observations, schema_read, read_back=read_back, widens=widens)
-
-
-def data_changes_between(after_micros: int | None, until_micros: int) -> str:
-    """Return the filter of the raw data change records between two positions of the log."""
-    return between_positions(RecordKind.DATA_CHANGE, after_micros, until_micros)
-
-
-def between_positions(kind: RecordKind, after_micros: int | None, until_micros: int) -> str:
-    """Return the filter of the raw records of a kind between two positions of the log."""
-    until = to_datetime(until_micros).isoformat()
-    condition = f"kind = '{kind.value}' and record_timestamp <= '{until}'"
-    if after_micros is None:
-        return condition
-    return f"{condition} and record_timestamp > '{to_datetime(after_micros).isoformat()}'"
 
 
 def _named(key: ShapeKey) -> TypedTable:
@@ -224,13 +210,15 @@ def _observations(
     window: str,
     tables: set[str],
     parsed: Mapping[ShapeKey, _Shape],
-    orders: Mapping[TypedTable, str],
+    content: WindowContent,
 ) -> dict[str, list[ObservedColumns]]:
     """Return, per table and in commit order, the ends of each run of records with the same columns."""
-    runs = ShapeRuns()
-    raw = pipeline.lake.system_table(RAW)
-    for batch in read_repeated_texts(raw, window, SHAPE, "record_timestamp", "kind"):
-        runs.add(batch.filter(pc.is_in(batch["table_name"], pa.array(sorted(tables)))))
+    runs, orders = ShapeRuns(), content.typed_tables()
+    shapes = {key: content.shapes[key] for key, shape in parsed.items() if shape.table in tables}
+    if not runs.add_facts(shapes):
+        raw = pipeline.lake.system_table(RAW)
+        for batch in read_repeated_texts(raw, window, SHAPE, "record_timestamp", "kind"):
+            runs.add(batch.filter(pc.is_in(batch["table_name"], pa.array(sorted(tables)))))
     observations: defaultdict[str, list[ObservedColumns]] = defaultdict(list)
     for key, micros in runs.ends(parsed.__contains__, lambda key: orders.get(_named(key), "")):
         shape = parsed[key]

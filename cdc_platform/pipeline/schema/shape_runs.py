@@ -1,15 +1,18 @@
 """Shapes of records in commit order, reduced to the ends of each run of records with the same columns."""
 
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_platform.pipeline.reading.window_content import SHAPE, ShapeKey, keys_of
+from cdc_platform.pipeline.reading.window_content import SHAPE, ShapeFacts, ShapeKey, keys_of
 
 Ints = npt.NDArray[np.int64]
+_END: Final = pa.schema([*((name, pa.string()) for name in SHAPE), ("record_timestamp", pa.int64())])
 
 
 class ShapeRuns:
@@ -26,6 +29,26 @@ class ShapeRuns:
         if distinct.num_rows:
             self._moments.append(distinct["record_timestamp"].cast(pa.int64()).to_numpy())
             self._shapes.append(self._number(distinct))
+
+    def add_facts(self, shapes: Mapping[ShapeKey, ShapeFacts]) -> bool:
+        """Add all records by facts about their shapes, and return whether these show the ends of all runs.
+
+        They do for a table whose records all have the same columns, or one time for each shape and an order.
+        """
+        columns = defaultdict[str | None, set[str | None]](set)
+        for table, _, _, text in shapes:
+            columns[table].add(text)
+        for key, facts in shapes.items():
+            is_one_place = bool(facts.first_order) and facts.first_micros == facts.last_micros
+            if len(columns[_table_of(key)]) > 1 and not is_one_place:
+                return False
+        rows = [
+            dict(zip(_END.names, (*key, micros), strict=True))
+            for key, facts in shapes.items()
+            for micros in (facts.first_micros, facts.last_micros)
+        ]
+        self.add(pa.Table.from_pylist(rows, _END))
+        return True
 
     def _number(self, rows: pa.Table) -> Ints:
         """Return the number of each row's shape."""

@@ -9,7 +9,6 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 from cdc_platform.model.base.names import quote_text
 
 ROWS_PER_RANGE: Final = 50_000
-_SAMPLED_PER_RANGE: Final = 1_000
 
 Place = tuple[int, str]
 """Position of a row in the first two columns of its order: microseconds and a text."""
@@ -20,28 +19,23 @@ RANGE: Final = "range_number"
 
 
 def part_in_ranges(
-    frame: DataFrame, order: Sequence[str], places: DataFrame, expected_rows: int
+    frame: DataFrame, order: Sequence[str], places: Sequence[Place], expected_rows: int
 ) -> DataFrame:
     """Return a frame whose tasks each have one range of an order, without dividing rows of one place.
 
-    Spark's own sort computes its whole input again to find such ranges. This function finds them from the two
-    columns that determine the place of a row, which are quick to read from files.
+    Spark's own sort computes its whole input again to find such ranges.
 
     Args:
         frame: frame to sort.
         order: columns to sort by; the first is a timestamp, the second a text.
-        places: the first two of these columns, of about the same rows.
+        places: the places of some of these rows, by the first two of these columns.
         expected_rows: approximate number of rows, which determines the number of ranges.
 
     Returns:
         the frame with the column RANGE. Windows over RANGE and further columns need no other exchange.
     """
     ranges = range_count(frame, expected_rows)
-    moment, text = places.columns
-    # Both by name: without a name after a fraction, PySpark ignores the seed and draws its own.
-    sample = places.sample(fraction=min(1.0, ranges * _SAMPLED_PER_RANGE / expected_rows), seed=0)
-    sampled = sample.select(F.unix_micros(moment), F.coalesce(text, F.lit(""))).collect()
-    starts = range_starts([(row[0], row[1]) for row in sampled], ranges)
+    starts = range_starts(places, ranges)
     if not starts:
         # Spark does not regard a constant as a column: windows over it add an exchange that breaks ranges.
         return frame.withColumn(RANGE, F.lit(0)).repartition(1)

@@ -5,9 +5,9 @@ So changes are compared only to find duplicates. They are sorted as rows of the 
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
@@ -17,7 +17,7 @@ from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.ordering_key import PLACE_PARTS, SEPARATOR
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities
 from cdc_platform.spark.frames.casts import LONGEST_TEXT
-from cdc_platform.spark.frames.ranges import RANGE, part_in_ranges, range_count
+from cdc_platform.spark.frames.ranges import RANGE, Place, part_in_ranges, range_count
 from cdc_platform.spark.log.faults import FAULT, FITS, fault_of
 from cdc_platform.spark.log.keyless import IS_UNNUMBERED
 from cdc_platform.spark.log.order import (
@@ -25,12 +25,12 @@ from cdc_platform.spark.log.order import (
     UNSOUND,
     LogStats,
     OrderedChanges,
+    TableStats,
     changes_of,
     count_changes,
     to_stats,
 )
-from cdc_platform.spark.log.repeats import IDENTITY, distinct_rows
-from cdc_platform.spark.log.unknown_values import incomplete_changes
+from cdc_platform.spark.log.repeats import IDENTITY, UNKNOWN_REPEATS, Repeats, distinct_rows
 
 EVENT_PARTS: Final = (
     "event.previous_keys as previous_keys",
@@ -68,13 +68,27 @@ class EventCounts:
         return not (self.unsound or self.unnumbered or self.incomplete)
 
 
+class WindowFacts(NamedTuple):
+    """Facts about the records of a window that are known before Spark reads them.
+
+    ``fitting`` are tables and column types of events whose values fit and need no check. The others matter if
+    there are many records: ``places`` are times and ordering keys of some of them, and ``counts`` those of
+    the changes by table, if all of them enter the log unchanged.
+    """
+
+    fitting: Iterable[tuple[str, str]] = ()
+    places: Sequence[Place] = ()
+    repeats: Repeats = UNKNOWN_REPEATS
+    counts: Mapping[str, TableStats] | None = None
+
+
 def order_events(
     records: DataFrame,
     first_ordinal: int,
     expected_records: int,
     tables: Sequence[TableSchema],
     capabilities: SourceCapabilities,
-    fitting: Iterable[tuple[str, str]] = (),
+    facts: WindowFacts = WindowFacts(),  # noqa: B008  it cannot change
 ) -> OrderedChanges:
     """Return one row per change, in the order of the log, with columns that decide whether it may enter it.
 
@@ -84,31 +98,28 @@ def order_events(
         expected_records: approximate number of records, which determines the number of tasks.
         tables: current source tables; values of other tables are not checked.
         capabilities: capabilities of the source.
-        fitting: tables and column types of events whose values fit and need no check.
+        facts: facts about these records; without them, they are looked at one by one.
 
     Returns:
         the columns of EVENT_LOG without `cycle`, and `fault` (why the change is invalid), `unsound` (whether
         it must not enter the log), `record` (as it arrived, for faults) and `origin` (its file or topic).
     """
-    records = _with_fitting(records, fitting)
-    fault = f"coalesce(event.fault, if({FITS}, null, {fault_of(tables, capabilities)}))"
-    if expected_records <= SINGLE_TASK_RECORDS:
-        changes = _changes_of(_distinct(records.coalesce(1), capabilities), fault, first_ordinal)
-        return OrderedChanges(_number(changes))
-    ranges = range_count(records, expected_records)
-    is_repeated, transactions = _count_identities(records, ranges)
-    unchecked = _changes_of(records, f"if({FITS}, null, '')", first_ordinal, "false")
-    counts = count_events(unchecked, incomplete_changes(capabilities), transactions)
-    places = records.select("record_timestamp", "record_order")
-    if counts.are_final and not is_repeated:
+    is_large, repeats = expected_records > SINGLE_TASK_RECORDS, facts.repeats
+    if is_large and facts.counts is not None and not repeats.among_them:
         changes = _changes_of(records, "cast(null as string)", first_ordinal, "false")
+        parted = part_in_ranges(changes, _ORDER, facts.places, expected_records)
         # Spark's number of a row begins with that of its task.
-        stats = replace(counts.stats, next_ordinal=first_ordinal + (ranges << 33))
-    else:
-        once = _distinct(records, capabilities) if is_repeated else records
-        changes, stats = _changes_of(once, fault, first_ordinal), None
-    parted = part_in_ranges(changes, _ORDER, places, expected_records).drop(RANGE)
-    return OrderedChanges(_number(parted), stats)
+        next_ordinal = first_ordinal + (range_count(records, expected_records) << 33)
+        stats = LogStats(dict(facts.counts), repeats.transactions, 0, next_ordinal, None)
+        return OrderedChanges(_number(parted, RANGE), stats)
+    records = _with_fitting(records if is_large else records.coalesce(1), facts.fitting)
+    fault = f"coalesce(event.fault, if({FITS}, null, {fault_of(tables, capabilities)}))"
+    once = _distinct(records, capabilities) if repeats.among_them else records
+    changes = _changes_of(once, fault, first_ordinal)
+    if is_large:
+        parted = part_in_ranges(changes, _ORDER, facts.places, expected_records)
+        return OrderedChanges(_number(parted, RANGE))
+    return OrderedChanges(_number(changes))
 
 
 def _changes_of(
@@ -116,16 +127,18 @@ def _changes_of(
 ) -> DataFrame:
     """Return one change per record, each with the first ordinal."""
     mods = records.selectExpr("*", "0 as position", "get(mods, 0) as mod")
-    changes = changes_of(mods, fault, EVENT_PARTS, condition)
-    columns = {"ordinal": F.lit(first_ordinal), UNSOUND: F.col(FAULT).isNotNull()}
-    return changes.withColumns(columns)
+    parts = (f"bigint({first_ordinal}) AS ordinal", f"{FAULT} IS NOT NULL AS {UNSOUND}")
+    return changes_of(mods, fault, (*EVENT_PARTS, *parts), condition)
 
 
-def _number(changes: DataFrame) -> DataFrame:
-    """Return changes, whose tasks are in order, in order and with their own ordinals."""
-    ordinal = F.monotonically_increasing_id() + F.col("ordinal")
-    ordered = changes.sortWithinPartitions(*_ORDER).withColumn("ordinal", ordinal)
-    return ordered.withColumnRenamed("record_order", "ordering_key")
+def _number(changes: DataFrame, *spare: str) -> DataFrame:
+    """Return changes, whose tasks are in order, in order, with their own ordinals, without spare columns."""
+    # One call: Spark analyses the whole plan again for each.
+    return changes.sortWithinPartitions(*_ORDER).selectExpr(
+        f"* EXCEPT ({', '.join(('ordinal', 'record_order', *spare))})",
+        "record_order AS ordering_key",
+        "monotonically_increasing_id() + ordinal AS ordinal",
+    )
 
 
 def _with_fitting(records: DataFrame, fitting: Iterable[tuple[str, str]]) -> DataFrame:
@@ -150,22 +163,6 @@ def _with_fitting(records: DataFrame, fitting: Iterable[tuple[str, str]]) -> Dat
             "event": F.col("event").withField("metadata", F.when(~F.col(FITS), F.col("event.metadata"))),
         }
     )
-
-
-def _count_identities(records: DataFrame, ranges: int) -> tuple[bool, int]:
-    """Return whether records come again among themselves, and the number of transactions.
-
-    Most windows have no duplicates, and then full records need no shuffle. Digests suffice: a collision only
-    costs that shuffle, or hides a transaction from a statistic. Spark would count so few bytes in one task
-    without an explicit number of tasks.
-    """
-    digests = records.select(
-        F.xxhash64("server_transaction_id").alias("transaction"), F.xxhash64(*IDENTITY).alias(_PLACE)
-    )
-    dealt = digests.repartition(ranges, "transaction").groupBy("transaction", _PLACE).count()
-    counts = dealt.groupBy("transaction").agg(F.max("count").alias("most"))
-    row = counts.agg(F.count("*"), F.max("most")).collect()[0]
-    return (row[1] or 0) > 1, row[0]
 
 
 def _distinct(records: DataFrame, capabilities: SourceCapabilities) -> DataFrame:
@@ -208,20 +205,16 @@ def with_whole_key_changes(ordered: DataFrame) -> DataFrame:
     return marked.select(*ordered.columns)
 
 
-def count_events(
-    ordered: DataFrame, incomplete: str = "false", transactions: int | None = None
-) -> EventCounts:
+def count_events(ordered: DataFrame, incomplete: str = "false") -> EventCounts:
     """Count a window of ordered changes; each change without a transaction counts as one.
 
     Args:
         ordered: the result of `order_events`, preferably persisted.
         incomplete: SQL condition of the changes to complete.
-        transactions: number of transactions, if known.
     """
     conditions = {"unsound": UNSOUND, "unnumbered": IS_UNNUMBERED, "incomplete": incomplete}
     rows = count_changes(ordered, {name: F.count_if(F.expr(sql)) for name, sql in conditions.items()})
-    if transactions is None:
-        changes = max(1, sum(row["changes"] for row in rows))
-        sound = ordered.where(f"not {UNSOUND}").select("transaction_id")
-        transactions = sound.repartition(range_count(ordered, changes), "transaction_id").distinct().count()
+    changes = max(1, sum(row["changes"] for row in rows))
+    sound = ordered.where(f"not {UNSOUND}").select("transaction_id")
+    transactions = sound.repartition(range_count(ordered, changes), "transaction_id").distinct().count()
     return EventCounts(to_stats(rows, transactions), *(sum(row[name] for row in rows) for name in conditions))

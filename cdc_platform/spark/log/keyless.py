@@ -6,10 +6,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.model.base.names import quote_text
-from cdc_platform.model.rows.keyless import COPY, ROW, UNNUMBERED
+from cdc_platform.model.rows.keyless import COPY, ROW, UNNUMBERED_PREFIX
 from cdc_platform.spark.log.order import IS_DELETE, IS_TRUNCATE, UNSOUND
 
-UNNUMBERED_PREFIX: Final = f'{{"{COPY}":{UNNUMBERED},"{ROW}":'
 IS_UNNUMBERED: Final = f"startswith(keys, {quote_text(UNNUMBERED_PREFIX)})"
 _ROW_OF: Final = f"get_json_object(keys, '$.{ROW}')"
 _COPY_OF: Final = f"cast(get_json_object(keys, '$.{COPY}') as bigint)"

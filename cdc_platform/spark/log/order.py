@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.ordering_key import COMMIT_DIGITS, MOD_ORDINAL_DIGITS, SEPARATOR
 from cdc_platform.model.stream.records import WHOLE_ROW_UPDATES, ChangeKind
-from cdc_platform.spark.frames.ranges import RANGE, ROWS_PER_RANGE, part_in_ranges
+from cdc_platform.spark.frames.ranges import RANGE, ROWS_PER_RANGE, Place, part_in_ranges
 from cdc_platform.spark.log.faults import FAULT, FITS, fault_of, parsed_mods
 from cdc_platform.spark.log.repeats import distinct_rows
 
@@ -92,6 +92,7 @@ def order_records(
     first_ordinal: int,
     expected_records: int,
     tables: Sequence[TableSchema] = (),
+    places: Sequence[Place] = (),
 ) -> DataFrame:
     """Return one row per change, in the order of the log, with columns that decide whether it may enter it.
 
@@ -100,6 +101,7 @@ def order_records(
         first_ordinal: first available ordinal.
         expected_records: approximate number of records, which determines the number of tasks.
         tables: current source tables; values of other tables are not checked.
+        places: commit times and transactions of some of these records.
 
     Returns:
         the columns of CHANGE_LOG without `cycle`, and `records_seen`, `fault` (why the change is invalid),
@@ -113,7 +115,6 @@ def order_records(
     if expected_records <= SINGLE_TASK_RECORDS:
         changes = changes.coalesce(1)
     else:
-        places = records.select(*TRANSACTION)
         changes, order = part_in_ranges(changes, order, places, expected_records), (RANGE, *order)
         spare += f", {RANGE}"
     # One sort serves duplicates, windows and order.
@@ -226,7 +227,8 @@ def to_stats(rows: Sequence[Row], transactions: int, incomplete: Incomplete | No
 
 def sound_changes(changes: DataFrame, cycle: int, columns: list[str]) -> DataFrame:
     """Return the rows of the change log of one cycle, in order."""
-    return changes.where(~F.col(UNSOUND)).withColumn("cycle", F.lit(cycle)).select(*columns)
+    names = (f"bigint({cycle}) AS cycle" if name == "cycle" else name for name in columns)
+    return changes.where(~F.col(UNSOUND)).selectExpr(*names)
 
 
 def unsound_records(changes: DataFrame, cycle: int) -> DataFrame:

@@ -9,10 +9,9 @@ import pyarrow.compute as pc
 
 from cdc_platform.model.base.schemas import DELETION_MARKER_ROWS
 from cdc_platform.model.base.timestamps import from_datetime
-from cdc_platform.model.rows.keyless import keys_text, row_of
+from cdc_platform.model.rows.keyless import UNNUMBERED_PREFIX, keys_text, row_of
 from cdc_platform.model.rows.resolution import RowId
 from cdc_platform.model.stream.records import ChangeKind
-from cdc_platform.spark.log.keyless import UNNUMBERED_PREFIX
 from cdc_platform.spark.log.order import BEGINS, UNSOUND, Incomplete, LogStats, TableStats
 
 COUNTED: Final = (

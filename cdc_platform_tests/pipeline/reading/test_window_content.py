@@ -1,19 +1,27 @@
 """Content of a window of events, which shows the changes of the log that some of them may equal."""
 
+import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cdc_platform.model.rows.keyless import UNNUMBERED_PREFIX
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.model.stream.files import SourceFile
 from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM
-from cdc_platform.pipeline.reading.window_content import WindowContent, content_of
+from cdc_platform.pipeline.reading.window_content import (
+    ValueFacts,
+    WindowContent,
+    content_from_json,
+    content_of,
+    content_to_json,
+)
 from cdc_platform.sources.event_batches import EventBatches, TransactionEvent
 from cdc_platform.spark.log.event_order import order_events
 from cdc_platform.spark.log.repeats import without_repeated
@@ -96,8 +104,33 @@ def test_the_content_of_two_batches_is_that_of_all_their_records() -> None:
 
     both = content_of(batch_of(*first)).plus(content_of(batch_of(*second)))
 
-    assert content_of(batch_of(*first, *second)) == both
+    alone = content_of(batch_of(*first, *second))
+    assert alone == replace(both, places=alone.places)
     assert both == WindowContent().plus(both)
+    assert both == content_from_json(json.loads(json.dumps(content_to_json(both))))
+
+
+@pytest.mark.parametrize(
+    ("expected", "facts"),
+    [
+        (ValueFacts(10), {"new_values": "{}"}),
+        (ValueFacts(12), {"new_values": '{"a":"äö"}'}),
+        (ValueFacts(10, lacks_values=True), {"unavailable_columns": ("v",)}),
+        (
+            ValueFacts(10, lacks_values=True, lacks_of_new=True),
+            {"unavailable_columns": ("v",), "mod_type": ModType.INSERT},
+        ),
+        (
+            ValueFacts(10, lacks_values=True, lacks_of_new=True),
+            {"unavailable_columns": ("v",), "previous_keys": "{}"},
+        ),
+        (ValueFacts(24, has_unnumbered=True), {"keys": f'{UNNUMBERED_PREFIX}"a"}}'}),
+        (ValueFacts(10, has_addresses=True), {"metadata": '{"row_id":"A"}'}),
+    ],
+)
+def test_facts_about_values(expected: ValueFacts, facts: dict[str, Any]) -> None:
+    """Whatever keeps a change from entering the log unchanged is known of the events together."""
+    assert expected == content_of(batch_of(event(1)._replace(**facts))).values
 
 
 _CHANGES: Final = st.lists(

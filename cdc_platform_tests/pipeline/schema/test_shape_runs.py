@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_platform.model.base.schemas import TIMESTAMP
-from cdc_platform.pipeline.reading.window_content import SHAPE, ShapeKey
+from cdc_platform.pipeline.reading.window_content import SHAPE, ShapeFacts, ShapeKey
 from cdc_platform.pipeline.schema.shape_runs import ShapeRuns
 
 SCHEMA = pa.schema([("record_timestamp", TIMESTAMP), *((name, pa.string()) for name in SHAPE)])
@@ -70,3 +70,23 @@ def test_shapes_of_one_moment_come_in_their_order(shapes: list[ShapeKey], size: 
     in_order = [key for key, _ in runs.ends(lambda _: True, lambda key: key[3] or "")]
     expected = {table: sorted(keys, key=lambda key: key[3] or "") for table, keys in arrived.items()}
     assert expected == {table: [*dict.fromkeys(key for key in in_order if key[0] == table)] for table in "ab"}
+
+
+@given(st.lists(st.tuples(SHAPES, st.integers(1, 3)), max_size=20), st.booleans())
+def test_facts_about_shapes_show_the_same_ends(records: list[tuple[ShapeKey, int]], has_order: bool) -> None:
+    """Without a look at the records, if they show any."""
+    runs, by_facts, shapes = ShapeRuns(), ShapeRuns(), dict[ShapeKey, ShapeFacts]()
+    for key, micros in records:
+        rows = [dict(zip(SHAPE, key, strict=True)) | {"record_timestamp": micros}]
+        runs.add(pa.Table.from_pylist(rows, SCHEMA))
+        # Ordering keys that agree with the moments
+        facts = ShapeFacts(1, micros, micros, f"{micros} {key[3]}" if has_order else "")
+        shapes[key] = facts.plus(shapes[key]) if key in shapes else facts
+
+    def order_of(key: ShapeKey) -> str:
+        return shapes[key].first_order
+
+    if by_facts.add_facts(shapes):
+        assert {*runs.ends(lambda _: True, order_of)} == {*by_facts.ends(lambda _: True, order_of)}
+    else:
+        assert len({key[3] for key, _ in records}) > 1

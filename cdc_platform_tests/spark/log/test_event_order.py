@@ -9,25 +9,28 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
+from cdc_platform.model.rows.keyless import UNNUMBERED_PREFIX
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.model.stream.files import SourceFile
 from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities
+from cdc_platform.pipeline.ordering.final_counts import final_counts
+from cdc_platform.pipeline.reading.window_content import content_of
 from cdc_platform.sources.event_batches import EventBatches, TransactionEvent
 from cdc_platform.spark.log import event_order
 from cdc_platform.spark.log.event_order import (
     HALF_FAULT,
+    WindowFacts,
     count_events,
     order_events,
     with_whole_key_changes,
     with_whole_transactions,
 )
 from cdc_platform.spark.log.faults import KEYS_FAULT, LONG_FAULT
-from cdc_platform.spark.log.keyless import UNNUMBERED_PREFIX
 from cdc_platform.spark.log.order import SINGLE_TASK_RECORDS, OrderedChanges
 from cdc_platform.spark.log.ordered_rows import measure_event_rows
-from cdc_platform.spark.log.repeats import without_repeated
+from cdc_platform.spark.log.repeats import Repeats, find_repeats, without_repeated
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -65,12 +68,24 @@ def event(order: int, transaction: str = "", keys: str | None = None) -> SourceE
     )
 
 
-def records_of(spark: "SparkSession", events: Sequence[SourceEvent | FaultyEvent]) -> "DataFrame":
+def raw_rows(events: Sequence[SourceEvent | FaultyEvent]) -> pa.Table:
     """Return the raw records of events that one cycle read."""
     batches, chunk = EventBatches(1), ReadWindow("", 0, NOW)
     for event in events:
         batches.add_whole(TransactionEvent(event, event.transaction_id, 1), chunk, FILE)
-    return spark.createDataFrame(pa.Table.from_batches(batches.take()))
+    return pa.Table.from_batches(batches.take())
+
+
+def records_of(spark: "SparkSession", events: Sequence[SourceEvent | FaultyEvent]) -> "DataFrame":
+    """Return the same for Spark."""
+    return spark.createDataFrame(raw_rows(events))
+
+
+def facts_of(
+    events: Sequence[SourceEvent | FaultyEvent], fitting: Sequence[tuple[str, str]] = ()
+) -> WindowFacts:
+    """Return the places of events, by which several tasks sort them."""
+    return WindowFacts(fitting, [(NOW, event.ordering_key or "") for event in events])
 
 
 @SIZES
@@ -83,7 +98,9 @@ def test_a_broken_copy_of_an_event_takes_no_place(spark: "SparkSession", expecte
     for events in orders:
         records = records_of(spark, events)
         rows = (
-            order_events(records, 100, expected_records, (), alone).frame.select("fault", "unsound").collect()
+            order_events(records, 100, expected_records, (), alone, facts_of(events))
+            .frame.select("fault", "unsound")
+            .collect()
         )
         assert {(row["fault"], row["unsound"]) for row in rows} == {(None, False), (broken.reason, True)}
         assert len(rows) == 2
@@ -96,7 +113,8 @@ def test_changes_are_in_the_sources_order(spark: "SparkSession", expected_record
     tied = event(90)._replace(ordering_key=event(9).ordering_key)
     events = [tied, *(event(place) for place in (3, 1, 4, 1, 5, 9, 2, 6, 5, 3))]
 
-    ordered = order_events(records_of(spark, events), 100, expected_records, (), EVENTS).frame
+    records, facts = records_of(spark, events), facts_of(events)
+    ordered = order_events(records, 100, expected_records, (), EVENTS, facts).frame
 
     rows = sorted((row.asDict() for row in ordered.collect()), key=lambda row: int(row["ordinal"]))
     places = [1, 2, 3, 4, 5, 6, 9]
@@ -122,7 +140,8 @@ def test_transactions_are_sound_or_unsound_as_a_whole(spark: "SparkSession", exp
         event(6),
         event(7, "two"),
     ]
-    ordered = order_events(records_of(spark, events), 0, expected_records, (), EVENTS).frame.persist()
+    records, facts = records_of(spark, events), facts_of(events)
+    ordered = order_events(records, 0, expected_records, (), EVENTS, facts).frame.persist()
 
     whole = with_whole_transactions(ordered)
 
@@ -143,7 +162,7 @@ def test_texts_that_the_parser_does_not_take_are_looked_at(
     long, short = (event(size, keys=f"no JSON but {'x' * size}") for size in (100, 10))
     records = records_of(spark, [long, short])
     ordered = order_events(
-        records, 0, 2, (), replace(EVENTS, keeps_transactions=False), [("visits", "[]")]
+        records, 0, 2, (), replace(EVENTS, keeps_transactions=False), facts_of([], [("visits", "[]")])
     ).frame
     assert [row["fault"] for row in ordered.sort(F.desc("ordering_key")).collect()] == [KEYS_FAULT, None]
 
@@ -156,7 +175,7 @@ def test_a_text_that_is_too_long_for_the_parser_has_that_for_a_reason(
     """A value of more than 20 million characters is not taken, and the reason says so."""
     long = event(1)._replace(new_values=json.dumps({"a": "x" * 20_000_001}))
     alone = replace(EVENTS, keeps_transactions=False)
-    ordered = order_events(records_of(spark, [long, event(2)]), 0, 2, (), alone, fitting).frame
+    ordered = order_events(records_of(spark, [long, event(2)]), 0, 2, (), alone, facts_of([], fitting)).frame
     assert [row["fault"] for row in ordered.sort("ordering_key").collect()] == [LONG_FAULT, None]
 
 
@@ -173,7 +192,7 @@ def test_events_that_fit_are_not_looked_at(spark: "SparkSession", expected_recor
     records = records_of(spark, events)
 
     ordered = order_events(
-        records, 0, expected_records, (), alone, [("visits", "[]"), ("other", "[1]")]
+        records, 0, expected_records, (), alone, facts_of(events, [("visits", "[]"), ("other", "[1]")])
     ).frame
 
     rows = {row["keys"]: row for row in ordered.collect()}
@@ -193,6 +212,7 @@ UNSORTED: Final[Mapping[str, SourceEvent | FaultyEvent]] = {
     "unnumbered": event(7, "one", keys=f'{UNNUMBERED_PREFIX}"a"}}'),
     "to be checked": event(7, "one")._replace(column_types="[1]"),
     "to be completed": event(7, "one")._replace(unavailable_columns=("v",)),
+    "too long": event(7, "one", keys=json.dumps({"id": "x" * 20_000_001})),
     "faulty": FaultyEvent(
         "it is broken", "text", 7, event_id="bad", transaction_id="one", ordering_key="0007"
     ),
@@ -201,14 +221,22 @@ UNSORTED: Final[Mapping[str, SourceEvent | FaultyEvent]] = {
 
 
 @pytest.mark.usefixtures("many_tasks")
-def test_a_window_is_counted_before_it_is_sorted(spark: "SparkSession") -> None:
+def test_a_window_is_counted_without_a_look_at_its_rows(spark: "SparkSession") -> None:
     """If all its changes enter the log unchanged, and only then; the counts are those of the sorted rows."""
     capabilities = replace(EVENTS, leaves_values_out=True, completes_log=True)
     events = [event(1), event(2, "one"), event(3, "one"), event(4, "two")._replace(is_whole_row=False)]
 
     def order(*events: SourceEvent | FaultyEvent) -> OrderedChanges:
-        records, many = records_of(spark, events), SINGLE_TASK_RECORDS + 1
-        return order_events(records, 100, many, (), capabilities, [("visits", "[]")])
+        records, content, many = (
+            records_of(spark, events),
+            content_of(raw_rows(events)),
+            SINGLE_TASK_RECORDS + 1,
+        )
+        fitting = [("visits", "[]")]
+        facts = facts_of(events, fitting)._replace(
+            repeats=find_repeats(records, None, 3), counts=final_counts(content, fitting, capabilities)
+        )
+        return order_events(records, 100, many, (), capabilities, facts)
 
     final = order(*events)
     rows = final.frame.toArrow().drop_columns(["fault"])
@@ -222,19 +250,39 @@ def test_a_window_is_counted_before_it_is_sorted(spark: "SparkSession") -> None:
     assert counted == []
 
 
-@pytest.mark.parametrize("is_small", [True, False])
 @pytest.mark.parametrize(("logged", "left"), [((4,), 3), ((2,), 2), ((1, 2, 3), 0)])
 def test_what_the_log_has_does_not_come_again(
-    spark: "SparkSession", logged: Sequence[int], left: int, *, is_small: bool
+    spark: "SparkSession", logged: Sequence[int], left: int
 ) -> None:
     """Events that the log had within the time in which they may come again are left out."""
     log = order_events(records_of(spark, [event(place) for place in logged]), 0, 1, (), EVENTS).frame
     records = records_of(spark, [event(place) for place in (1, 2, 3)])
 
-    frame = without_repeated(records, log, EVENTS, is_small=is_small)
-    forgetful = without_repeated(records, log, replace(EVENTS, repeats_within_s=-1.0), is_small=is_small)
+    frame = without_repeated(records, log, EVENTS)
+    forgetful = without_repeated(records, log, replace(EVENTS, repeats_within_s=-1.0))
 
     assert [left, 3] == [frame.count(), forgetful.count()]
+    assert (False, left < 3) == find_repeats(records, log, 3)[:2]
+
+
+@pytest.mark.parametrize(
+    ("expected", "events"),
+    [
+        (Repeats(among_them=False, in_log=False, transactions=2), [(3, "one"), (4, "one"), (3, "two")]),
+        (Repeats(among_them=True, in_log=False, transactions=1), [(3, "one"), (3, "one")]),
+        (Repeats(among_them=False, in_log=True, transactions=2), [(3, "one"), (2, "two")]),
+        (Repeats(among_them=False, in_log=False, transactions=1), [(1, "two")]),
+    ],
+    ids=["new", "twice", "logged", "of another transaction"],
+)
+def test_one_query_finds_all_repeats(
+    spark: "SparkSession", expected: Repeats, events: Sequence[tuple[int, str]]
+) -> None:
+    """Repeats are events of the same transaction; transactions that only the log has are not counted."""
+    in_log = [event(1, "one"), event(2, "two"), event(9, "nine")]
+    log = order_events(records_of(spark, in_log), 0, 1, (), EVENTS).frame
+
+    assert find_repeats(records_of(spark, [event(*parts) for parts in events]), log, 3) == expected
 
 
 def test_halves_of_a_key_change_are_sound_or_unsound_together(spark: "SparkSession") -> None:

@@ -12,6 +12,7 @@ from cdc_platform.model.stream.quarantined_records import QuarantineFilter
 from cdc_platform.model.stream.records import ModType, ValueCaptureType
 from cdc_platform.pipeline.on_demand.replay import replay_records
 from cdc_platform.pipeline.ordering.order import order_changes
+from cdc_platform.pipeline.reading.window_content import content_of
 from cdc_platform.spark.log.faults import KEYS_FAULT, LACKING_FAULT, SHAPE_FAULT, UNSOUND_FAULT, VALUES_FAULT
 from cdc_platform.spark.log.order import COMPANY, SINGLE_TASK_RECORDS, measure, order_records
 from cdc_platform.spark.log.ordered_rows import measure_rows
@@ -134,8 +135,9 @@ def test_tasks_share_a_window_by_ranges_with_whole_transactions(
         for number in range(2_000)
         for sequence in (1, 0)
     ]
-    frame = spark.createDataFrame(raw_table([*records, *records[:1_000]]))
-    ordered = order_records(frame, 0, SINGLE_TASK_RECORDS + 1)
+    raw = raw_table([*records, *records[:1_000]])
+    frame, places = spark.createDataFrame(raw), content_of(raw).places
+    ordered = order_records(frame, 0, SINGLE_TASK_RECORDS + 1, places=places)
     ordered.explain()
     plan = capsys.readouterr().out
     assert [plan.count(operator) for operator in ("Exchange ", "Sort [")] == [1, 1]
@@ -152,7 +154,7 @@ def test_tasks_share_a_window_by_ranges_with_whole_transactions(
 
 
 def test_fewer_records_than_expected_are_in_order(spark: "SparkSession") -> None:
-    """So few that the sample has none of them, and so no ranges either."""
+    """Without known places there are no ranges."""
     records = [insert(f"t{number}", number * 7 % 31, records=1, mods=2) for number in range(12)]
     # Spark would otherwise read small exchanges in one task.
     with changed_settings(

@@ -6,7 +6,8 @@ from typing import Final
 
 from cdc_platform.errors import OffsetsLost, SourceNotFound
 from cdc_platform.model.base.number_texts import position_number
-from cdc_platform.model.base.stored_texts import READ_PROGRESS_TABLE, read_stored
+from cdc_platform.model.base.stored_names import READ_PROGRESS
+from cdc_platform.model.base.stored_texts import read_stored
 from cdc_platform.model.stream.files import SourceFile
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
 
@@ -144,7 +145,7 @@ def _stored_progress(read_progress: Mapping[str, str], settings: KafkaInput) -> 
     """Return the progress of the topics' partitions within the read progress."""
     places = {origin: origin.rpartition("/") for origin in read_progress}
     return {
-        origin: read_stored(TopicProgress.of, read_progress[origin], READ_PROGRESS_TABLE, f"row `{origin}`")
+        origin: read_stored(TopicProgress.of, read_progress[origin], READ_PROGRESS, f"row `{origin}`")
         for origin, (topic, _, partition) in places.items()
         if partition.isdecimal() and settings.matches(topic)
     }
