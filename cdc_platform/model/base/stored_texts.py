@@ -14,12 +14,10 @@ from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hi
 
 from cdc_platform.errors import CdcError, LakeDamaged
 from cdc_platform.model.base.decoding_errors import MALFORMED
-from cdc_platform.model.base.stored_names import READ_PROGRESS
 from cdc_platform.visible import shorten
 
 Stored = TypeVar("Stored")
 
-READ_PROGRESS_TABLE: Final = READ_PROGRESS
 
 MISUNDERSTOOD: Final = (*MALFORMED, StopIteration)
 """Exceptions that reading a row of another shape than the platform's may raise."""
