@@ -17,7 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+from pyspark.sql import functions as F
 
 from benchmarks.inputs.changes import TABLE, Checksum, History, write_base
 from benchmarks.measure.harness import Report, arguments, interleaved, must_equal, timed

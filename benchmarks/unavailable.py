@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession, Window
-from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+from pyspark.sql import functions as F
 
 from benchmarks.inputs.events import change_message
 from benchmarks.measure.harness import Report, arguments, interleaved, must_equal, timed

@@ -7,7 +7,7 @@ import pyarrow as pa
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+from pyspark.sql import functions as F
 
 from cdc_platform.lake.catalog.access import CONFLICT
 from cdc_platform.lake.commits.commits import AFTER, BYTES, conflicts_as, read_mark

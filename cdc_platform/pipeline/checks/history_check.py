@@ -5,7 +5,7 @@ from functools import reduce
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession, Window
-from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+from pyspark.sql import functions as F
 
 from cdc_platform.lake.state.cuts import Cut
 from cdc_platform.model.schema.column_versions import ColumnHistory

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
-from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+from pyspark.sql import functions as F
 
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.quarantine import has_replays, replayed_records

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pyspark.sql import Row, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+from pyspark.sql import functions as F
 
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.model.base.stored_names import RAW

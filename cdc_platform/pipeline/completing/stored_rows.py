@@ -10,7 +10,7 @@ from typing import Final
 import pyarrow as pa
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+from pyspark.sql import functions as F
 
 from cdc_platform.lake.commits.bounds import is_true_throughout
 from cdc_platform.lake.commits.commits import head

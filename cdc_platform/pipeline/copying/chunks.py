@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from cdc_platform.errors import CommitConflict, LakeError, as_source_error

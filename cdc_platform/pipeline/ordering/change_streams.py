@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyiceberg.table import Table
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+from pyspark.sql import functions as F
 
 from cdc_platform.lake.state.quarantine import untaken_records
 from cdc_platform.model.base.schemas import TIMESTAMP

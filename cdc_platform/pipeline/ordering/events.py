@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.table import Table
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+from pyspark.sql import functions as F
 
 from cdc_platform.lake.commits.commits import count_rows, head, read_mark
 from cdc_platform.lake.commits.filters import all_of, equals, is_any

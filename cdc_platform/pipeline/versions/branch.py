@@ -9,7 +9,7 @@ from uuid import uuid4
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+from pyspark.sql import functions as F
 
 from cdc_platform.errors import CommitConflict, LakeError
 from cdc_platform.lake.commits.branches import contains, move_branch

@@ -2,7 +2,7 @@
 
 from pyiceberg.table import Table
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+from pyspark.sql import functions as F
 
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.commits.commits import head

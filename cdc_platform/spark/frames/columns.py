@@ -1,5 +1,5 @@
 from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+from pyspark.sql import functions as F
 
 from cdc_platform.model.base.names import quote_spark
 

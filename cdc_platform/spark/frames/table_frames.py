@@ -4,7 +4,7 @@ from contextlib import ExitStack
 from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 

@@ -3,7 +3,7 @@
 from typing import Final
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+from pyspark.sql import functions as F
 
 from cdc_platform.model.base.names import quote_text
 from cdc_platform.model.rows.keyless import COPY, ROW, UNNUMBERED_PREFIX

@@ -5,7 +5,7 @@ from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+from pyspark.sql import functions as F
 
 from cdc_platform.model.stream.records import ChangeKind
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities

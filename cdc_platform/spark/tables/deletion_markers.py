@@ -1,7 +1,7 @@
 """Deletion markers, and late changes of rows that are more than their newest change."""
 
 from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+from pyspark.sql import functions as F
 
 from cdc_platform.model.base.schemas import DELETION_MARKER_ROWS
 from cdc_platform.model.schema.table_schema import TableSchema

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+from pyspark.sql import functions as F
 
 from cdc_platform.lake.catalog.lake_settings import KEPT_BY_TIME
 from cdc_platform.model.base.names import quote_spark

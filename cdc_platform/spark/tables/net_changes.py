@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+from pyspark.sql import functions as F
 
 from cdc_platform.model.base.names import quote_spark, quote_text
 from cdc_platform.model.schema.table_options import ORDERING_KEY, keeps_order

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
-from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+from pyspark.sql import functions as F
 from pyspark.sql.window import WindowSpec
 
 from cdc_platform.model.base.names import KEY_PREFIX, case_key, quote_spark

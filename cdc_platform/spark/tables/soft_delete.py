@@ -3,7 +3,7 @@
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+from pyspark.sql import functions as F
 
 from cdc_platform.model.base.names import quote_spark
 from cdc_platform.model.schema.table_options import DELETED, DELETED_AT, source_schema

@@ -1,7 +1,7 @@
 """Truncates in the log: changes of a whole table, converted to their effects on rows."""
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+from pyspark.sql import functions as F
 
 from cdc_platform.model.stream.records import ChangeKind
 from cdc_platform.spark.log.order import IS_TRUNCATE
