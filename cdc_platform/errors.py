@@ -365,8 +365,13 @@ class QuarantinedRecordNotFound(LakeError):
 
 
 def as_source_error(name: str, message: str) -> SourceError:
-    """Return the error that a Spark task raised, from the name and text that reach the driver."""
+    """Return the error that a Spark task raised, from the name and text that reach the driver.
+
+    If only a task rejects a setting or lacks a library, such as a file of its machine, a retry does not help.
+    """
     kind = globals().get(name)
-    if isinstance(kind, type) and issubclass(kind, SourceError):
+    if not (isinstance(kind, type) and issubclass(kind, CdcError)):
+        return SourceUnreachable(message or name)
+    if issubclass(kind, SourceError):
         return kind(message)
-    return SourceUnreachable(message or name)
+    return SourceUnreachable(message) if kind.retryable else SourceError(message)

@@ -91,7 +91,11 @@ def _transaction(changes: Sequence[dict[str, Any]], topic: str, table: str) -> I
     yield _boundary("BEGIN", f"{name}:{first['lsn']}", topic, first["ts_ms"])
     for number, change in enumerate(changes, start=1):
         source = change["value"]["source"]
-        source |= {"txId": name, "sequence": json.dumps([previous, str(source["lsn"])])}
+        source |= {
+            "txId": name,
+            "ts_ms": last["ts_ms"],
+            "sequence": json.dumps([previous, str(source["lsn"])]),
+        }
         order = {"total_order": number, "data_collection_order": number}
         change["value"]["transaction"] = {"id": f"{name}:{source['lsn']}", **order}
         yield change

@@ -50,7 +50,7 @@ class KafkaConnection:
             # Its own log goes to the error output; the platform's errors report what matters.
             client_type = {"AdminClient": AdminClient, "Consumer": library.Consumer}[kind]
             return client_type(client_properties, logger=LOGGER)
-        except library.KafkaException as error:
+        except (library.KafkaException, TypeError, ValueError, AttributeError) as error:
             raise SettingError(
                 "input.kafka.client",
                 f"has properties that librdkafka rejects; some of its names differ from Java's: {error}",
@@ -59,6 +59,10 @@ class KafkaConnection:
     def remember(self, error: Any) -> None:
         """Keep a problem: while a broker is down, librdkafka keeps trying, and then says only *timeout*."""
         self._last_problem = error.name(), error.str()
+
+    def forget(self) -> None:
+        """Forget the last problem: another request begins."""
+        self._last_problem = None
 
     def meaning(self, error: Exception) -> SourceError:
         """Return the platform's error for one of the client."""

@@ -40,10 +40,14 @@ class KafkaClient:
         from confluent_kafka import KafkaException
 
         give_up_at = time.monotonic() + self._timeout_s
+        # The client gives its problems only when it is polled.
+        self._admin.poll(0)
+        self._connection.forget()
         while True:
             try:
                 return self._with_offsets(self._places())
             except KafkaException as error:
+                self._admin.poll(0)
                 if name_of(error) not in MOVING or time.monotonic() > give_up_at:
                     raise self._connection.meaning(error) from error
             time.sleep(MOVED_S)

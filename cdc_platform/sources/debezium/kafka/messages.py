@@ -25,8 +25,8 @@ MESSAGES: Final = pa.schema(
 _PLACE: Final = ("topic", "partition", "offset")
 
 
-def in_order(batches: Iterable[pa.RecordBatch]) -> list[RawMessage]:
-    """Return messages in about the order of sending; each partition keeps its order, for any sender's clock.
+def in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[RawMessage]:
+    """Yield messages in about the order of sending; each partition keeps its order, for any sender's clock.
 
     Args:
         batches: `MESSAGES` of any partitions, in any order.
@@ -37,12 +37,15 @@ def in_order(batches: Iterable[pa.RecordBatch]) -> list[RawMessage]:
         messages += _messages_of(batch)
         places.append(batch.select([*_PLACE, "micros"]))
     if not messages:
-        return []
+        return
     table = pa.Table.from_batches(places)
     by_place = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in _PLACE])
     arrived = _arrival_micros(table.take(by_place))
     by_arrival = by_place.to_numpy()[np.argsort(arrived, kind="stable")]
-    return [messages[number] for number in by_arrival.tolist()]
+    ordered = [messages[number] for number in reversed(by_arrival.tolist())]
+    messages.clear()
+    while ordered:
+        yield ordered.pop()
 
 
 def _arrival_micros(ordered: pa.Table) -> npt.NDArray[np.int64]:

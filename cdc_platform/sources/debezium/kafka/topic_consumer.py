@@ -57,11 +57,11 @@ class TopicConsumer:
             LibraryMissing: the client's library is not installed.
             SettingError: the library rejects a property.
         """
-        from confluent_kafka import TopicPartition as Place
-
         if not self._remaining:
             return
         with closing(self._connection.open("Consumer", _PROPERTIES)) as consumer:
+            from confluent_kafka import TopicPartition as Place
+
             consumer.assign([Place(*place, item.start) for place, item in self._remaining.items()])
             while self._remaining:
                 messages = list(self._within_ranges(consumer, self._next(consumer)))

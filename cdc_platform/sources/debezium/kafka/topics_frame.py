@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from cdc_platform.sources.debezium.kafka.message_dealer import DEALT_MESSAGES, MessageDealer
 from cdc_platform.sources.debezium.kafka.topic_consumer import TopicConsumer
-from cdc_platform.sources.debezium.kafka.topic_ranges import TopicRange, deal_ranges
+from cdc_platform.sources.debezium.kafka.topic_ranges import TopicRange
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
 from cdc_platform.sources.debezium.splits.outcome import SPLIT
 from cdc_platform.sources.loading import load_tasks
@@ -39,18 +39,18 @@ class RangesReader:
 
 
 def read_messages(
-    spark: SparkSession, settings: KafkaInput, ranges: Sequence[TopicRange], dealer: MessageDealer
+    spark: SparkSession,
+    settings: KafkaInput,
+    parts: Sequence[Sequence[TopicRange]],
+    dealer: MessageDealer,
 ) -> DataFrame:
-    """Return the messages of partitions as `DEALT_MESSAGES`, one split per task.
-
-    As many tasks read about the same number of offsets each.
+    """Return messages as `DEALT_MESSAGES`, one split per task.
 
     Args:
         spark: Spark session.
         settings: settings of the topics.
-        ranges: the partitions, at least one.
+        parts: the ranges that each task reads, before their messages are dealt out.
         dealer: deals messages out to splits.
     """
-    parts = deal_ranges(ranges, dealer.splits)
     plan = TaskPlan(DEALT_MESSAGES, RangesReader(settings, dealer), parts)
     return load_tasks(spark, plan).repartitionById(dealer.splits, SPLIT)

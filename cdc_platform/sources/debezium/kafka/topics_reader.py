@@ -3,6 +3,7 @@
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Final, TypeVar
 
 import pyarrow as pa
@@ -47,9 +48,11 @@ class TopicSplitDecoder:
     def __call__(self, dealt: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the blocks of the split that has these `DEALT_MESSAGES`; none if it has no messages."""
         prepare_worker()
-        blocks = [batch for batch in dealt if batch.num_rows]
-        if blocks:
-            yield from self.reader(messages_of(blocks)).blocks(blocks[0].column(SPLIT)[0].as_py())
+        blocks = (batch for batch in dealt if batch.num_rows)
+        first = next(blocks, None)
+        if first is not None:
+            reader = self.reader(messages_of(chain((first,), blocks)))
+            yield from reader.blocks(first.column(SPLIT)[0].as_py())
 
     def reader(self, batches: Iterable[pa.RecordBatch] = ()) -> SplitReader:
         """Return a reader that has taken `MESSAGES`."""
@@ -90,12 +93,15 @@ class TopicsReading:
         """Decoder of splits of the messages."""
         return TopicSplitDecoder(self._context, self._state, self.ranges)
 
-    def max_splits(self, max_tasks: int) -> int:
-        """Return the number of splits that are worth decoding in separate tasks."""
-        # In a flattened stream, a tombstone belongs to the delete before it.
-        is_flattened = bool(self._start.flat_deletes)
+    def useful_tasks(self, max_tasks: int) -> int:
+        """Return the number of tasks that are worth their start, to read messages or to decode them."""
         messages = sum(item.end_exclusive - item.start for item in self.ranges)
-        return 1 if is_flattened else max(1, min(max_tasks, messages // MIN_SPLIT_MESSAGES))
+        return max(1, min(max_tasks, messages // MIN_SPLIT_MESSAGES))
+
+    @property
+    def is_flattened(self) -> bool:
+        """Whether the stream is flattened: a tombstone belongs to the delete before it, which is in its split."""
+        return bool(self._start.flat_deletes)
 
     def dealer(self, splits: int) -> MessageDealer:
         """Return what deals messages out to splits; a snapshot that replaces tables is one transaction."""

@@ -15,7 +15,7 @@ from cdc_platform.sources.debezium.files.source import (
     tables_of,
 )
 from cdc_platform.sources.debezium.kafka.kafka_client import KafkaClient
-from cdc_platform.sources.debezium.kafka.topic_ranges import plan_ranges
+from cdc_platform.sources.debezium.kafka.topic_ranges import deal_ranges, plan_ranges
 from cdc_platform.sources.debezium.rows.decoder import Decoder
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
@@ -97,11 +97,14 @@ class TopicsSource(DebeziumSource):
         if not reading.ranges:
             return TaskRecords(spark.range(0), iter, list(reading.locally(())))
 
+        tasks = reading.useful_tasks(max_tasks)
+
         def decode(splits: int) -> "SparkSplits":
-            messages = read_messages(spark, self.kafka, reading.ranges, reading.dealer(splits))
+            parts = deal_ranges(reading.ranges, tasks)
+            messages = read_messages(spark, self.kafka, parts, reading.dealer(splits))
             return decoded_by_tasks(messages, reading.decoder, self._frames)
 
-        return raw_records(reading.read(decode, reading.max_splits(max_tasks)))
+        return raw_records(reading.read(decode, 1 if reading.is_flattened else tasks))
 
     def _reading(self, cycle: int, plan: ReadPlan) -> "TopicsReading":
         from cdc_platform.sources.debezium.kafka.topics_reader import TopicsReading

@@ -18,7 +18,8 @@ def joined_state(
     """Return the state after a split; None if the split must be decoded again from `before`.
 
     Decoding a split from an earlier state and from the actual one gives the same events if both states agree
-    in the facts that the split used, or if both have learned the same.
+    in the facts that the split used, or if both have learned the same. Where the order of splits is unknown,
+    positions decide which snapshot the stream begins with; one decoder of all messages goes by their arrival.
 
     Args:
         before: state after all earlier splits.

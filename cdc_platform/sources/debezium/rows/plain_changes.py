@@ -160,6 +160,9 @@ class PlainChanges:
 
     def _decode(self, form: PlainForm, changes: Sequence[Change]) -> None:
         """Decode changes of one form by column; halving finds those that cannot be decoded so."""
+        if form.op is not READ:
+            positions = (change.envelope.source.lsn for change, _ in changes)
+            self._rows.state.use.see_changes(form.server, min(positions))
         try:
             run = plain_run(form, changes, keeps_null=self._rows.settings.strategy == Strategy.VETO)
         except Undecidable as error:
@@ -177,9 +180,6 @@ class PlainChanges:
             self._decode(form, changes[middle:])
             return
         self.runs.append(run)
-        if form.op is not READ:
-            positions = (change.envelope.source.lsn for change, _ in changes)
-            self._rows.state.use.see_changes(form.server, min(positions))
         self._note_change(form, run.micros)
 
     def _decode_each(self, form: PlainForm, changes: Sequence[Change]) -> None:

@@ -12,14 +12,16 @@ from confluent_kafka import Producer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdc_platform.errors import OffsetsLost, SourceUnreachable
+from cdc_platform.errors import OffsetsLost, SourceError, SourceUnreachable
 from cdc_platform.sources.debezium.kafka.kafka_client import KafkaClient
 from cdc_platform.sources.debezium.kafka.local_topics import MAX_BYTES, MAX_OFFSETS, read_small
 from cdc_platform.sources.debezium.kafka.message_dealer import MessageDealer, messages_of
 from cdc_platform.sources.debezium.kafka.messages import in_order
 from cdc_platform.sources.debezium.kafka.topic_consumer import TopicConsumer
-from cdc_platform.sources.debezium.kafka.topic_ranges import TopicPartition, TopicRange
+from cdc_platform.sources.debezium.kafka.topic_ranges import TopicPartition, TopicRange, deal_ranges
 from cdc_platform.sources.debezium.kafka.topics_frame import read_messages
+from cdc_platform.sources.debezium.kafka.topics_source import TopicsSource
+from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
 from cdc_platform.sources.debezium.splits.outcome import SPLIT
 from cdc_platform.sources.debezium.wire.messages import RawMessage
@@ -80,15 +82,16 @@ def _read(place: KafkaInput, ranges: Sequence[TopicRange]) -> list[RawMessage]:
     """Return the messages of ranges, read by this process."""
     messages = read_small(place, ranges)
     assert messages is not None
-    return in_order(messages)
+    return list(in_order(messages))
 
 
 def _read_by_spark(
     spark: "SparkSession", place: KafkaInput, ranges: Sequence[TopicRange], splits: int
 ) -> list[RawMessage]:
     """Return the messages of ranges, read by as many tasks as there are splits."""
-    blocks = read_messages(spark, place, ranges, MessageDealer(splits)).toArrow().to_batches()
-    return in_order(messages_of(blocks))
+    parts = deal_ranges(ranges, splits)
+    blocks = read_messages(spark, place, parts, MessageDealer(splits)).toArrow().to_batches()
+    return list(in_order(messages_of(blocks)))
 
 
 def _cut(partition: TopicPartition, cuts: Sequence[float]) -> list[TopicRange]:
@@ -152,7 +155,7 @@ def test_each_task_gets_one_split(spark: "SparkSession", topics: KafkaInput) -> 
     """As many tasks as splits decode, and each of them has one."""
     partitions = KafkaClient(topics).partitions()
     ranges = [partition.first(partition.end_exclusive) for partition in partitions]
-    frame = read_messages(spark, topics, ranges, MessageDealer(3, spreads_snapshots=True))
+    frame = read_messages(spark, topics, deal_ranges(ranges, 2), MessageDealer(3, spreads_snapshots=True))
     of_tasks = frame.rdd.mapPartitions(lambda rows: [{row[SPLIT] for row in rows}]).collect()
     assert [{0}, {1}, {2}] == [splits or {number} for number, splits in enumerate(of_tasks)]
 
@@ -199,12 +202,34 @@ def test_an_end_that_is_not_there_is_waited_for(topics: KafkaInput) -> None:
         read_small(place, [replace(partition, end_exclusive=beyond).first(beyond)])
 
 
-def test_messages_deleted_after_the_plan_are_lost(kafka: Broker) -> None:
-    """A range with deleted messages fails, and no others are read instead."""
-    kafka.create("deleted.a")
-    kafka.send([json.dumps({"topic": "deleted.a", "key": 1, "value": 1, "timestamp": NOW_MS})] * 9, {})
-    place = KafkaInput(kafka.address, "deleted[.].*")
+@pytest.mark.parametrize("is_local", [True, False])
+def test_messages_deleted_after_the_plan_are_lost(
+    spark: "SparkSession", kafka: Broker, *, is_local: bool
+) -> None:
+    """A range with deleted messages fails in this process and in tasks, and no others are read instead."""
+    topic = f"deleted.{'here' if is_local else 'tasks'}"
+    kafka.create(topic)
+    kafka.send([json.dumps({"topic": topic, "key": 1, "value": 1, "timestamp": NOW_MS})] * 9, {})
+    place = KafkaInput(kafka.address, topic.replace(".", "[.]"))
     ranges = [partition.first(partition.end_exclusive) for partition in KafkaClient(place).partitions()]
-    kafka.forget("deleted.a", 0, 4)
+    kafka.forget(topic, 0, 4)
     with pytest.raises(OffsetsLost, match="the next one has offset 0, the first available one 4"):
-        read_small(place, ranges)
+        read_small(place, ranges) if is_local else _raise_of_tasks(spark, place, ranges)
+
+
+def test_a_file_that_workers_lack_is_no_reason_to_try_again(
+    spark: "SparkSession", topics: KafkaInput
+) -> None:
+    """The error of a task names the setting and the property."""
+    ranges = [partition.first(partition.end_exclusive) for partition in KafkaClient(topics).partitions()]
+    place = replace(topics, client={"security.protocol": "SSL", "ssl.ca.location": "missing.pem"})
+    with pytest.raises(SourceError, match=r"`input\.kafka\.client`.*ssl\.ca\.location") as raised:
+        _raise_of_tasks(spark, place, ranges)
+    assert not raised.value.retryable
+
+
+def _raise_of_tasks(spark: "SparkSession", place: KafkaInput, ranges: Sequence[TopicRange]) -> None:
+    """Read messages in tasks as a cycle does, which raises what the tasks raise."""
+    source = TopicsSource(DebeziumSettings(place), place)
+    with source.reading():
+        read_messages(spark, place, deal_ranges(ranges, 2), MessageDealer(2)).toArrow()

@@ -105,7 +105,7 @@ def test_splits_are_of_similar_sizes() -> None:
     """Numbers of transactions that differ in a few digits only are spread as well as others."""
     values = [envelope("c", after={"id": 1}, source={"txId": 1_000_000 + 100 * n}) for n in range(8_000)]
     (block,) = MessageDealer(8)(batches_of(*values))
-    sizes = [len(in_order(messages_of([block.slice(number, 1)]))) for number in range(block.num_rows)]
+    sizes = [len(list(in_order(messages_of([block.slice(number, 1)])))) for number in range(block.num_rows)]
     assert (len(sizes), 900 < min(sizes) <= max(sizes) < 1_100) == (8, True)
 
 

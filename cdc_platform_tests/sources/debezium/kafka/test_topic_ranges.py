@@ -118,6 +118,7 @@ def test_no_topic_is_an_error() -> None:
         ("topics_pattern", {"topics_pattern": "*"}),
         ("max_messages", {"max_messages": 0}),
         ("transaction_patience_s", {"transaction_patience_s": 0.0}),
+        ("client.group.id", {"client": {"group.id": ""}}),
         ("client.auto.offset.reset", {"client": {"auto.offset.reset": "latest"}}),
         ("start_offsets.shop", {"start_offsets": {"shop": 1}}),
         ("start_offsets.shop/0", {"start_offsets": {"shop/0": -1}}),

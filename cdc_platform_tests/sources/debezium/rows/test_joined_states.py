@@ -9,6 +9,7 @@ import pytest
 from cdc_platform.sources.debezium.rows.decoder import Decoder
 from cdc_platform.sources.debezium.rows.joined_states import joined_state
 from cdc_platform.sources.debezium.rows.state import DecoderState
+from cdc_platform.sources.debezium.wire.messages import Arrival, parse_message
 from cdc_platform_tests.sources.debezium.written_events import TABLE, envelope, line, settings_with
 
 ROW: Final = {"id": 1, "n": 2, "big": "a"}
@@ -120,9 +121,13 @@ def test_changes_after_the_first_snapshot_may_be_in_other_splits(
 
 def test_plain_changes_have_positions_too() -> None:
     """The lowest position is that of all changes, decoded one by one or by column."""
-    changes = [
-        line(envelope("u", after=ROW, source={"lsn": lsn, "sequence": f'["1","{lsn}"]'}), {"id": 1})
-        for lsn in (900, 800, 700, 850)
-    ]
-    (lowest,) = state_after(*changes).use.lowest_changes.values()
-    assert lowest == 700
+    decoder = Decoder(settings_with(), DecoderState())
+    for number, lsn in enumerate((900, 910, 700, 850)):
+        place = {"lsn": lsn, "sequence": f'["1","{lsn}"]'}
+        sent = line(envelope("u", after=ROW, source=place), {"id": 1}).encode()
+        if not decoder.plain.take(Arrival(sent, "f", number, 0, number)):
+            for _ in decoder.decode(parse_message(sent, number)):
+                pass
+    decoder.plain.finish()
+    assert [len(run.keys) for run in decoder.plain.runs] == [3]
+    assert list(decoder.state.use.lowest_changes.values()) == [700]
