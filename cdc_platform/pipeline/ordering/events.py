@@ -132,9 +132,8 @@ class Events:
     def _new_records(self, records: DataFrame, window: Window, expected: int) -> tuple[DataFrame, Repeats]:
         """Return the raw records of a window that the log has not had, and the repeats of a large window."""
         is_large = expected > SINGLE_TASK_RECORDS
-        # At most so many identities are compared.
-        tasks = range_count(records, expected + (count_rows(head(window.log)) or 0))
         if not window.mark.next_ordinal:
+            tasks = range_count(records, expected)
             return records, find_repeats(records, None, tasks) if is_large else UNKNOWN_REPEATS
         replayed = replayed_origins(self.pipeline, window.reports)
         repeated = repeated_from(self.pipeline, window.reports)
@@ -144,7 +143,11 @@ class Events:
             oldest = remembered_from(self.pipeline, window.mark.position_micros or 0, repeated)
             log = log.where(F.col("commit_timestamp") >= F.lit(to_datetime(oldest)))
             log = log.where(window.content.earlier_changes_sql)
-        repeats = find_repeats(records, log, tasks) if is_large else UNKNOWN_REPEATS
+        repeats = UNKNOWN_REPEATS
+        if is_large:
+            # At most so many identities are compared.
+            tasks = range_count(records, expected + (count_rows(head(window.log)) or 0))
+            repeats = find_repeats(records, log, tasks)
         if not repeats.in_log:
             return records, repeats
         return without_repeated(records, log, self.pipeline.capabilities, replayed, repeated), repeats

@@ -55,8 +55,12 @@ class ContentNotes:
             self._content = self._content.plus(content_of(rows))
 
     def texts(self) -> Mapping[str, str]:
-        """Return the content of all data changes so far, unless it is large."""
-        text = json.dumps(content_to_json(self._content))
+        """Return the content of all data changes so far, unless its shapes are large."""
+        content = self._content
+        text = json.dumps(content_to_json(content))
+        while len(text) > _MAX_CHARACTERS and len(content.places) > 1:
+            content = content.with_fewer_places()
+            text = json.dumps(content_to_json(content))
         return {_CONTENT: text} if len(text) <= _MAX_CHARACTERS else {}
 
 

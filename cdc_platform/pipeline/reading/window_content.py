@@ -5,7 +5,7 @@ source time of a window on, which is nearly always recent, even if events may re
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -24,6 +24,8 @@ Key = TypeVar("Key")
 Place = tuple[int, str]
 """A moment in microseconds, and the text that orders records of that moment."""
 ROWS_PER_PLACE: Final = 100
+_MAX_PLACES: Final = 4_000
+"""Of a window; a larger one has fewer places in proportion."""
 _OF_SNAPSHOTS: Final = frozenset({ModType.SNAPSHOT.value, ModType.TRUNCATE.value})
 _SLACK_MICROS: Final = 1_000_000
 """A newer connector may state microseconds for an event for which an older one stated milliseconds."""
@@ -90,7 +92,8 @@ class WindowContent:
         lacks_moments: whether some changes, usable or not, do not state a source time.
         has_faults: whether some events cannot be used.
         values: facts about keys and values; None if these were not read.
-        places: the place in the order of one in `ROWS_PER_PLACE` records.
+        places: the place in the order of one in `rows_per_place` records.
+        rows_per_place: number of records for each place.
     """
 
     records: int = 0
@@ -100,19 +103,32 @@ class WindowContent:
     has_faults: bool = False
     values: ValueFacts | None = ValueFacts()
     places: tuple[Place, ...] = ()
+    rows_per_place: int = ROWS_PER_PLACE
 
     def plus(self, other: "WindowContent") -> "WindowContent":
         """Return the content of both."""
         moments = [micros for micros in (self.since_micros, other.since_micros) if micros is not None]
-        return WindowContent(
+        rows_per_place = max(self.rows_per_place, other.rows_per_place)
+        places = *self.one_place_in(rows_per_place), *other.one_place_in(rows_per_place)
+        both = WindowContent(
             self.records + other.records,
             _joined(self.shapes, other.shapes),
             min(moments, default=None),
             self.lacks_moments or other.lacks_moments,
             self.has_faults or other.has_faults,
             None if self.values is None or other.values is None else self.values.plus(other.values),
-            self.places + other.places,
+            places,
+            rows_per_place,
         )
+        return both.with_fewer_places() if len(places) > _MAX_PLACES else both
+
+    def with_fewer_places(self) -> "WindowContent":
+        """Return the content with every second place."""
+        return replace(self, places=self.places[::2], rows_per_place=2 * self.rows_per_place)
+
+    def one_place_in(self, rows_per_place: int) -> tuple[Place, ...]:
+        """Return the places of one in this many records, a multiple of `rows_per_place`."""
+        return self.places[:: rows_per_place // self.rows_per_place]
 
     @property
     def first_micros(self) -> int | None:
@@ -253,6 +269,7 @@ def content_to_json(content: WindowContent) -> dict[str, Any]:
         "has_faults": content.has_faults,
         "values": None if values is None else vars(values),
         "places": content.places,
+        "rows_per_place": content.rows_per_place,
     }
 
 
@@ -271,4 +288,5 @@ def content_from_json(stored: Mapping[str, Any]) -> WindowContent:
         stored["has_faults"],
         None if values is None else ValueFacts(**values),
         tuple((micros, text) for micros, text in stored["places"]),
+        stored["rows_per_place"],
     )

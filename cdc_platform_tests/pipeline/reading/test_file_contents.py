@@ -1,7 +1,10 @@
 """Contents of files with raw records, in their footers."""
 
 import json
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
+from random import Random
 from typing import Final
 
 import pyarrow as pa
@@ -30,6 +33,7 @@ from cdc_platform.pipeline.reading.window_content import (
 MICROS: Final = 1_800_000_000_000_000
 STORED: Final = """
 {"records": 3, "since_micros": 4, "lacks_moments": false, "has_faults": true, "places": [[5, "a"]],
+"rows_per_place": 100,
 "shapes": [["t", "INSERT", "NEW_ROW", "[]", 2, 5, 6, "a"], [null, null, null, null, 1, 7, 7, "b"]],
 "values": {"longest_bytes": 9, "has_unnumbered": false, "lacks_values": true, "lacks_of_new": false,
 "has_addresses": false}}
@@ -97,7 +101,56 @@ def test_records_are_read_if_a_file_lacks_notes_of_them(raw: Table, *, has_notes
     assert (measured(raw, None, 2).values is None) != has_notes
 
 
-def test_a_large_content_is_not_noted(raw: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_file_notes_fewer_places(raw: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its content is noted all the same, with places that are evenly spread."""
+    monkeypatch.setattr(file_contents, "_MAX_CHARACTERS", 1_000)
+    commit(raw, 1, rows_of(raw, *range(10_000)))
+    content = measured(raw, None, 10_000)
+    assert content.values is not None
+    assert len(content.places) == -(-10_000 // content.rows_per_place)
+    steps = {after - place for (place, _), (after, _) in pairwise(content.places)}
+    assert {content.rows_per_place} == steps
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_noted_and_read_contents_are_equal(raw: Table, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """Both ways find the same shapes and moments, for any records."""
+    dice = Random(seed)  # noqa: S311  a test's rows, not a secret
+    for cycle in (1, 2, 3):
+        commit(raw, cycle, drawn_rows(raw, dice, cycle))
+    noted = measured(raw, None, 100)
+    assert noted.values is not None
+    monkeypatch.setattr(file_contents, "_noted", lambda *_: None)
+    read = measured(raw, None, 101)
+    assert replace(noted, values=None, places=()) == replace(read, values=None, places=())
+
+
+def drawn_rows(raw: Table, dice: Random, cycle: int) -> pa.Table:
+    """Return raw records with random facts, which begin with a data change."""
+    rows = [
+        {
+            "cycle": cycle,
+            "kind": dice.choice(["data_change"] * 4 + ["file", "heartbeat"]) if number else "data_change",
+            "record_timestamp": to_datetime(dice.choice([MICROS + cycle * 10 + dice.randrange(10), -5, 0])),
+            "record_order": dice.choice([None, "", f"a{number}"]),
+            "table_name": dice.choice([None, "t", "ü\u2028"]),
+            "mod_type": dice.choice([None, "INSERT", "UPDATE", "SNAPSHOT", "TRUNCATE"]),
+            "column_types": dice.choice([None, "[]", "[1]"]),
+            "mods": dice.choice([None, [], [{"keys": "{}", "new_values": None}]]),
+            "event": dice.choice(
+                [
+                    None,
+                    {"origin": "f", "source_timestamp": None},
+                    {"origin": "f", "source_timestamp": to_datetime(MICROS - number), "fault": "f"},
+                ]
+            ),
+        }
+        for number in range(dice.randrange(1, 40))
+    ]
+    return pa.Table.from_pylist(rows, raw.schema().as_arrow())
+
+
+def test_a_content_with_large_shapes_is_not_noted(raw: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     """Footers stay small, and the records are read instead."""
     monkeypatch.setattr(file_contents, "_MAX_CHARACTERS", 10)
     commit(raw, 1, rows_of(raw, 1))

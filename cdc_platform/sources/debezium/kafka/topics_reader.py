@@ -100,7 +100,7 @@ class TopicsReading:
 
     @property
     def is_flattened(self) -> bool:
-        """Whether the stream is flattened: a tombstone belongs to the delete before it, which is in its split."""
+        """Whether the stream is flattened: tombstones belong to deletes before them, so one split has all."""
         return bool(self._start.flat_deletes)
 
     def dealer(self, splits: int) -> MessageDealer:
