@@ -40,10 +40,8 @@ class ChangeStreams:
         if window.late:
             records = records.unionByName(self._decoded_again(_judged_again(raw, window.late), window.late))
         tables = window.tables_among(self.pipeline.known_tables)
-        late = window.late[:: window.content.rows_per_place]
-        late_places = ((record.moment_micros, record.transaction_id or "") for record in late)
-        places = [*window.content.places, *late_places]
-        yield OrderedChanges(order_records(records, window.mark.next_ordinal, expected, tables, places))
+        next_ordinal = window.mark.next_ordinal
+        yield OrderedChanges(order_records(records, next_ordinal, expected, tables, window.places))
 
     def _decoded_again(self, records: DataFrame, late: Sequence[QuarantinedRecord]) -> DataFrame:
         """Return raw records of replayed transactions; this version decodes malformed records again."""

@@ -87,7 +87,7 @@ class Events:
         records, fitting = self._with_refusals(records, window)
         counts = final_counts(window.content, fitting, capabilities) if records is arrived else None
         first, tables = window.mark.next_ordinal, window.tables_among(self.pipeline.known_tables)
-        facts = WindowFacts(fitting, window.content.places, repeats, counts)
+        facts = WindowFacts(fitting, window.places, repeats, counts)
         yield order_events(records, first, expected, tables, capabilities, facts)
         if has_addresses:
             call_waiting(self.pipeline, raw, arrived)

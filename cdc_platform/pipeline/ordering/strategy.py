@@ -1,6 +1,6 @@
 """The window that one cycle adds to the change log, and what differs between change streams and events."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from typing import Protocol
@@ -21,7 +21,7 @@ from cdc_platform.pipeline.reading.file_contents import (
     data_changes_between,
     measure_content,
 )
-from cdc_platform.pipeline.reading.window_content import WindowContent
+from cdc_platform.pipeline.reading.window_content import Place, WindowContent
 from cdc_platform.spark.log.order import LogStats, OrderedChanges
 
 
@@ -44,6 +44,13 @@ class Window:
     def step(self) -> CycleStep:
         """The step from the newest cycle of the log to the next one."""
         return CycleStep(self.mark.cycle, self.cycle)
+
+    @property
+    def places(self) -> Sequence[Place]:
+        """The places of some records in the order, in proportion to their number."""
+        late = self.late[:: self.content.rows_per_place]
+        late_places = ((record.moment_micros, record.transaction_id or "") for record in late)
+        return [*self.content.places, *late_places]
 
     @property
     def data_changes(self) -> str:

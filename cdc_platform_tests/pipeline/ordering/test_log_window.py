@@ -77,6 +77,15 @@ def test_tables_that_a_window_may_change(
     assert [*expected] == [schema.name for schema in window.tables_among(TABLES)]
 
 
+def test_replayed_transactions_share_the_ranges_of_a_window(pipeline: Pipeline) -> None:
+    """They have places in the order, in proportion to their number, though the window's files lack them."""
+    replayed = [replace(LATE, moment_micros=START - 1_000 + number) for number in range(1_000)]
+    window = window_of(pipeline, START + 4, *replayed)
+    expected = [START - 1_000 + number for number in range(0, 1_000, window.content.rows_per_place)]
+    assert expected == [micros for micros, _ in window.places if micros < START]
+    assert len(window.places) > len(expected)
+
+
 def note_tables(monkeypatch: pytest.MonkeyPatch, module: Any, function: str) -> list[list[str]]:
     """Return a list that takes the names of the tables with which a module orders records from now on."""
     noted: list[list[str]] = []
