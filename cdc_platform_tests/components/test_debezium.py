@@ -67,10 +67,10 @@ def test_modes_of_the_connector_are_a_group(
     assert raised.value.setting.endswith(f"source.{setting}")
 
 
-def test_logins_stay_with_the_driver(tmp_path: Path) -> None:
-    """Workers receive what they need to know: neither options nor properties of clients."""
-    secret = {"kafka.sasl.jaas.config": 'required username="me" password="hush";'}
-    kafka = {"bootstrap_servers": "localhost:9092", "topics_pattern": ".*", "options": secret}
+def test_tasks_that_decode_get_no_login(tmp_path: Path) -> None:
+    """They receive what they need to know; only tasks that read topics get the properties of the client."""
+    secret = {"sasl.username": "me", "sasl.password": "hush"}
+    kafka = {"bootstrap_servers": "localhost:9092", "topics_pattern": ".*", "client": secret}
     source = load(tmp_path, {"kafka": kafka}).source
     assert isinstance(source, DebeziumSettings)
     assert "hush" not in source.without_password().to_options()
