@@ -35,6 +35,7 @@ from cdc_platform.sources.debezium.transactions.collector import Collector, Even
 from cdc_platform.sources.debezium.transactions.key_order import altered_events, shares_keys
 from cdc_platform.sources.debezium.wire.message_contents import READ
 from cdc_platform.sources.debezium.wire.messages import Arrival, Sent, parse_message
+from cdc_platform.sources.debezium.wire.plain_boundaries import plain_boundary
 from cdc_platform.sources.event_batches import EventBatches, FileCounts, TransactionEvent
 from cdc_platform.sources.sound_rows import escape
 
@@ -99,6 +100,10 @@ class SplitReader:
         """
         number, within = self.collector.arrive(micros), self.collector.current
         arrival = Arrival(sent, origin, position, micros, number, within)
+        boundary = plain_boundary(sent, position)
+        if boundary is not None:
+            self.collector.take(arrival.with_content(boundary))
+            return
         if self.decoder.plain.take(arrival):
             self.collector.note_plain()
             return
