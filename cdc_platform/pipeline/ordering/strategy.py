@@ -13,6 +13,7 @@ from cdc_platform.lake.commits.commits import Mark
 from cdc_platform.lake.commits.writes import CycleStep
 from cdc_platform.model.base.cached_values import cached_value
 from cdc_platform.model.schema.table_schema import TableSchema
+from cdc_platform.model.stream.ordering_key import OrderPlace
 from cdc_platform.model.stream.quarantined_records import QuarantinedRecord
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.pipeline.opened.pipeline import Pipeline
@@ -21,7 +22,7 @@ from cdc_platform.pipeline.reading.file_contents import (
     data_changes_between,
     measure_content,
 )
-from cdc_platform.pipeline.reading.window_content import Place, WindowContent
+from cdc_platform.pipeline.reading.window_content import WindowContent
 from cdc_platform.spark.log.order import LogStats, OrderedChanges
 
 
@@ -46,7 +47,7 @@ class Window:
         return CycleStep(self.mark.cycle, self.cycle)
 
     @property
-    def places(self) -> Sequence[Place]:
+    def places(self) -> Sequence[OrderPlace]:
         """The places of some records in the order, in proportion to their number."""
         late = self.late[:: self.content.rows_per_place]
         late_places = ((record.moment_micros, record.transaction_id or "") for record in late)

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from cdc_platform.model.base.timestamps import FIRST_MICROS, from_datetime, to_datetime
 from cdc_platform.model.rows.keyless import UNNUMBERED_PREFIX
 from cdc_platform.model.stream.events import ADDRESS
+from cdc_platform.model.stream.ordering_key import OrderPlace
 from cdc_platform.model.stream.records import ChangeKind, ModType
 
 SHAPE: Final = ("table_name", "mod_type", "value_capture_type", "column_types")
@@ -21,8 +22,6 @@ ShapeKey = tuple[str | None, str | None, str | None, str | None]
 TypedTable = tuple[str, str]
 """A table, and the column types of its records."""
 Key = TypeVar("Key")
-Place = tuple[int, str]
-"""A moment in microseconds, and the text that orders records of that moment."""
 ROWS_PER_PLACE: Final = 100
 _MAX_PLACES: Final = 4_000
 """Of a window; a larger one has fewer places in proportion."""
@@ -102,7 +101,7 @@ class WindowContent:
     lacks_moments: bool = False
     has_faults: bool = False
     values: ValueFacts | None = ValueFacts()
-    places: tuple[Place, ...] = ()
+    places: tuple[OrderPlace, ...] = ()
     rows_per_place: int = ROWS_PER_PLACE
 
     def plus(self, other: "WindowContent") -> "WindowContent":
@@ -126,7 +125,7 @@ class WindowContent:
         """Return the content with every second place."""
         return replace(self, places=self.places[::2], rows_per_place=2 * self.rows_per_place)
 
-    def one_place_in(self, rows_per_place: int) -> tuple[Place, ...]:
+    def one_place_in(self, rows_per_place: int) -> tuple[OrderPlace, ...]:
         """Return the places of one in this many records, a multiple of `rows_per_place`."""
         return self.places[:: rows_per_place // self.rows_per_place]
 
@@ -246,7 +245,7 @@ def _values_of(batch: pa.Table | pa.RecordBatch) -> ValueFacts:
     )
 
 
-def _places_of(batch: pa.Table | pa.RecordBatch, order: str) -> tuple[Place, ...]:
+def _places_of(batch: pa.Table | pa.RecordBatch, order: str) -> tuple[OrderPlace, ...]:
     rows = pa.array(range(0, batch.num_rows, ROWS_PER_PLACE), pa.int64())
     moments, texts = (batch.column(name).take(rows) for name in ("record_timestamp", order))
     micros = moments.cast(pa.int64()).to_pylist()

@@ -7,19 +7,16 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdc_platform.model.base.names import quote_text
+from cdc_platform.model.stream.ordering_key import OrderPlace
 
 ROWS_PER_RANGE: Final = 50_000
-
-Place = tuple[int, str]
-"""Position of a row in the first two columns of its order: microseconds and a text."""
-
 
 RANGE: Final = "range_number"
 """Column with the number of a row's range."""
 
 
 def part_in_ranges(
-    frame: DataFrame, order: Sequence[str], places: Sequence[Place], expected_rows: int
+    frame: DataFrame, order: Sequence[str], places: Sequence[OrderPlace], expected_rows: int
 ) -> DataFrame:
     """Return a frame whose tasks each have one range of an order, without dividing rows of one place.
 
@@ -48,18 +45,18 @@ def range_count(frame: DataFrame, rows: int) -> int:
     return min(limit, -(-rows // ROWS_PER_RANGE))
 
 
-def range_starts(sampled: Sequence[Place], ranges: int) -> list[Place]:
+def range_starts(sampled: Sequence[OrderPlace], ranges: int) -> list[OrderPlace]:
     """Return the starts of all ranges but the first, so that their shares of the sample are about equal."""
     places = sorted(sampled)
     return [places[number * len(places) // ranges] for number in range(1, ranges) if places]
 
 
-def _range_of(moment: str, text: str, starts: Sequence[Place]) -> Column:
+def _range_of(moment: str, text: str, starts: Sequence[OrderPlace]) -> Column:
     """Return the number of a row's range: the number of starts at or before it."""
     return F.expr(_count_starts(moment, f"coalesce({text}, '')", starts))
 
 
-def _count_starts(moment: str, text: str, starts: Sequence[Place], before: int = 0) -> str:
+def _count_starts(moment: str, text: str, starts: Sequence[OrderPlace], before: int = 0) -> str:
     """Return the SQL of a binary search, which Spark compiles, unlike functions over arrays."""
     if not starts:
         return str(before)

@@ -14,10 +14,10 @@ from pyspark.sql import functions as F
 
 from cdc_platform.model.base.names import quote_text
 from cdc_platform.model.schema.table_schema import TableSchema
-from cdc_platform.model.stream.ordering_key import PLACE_PARTS, SEPARATOR
+from cdc_platform.model.stream.ordering_key import PLACE_PARTS, SEPARATOR, OrderPlace
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities
 from cdc_platform.spark.frames.casts import LONGEST_TEXT
-from cdc_platform.spark.frames.ranges import RANGE, Place, part_in_ranges, range_count
+from cdc_platform.spark.frames.ranges import RANGE, part_in_ranges, range_count
 from cdc_platform.spark.log.faults import FAULT, FITS, fault_of
 from cdc_platform.spark.log.keyless import IS_UNNUMBERED
 from cdc_platform.spark.log.order import (
@@ -77,7 +77,7 @@ class WindowFacts(NamedTuple):
     """
 
     fitting: Iterable[tuple[str, str]] = ()
-    places: Sequence[Place] = ()
+    places: Sequence[OrderPlace] = ()
     repeats: Repeats = UNKNOWN_REPEATS
     counts: Mapping[str, TableStats] | None = None
 

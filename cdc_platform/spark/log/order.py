@@ -8,9 +8,9 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from cdc_platform.model.schema.table_schema import TableSchema
-from cdc_platform.model.stream.ordering_key import COMMIT_DIGITS, MOD_ORDINAL_DIGITS, SEPARATOR
+from cdc_platform.model.stream.ordering_key import COMMIT_DIGITS, MOD_ORDINAL_DIGITS, SEPARATOR, OrderPlace
 from cdc_platform.model.stream.records import WHOLE_ROW_UPDATES, ChangeKind
-from cdc_platform.spark.frames.ranges import RANGE, ROWS_PER_RANGE, Place, part_in_ranges
+from cdc_platform.spark.frames.ranges import RANGE, ROWS_PER_RANGE, part_in_ranges
 from cdc_platform.spark.log.faults import FAULT, FITS, fault_of, parsed_mods
 from cdc_platform.spark.log.repeats import distinct_rows
 
@@ -92,7 +92,7 @@ def order_records(
     first_ordinal: int,
     expected_records: int,
     tables: Sequence[TableSchema] = (),
-    places: Sequence[Place] = (),
+    places: Sequence[OrderPlace] = (),
 ) -> DataFrame:
     """Return one row per change, in the order of the log, with columns that decide whether it may enter it.
 

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 
 from cdc_platform.model.base.schemas import TIMESTAMP
-from cdc_platform.spark.frames.ranges import ROWS_PER_RANGE, Place, part_in_ranges, range_starts
+from cdc_platform.model.stream.ordering_key import OrderPlace
+from cdc_platform.spark.frames.ranges import ROWS_PER_RANGE, part_in_ranges, range_starts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,7 +30,7 @@ ORDER: Final = ("moment", "place", "number")
     ids=["even", "one range", "no row", "fewer rows than ranges"],
 )
 def test_ranges_start_where_the_sample_says(
-    expected: list[Place], sampled: Sequence[Place], ranges: int
+    expected: list[OrderPlace], sampled: Sequence[OrderPlace], ranges: int
 ) -> None:
     """Ranges start at places of the sample, in order, each after an equal share of it."""
     assert expected == range_starts(sampled, ranges)

@@ -1,7 +1,6 @@
 """Lines of a stream at which a split may begin: their decoding does not depend on earlier lines."""
 
 from collections.abc import Sequence
-from typing import Final
 
 from cdc_platform.model.base.decoding_errors import MALFORMED
 from cdc_platform.model.stream.events import FaultyEvent
@@ -16,12 +15,8 @@ from cdc_platform.sources.debezium.wire.message_contents import (
     TransactionEnd,
 )
 from cdc_platform.sources.debezium.wire.messages import parse_line
+from cdc_platform.sources.debezium.wire.plain_boundaries import may_be_boundary
 from cdc_platform.sources.debezium.wire.positions import INCREMENTAL, is_snapshot
-
-_STATUS: Final = b"status"
-"""Name of the field that says whether a transaction begins or ends."""
-_BOUNDARIES: Final = (b'BEGIN"', b'END"', b'BEGIN\\"', b'END\\"')
-"""Text in lines that begin or end a transaction, also where the value is a text within the line."""
 
 
 class SplitStarts:
@@ -46,7 +41,7 @@ class SplitStarts:
         if not self._settings.has_transaction_metadata:
             return
         for text in reversed(texts):
-            if _STATUS in text and any(word in text for word in _BOUNDARIES):
+            if may_be_boundary(text):
                 content = _content_of(text)
                 if isinstance(content, TransactionBegin | TransactionEnd):
                     self._is_open = isinstance(content, TransactionBegin)

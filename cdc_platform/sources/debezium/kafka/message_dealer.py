@@ -2,14 +2,13 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_platform.sources.debezium.splits.marked_rows import from_octets, to_octets
-from cdc_platform.sources.debezium.splits.outcome import SPLIT
+from cdc_platform.sources.debezium.splits.outcome import SPLIT, digest
 
 OCTETS: Final = "octets"
 DEALT_MESSAGES: Final = pa.schema([(SPLIT, pa.int32()), (OCTETS, pa.binary())])
@@ -70,7 +69,9 @@ class MessageDealer:
     def _splits_of(self, messages: pa.RecordBatch) -> pa.Array:
         """Return the split of each message."""
         routes = self.routes(messages).dictionary_encode()
-        splits = [_number_of(route) % self.splits for route in routes.dictionary.to_pylist()]
+        # Similar checksums would share remainders.
+        numbers = (int.from_bytes(digest(route)) for route in routes.dictionary.to_pylist())
+        splits = [number % self.splits for number in numbers]
         return pa.array(splits, pa.int32()).take(routes.indices)
 
     def routes(self, messages: pa.RecordBatch) -> pa.Array:
@@ -89,11 +90,6 @@ class MessageDealer:
         partitions = pc.cast(messages.column("partition"), pa.string())
         of_rows = pc.binary_join_element_wise(messages.column("topic"), partitions, numbers, "/")
         return pc.if_else(is_row, of_rows, routes)
-
-
-def _number_of(route: str) -> int:
-    """Return a number that is the same in all tasks; similar checksums share remainders."""
-    return int.from_bytes(blake2b(route.encode(), digest_size=8).digest())
 
 
 def messages_of(blocks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -5,6 +5,7 @@ from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from typing import Final, Self, cast
 
 import pyarrow as pa
@@ -35,6 +36,11 @@ FreeRow = tuple[str | None, str, int, bool]
 """Ordering key, origin and position of a row without a transaction, and whether it is a fault."""
 Counts = Mapping[str, Mapping[str, FileCounts]]
 """Rows by transaction and origin; the name is empty for rows without a transaction."""
+
+
+def digest(name: str) -> bytes:
+    """Return eight bytes for the name of a transaction, the same in all processes."""
+    return blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
 
 
 @dataclass(frozen=True)

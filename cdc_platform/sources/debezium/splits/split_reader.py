@@ -5,7 +5,6 @@ from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from itertools import repeat
 from typing import Any
 
@@ -30,6 +29,7 @@ from cdc_platform.sources.debezium.splits.outcome import (
     FreeRow,
     SplitLines,
     SplitOutcome,
+    digest,
 )
 from cdc_platform.sources.debezium.transactions.collector import Collector, Event
 from cdc_platform.sources.debezium.transactions.key_order import altered_events, shares_keys
@@ -247,7 +247,7 @@ class SplitReader:
         is_kept = half is not None and not self.settings.has_transaction_metadata
         return SplitOutcome(
             transactions=collector.transactions if self.settings.has_transaction_metadata else {},
-            names=array("Q", b"".join(map(_digest, collector.names))),
+            names=array("Q", b"".join(map(digest, collector.names))),
             counts={name: dict(by_origin) for name, by_origin in self._counts.items()},
             truncates=list(self._truncates()),
             notes=dict(collector.notes),
@@ -258,11 +258,6 @@ class SplitReader:
             use=self.decoder.state.use,
             lines=self.lines,
         )
-
-
-def _digest(name: str) -> bytes:
-    """Return eight bytes for the name of a transaction: the driver gets those of a whole cycle."""
-    return blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
 
 
 def _block(values: Mapping[str, Any]) -> pa.RecordBatch:

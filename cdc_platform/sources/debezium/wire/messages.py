@@ -135,6 +135,12 @@ def is_utf8(text: bytes | str) -> bool:
     return True
 
 
+def has_utf8_parts(raw: RawMessage) -> bool:
+    """Return whether a message can be quarantined as text."""
+    parts = raw.key, raw.value, *(raw.headers or {}).values()
+    return all(is_utf8(part) for part in parts if part is not None)
+
+
 def _message_of(fields: dict[str, Any], position: int, text: str) -> Message:
     value_name = "value" if "value" in fields else "payload"
     if value_name not in fields or not _is_message(fields):

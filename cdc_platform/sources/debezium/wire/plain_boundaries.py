@@ -8,10 +8,13 @@ from typing import Any, Final, Literal
 import msgspec
 
 from cdc_platform.sources.debezium.wire.message_contents import TransactionBegin, TransactionEnd
-from cdc_platform.sources.debezium.wire.messages import Sent, is_utf8
-from cdc_platform.sources.debezium.wire.plain_lines import Long, PlainLine
+from cdc_platform.sources.debezium.wire.messages import Sent, has_utf8_parts, is_utf8
+from cdc_platform.sources.debezium.wire.plain_lines import Long, Moments, PlainLine
 
-_STATUS: Final = b'"status"'
+_STATUS: Final = b"status"
+"""Name of the field that says whether a transaction begins or ends."""
+_WORDS: Final = (b'BEGIN"', b'END"', b'BEGIN\\"', b'END\\"')
+"""Its values, also where the message is a text within a line."""
 _MAX_DIGITS: Final = 18
 """Of a position; a longer one may be beyond 64 bits."""
 
@@ -23,25 +26,23 @@ class _Count(msgspec.Struct, frozen=True, gc=False):
     event_count: Long | None = None
 
 
-class _PlainBoundary(msgspec.Struct, frozen=True, gc=False, kw_only=True, forbid_unknown_fields=True):
+class _PlainBoundary(Moments, frozen=True, gc=False, kw_only=True, forbid_unknown_fields=True):
     """The value of such a message, without a schema block."""
 
     status: Literal["BEGIN", "END"]
     id: str
     event_count: Long | None = None
     data_collections: list[_Count] | None = None
-    ts_ms: Long | None = None
-    ts_us: Long | None = None
     ts_ns: Any = None
-
-    @property
-    def micros(self) -> int | None:
-        """Time of the beginning or end."""
-        return self.ts_us if self.ts_us is not None or self.ts_ms is None else self.ts_ms * 1000
 
 
 _LINES: Final = msgspec.json.Decoder(PlainLine[Any, _PlainBoundary])
 _VALUES: Final = msgspec.json.Decoder(_PlainBoundary)
+
+
+def may_be_boundary(text: bytes) -> bool:
+    """Return whether a text may begin or end a transaction; few others look similar."""
+    return _STATUS in text and any(word in text for word in _WORDS)
 
 
 def plain_boundary(sent: Sent, position: int) -> TransactionBegin | TransactionEnd | None:
@@ -53,12 +54,10 @@ def plain_boundary(sent: Sent, position: int) -> TransactionBegin | TransactionE
     """
     try:
         if isinstance(sent, bytes):
-            is_boundary = _STATUS in sent and is_utf8(sent)
-            return _content_of(_LINES.decode(sent).value, position) if is_boundary else None
-        value, parts = sent.value, (sent.key, sent.value, *(sent.headers or {}).values())
-        if not isinstance(value, bytes) or _STATUS not in value:
-            return None
-        if not all(is_utf8(part) for part in parts if part is not None):
+            is_usual = may_be_boundary(sent) and is_utf8(sent)
+            return _content_of(_LINES.decode(sent).value, position) if is_usual else None
+        value = sent.value
+        if not (isinstance(value, bytes) and may_be_boundary(value) and has_utf8_parts(sent)):
             return None
         return _content_of(_VALUES.decode(value), sent.position)
     except (ValueError, RecursionError):

@@ -11,7 +11,14 @@ from typing import Annotated, Any, Final, Generic, Literal, TypeVar
 import msgspec
 
 from cdc_platform.sources.debezium.wire.envelope import NEW_KEY, OLD_KEY, SEQUENCE
-from cdc_platform.sources.debezium.wire.messages import RawMessage, Sent, has_block_in, is_utf8, parse_part
+from cdc_platform.sources.debezium.wire.messages import (
+    RawMessage,
+    Sent,
+    has_block_in,
+    has_utf8_parts,
+    is_utf8,
+    parse_part,
+)
 from cdc_platform.sources.debezium.wire.positions import ORDERS
 from cdc_platform.sources.debezium.wire.schema_blocks import (
     SchemaBlock,
@@ -36,7 +43,19 @@ Key = TypeVar("Key")
 Long = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
-class PlainSource(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+class Moments(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """The time of a change or boundary, which newer connectors state in microseconds."""
+
+    ts_us: Long | None = None
+    ts_ms: Long | None = None
+
+    @property
+    def micros(self) -> int | None:
+        """The time."""
+        return self.ts_us if self.ts_us is not None or self.ts_ms is None else self.ts_ms * 1000
+
+
+class PlainSource(Moments, frozen=True, gc=False, kw_only=True):
     """The block `source` of an envelope, without unused members."""
 
     name: str
@@ -49,13 +68,6 @@ class PlainSource(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     lsn: Long
     sequence: Annotated[str, msgspec.Meta(pattern=SEQUENCE)]
     commit_lsn: Long | msgspec.UnsetType | None = msgspec.UNSET
-    ts_us: Long | None = None
-    ts_ms: Long | None = None
-
-    @property
-    def micros(self) -> int | None:
-        """Commit time of the change."""
-        return self.ts_us if self.ts_us is not None or self.ts_ms is None else self.ts_ms * 1000
 
 
 class PlainTransaction(msgspec.Struct, frozen=True, gc=False):
@@ -147,8 +159,7 @@ def _of_line(text: bytes) -> PlainChange | None:
 
 def _of_raw(raw: RawMessage) -> PlainChange | None:
     key, value = raw.key, raw.value
-    parts = key, value, *(raw.headers or {}).values()
-    if not (key and value and all(is_utf8(part) for part in parts if part is not None)):
+    if not (key and value and has_utf8_parts(raw)):
         return None
     if has_block(value) and has_block(key):
         typed = _VALUES_WITH_BLOCKS.decode(value), _KEYS_WITH_BLOCKS.decode(key)

@@ -98,7 +98,7 @@ def test_names_with_one_digest(
     )
     lines = capture_lines("keys")
     expected = read(stream, tmp_path, lines, [], len(lines))
-    monkeypatch.setattr("cdc_platform.sources.debezium.splits.split_reader._digest", lambda _: bytes(8))
+    monkeypatch.setattr("cdc_platform.sources.debezium.splits.split_reader.digest", lambda _: bytes(8))
     with counted_rounds() as counts:
         assert expected == read(stream, tmp_path, lines, [], 3)
     assert len(counts) < 5
