@@ -16,12 +16,12 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from cdc_platform.errors import CaptureStopped
-from cdc_platform.sources.debezium.engine.engine_process import capture_until_caught_up
 from cdc_platform.sources.debezium.engine.spool import Spool
 from cdc_platform_tests.servers.postgresql import LOGICAL, Cluster, cluster, postgresql_programs
 from cdc_platform_tests.sources.debezium.captured_cases import KEYS, TYPED, Case
 from cdc_platform_tests.sources.debezium.captured_traffic import TRAFFIC
 from cdc_platform_tests.sources.debezium.databases import connect, database, play, settings_for, truth
+from cdc_platform_tests.sources.debezium.spooled import capture_until_caught_up
 
 CASES: Final = [*TYPED, KEYS, *TRAFFIC]
 RUN_WITHIN_S: Final = 120.0

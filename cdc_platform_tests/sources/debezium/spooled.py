@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from cdc_platform.sources.debezium.engine.engine_process import EngineProcess
 from cdc_platform.sources.debezium.engine.spool import Spool
+from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
 
 WITHIN_S: Final = 60.0
 
@@ -31,6 +32,13 @@ def rows_in(spool: Spool) -> list[tuple[str, int | None, int | None]]:
         for event in events_in(spool)
         if event["value"] is not None and event["value"].get("op") in {"r", "c", "u", "d", "t"}
     ]
+
+
+def capture_until_caught_up(settings: EngineInput, timeout_s: float) -> None:
+    """Capture everything committed before the call, and end."""
+    with EngineProcess(settings) as engine:
+        engine.wait_until_caught_up(timeout_s)
+        engine.stop()
 
 
 def wait_until(is_so: Callable[[], bool], engine: EngineProcess) -> None:

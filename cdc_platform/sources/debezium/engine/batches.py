@@ -1,15 +1,19 @@
 """Batches of the engine, written to its spool in whole transactions."""
 
 import json
+import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from cdc_platform.sources.debezium.engine.spool import SpoolWriter
 from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
+
+CAUGHT_UP: Final = b"\n"
 
 
 @dataclass
@@ -21,15 +25,16 @@ class Run:
     ended: threading.Event = field(default_factory=threading.Event)
     failure: BaseException | None = None
     stopping: bool = False
-    awaits_marker: bool = False
-    at_marker: Callable[[], object] = lambda: None
-    """Is called once, when everything before the marker is in the spool."""
+    report_to: int | None = None
+    """The file descriptor to report to, until everything before the marker is in the spool."""
 
     def reach_marker(self) -> None:
-        """Note that everything before the marker is in the spool."""
-        if self.awaits_marker:
-            self.awaits_marker = False
-            self.at_marker()
+        """Report, once, that everything before the marker is in the spool."""
+        if self.report_to is not None:
+            # A parent process that has ended does not read it.
+            with suppress(BrokenPipeError):
+                os.write(self.report_to, CAUGHT_UP)
+            self.report_to = None
 
     def fail(self, failure: BaseException) -> None:
         """Store the first failure, and end the run."""

@@ -15,7 +15,6 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,7 +33,6 @@ LOG4J: Final = Path(__file__).with_name("log4j2.properties")
 STOP_WITHIN_S: Final = 40.0
 LOOK_EVERY_S: Final = 0.1
 NEXT_MARKER_AFTER_S: Final = 10.0
-CAUGHT_UP: Final = b"\n"
 
 
 @dataclass(frozen=True)
@@ -43,37 +41,33 @@ class Order:
 
     Args:
         settings: its source and its spool.
-        until_caught_up: whether it ends once it has captured everything committed before its start.
-        report_to: the file descriptor on which it reports this with a byte, if it continues.
+        report_to: the file descriptor on which it reports, with a byte, that it has captured everything
+            committed before its start.
     """
 
     settings: EngineInput
-    until_caught_up: bool = False
     report_to: int | None = None
 
     def to_json(self) -> str:
         """Return the order as a line of JSON, which contains the password."""
-        when = {"until_caught_up": self.until_caught_up, "report_to": self.report_to}
-        return json.dumps(when | {"settings": to_json(self.settings)})
+        return json.dumps({"report_to": self.report_to, "settings": to_json(self.settings)})
 
     @classmethod
     def from_json(cls, text: str) -> "Order":
         """Parse an order of `to_json`."""
         fields = json.loads(text)
-        settings = read_json(EngineInput, fields["settings"])
-        return cls(settings, fields["until_caught_up"], fields["report_to"])
+        return cls(read_json(EngineInput, fields["settings"]), fields["report_to"])
 
 
 def capture(order: Order, run: Run) -> None:
-    """Run the engine until it is stopped or has caught up.
+    """Run the engine until it is stopped.
 
     Raises:
         CdcError: the failure that ended it; everything in the spool is complete, and a new start resumes.
     """
     settings = order.settings
     spool = Spool(settings.folder())
-    run.awaits_marker = order.until_caught_up or order.report_to is not None
-    run.at_marker = partial(_report_caught_up, order, run)
+    run.report_to = order.report_to
     with spool.open_writer(settings.identity()) as writer:
         _start_java(spool, settings)
         check_capturable(settings)
@@ -97,18 +91,9 @@ def _wait(order: Order, run: Run) -> None:
     """Wait for the end; a marker that was written before the engine's slot or snapshot never arrives."""
     pause_s = LOOK_EVERY_S
     while not run.ended.wait(pause_s):
-        if run.awaits_marker and run.is_polling.is_set():
+        if run.report_to is not None and run.is_polling.is_set():
             emit_marker(order.settings, run.marker)
             pause_s = NEXT_MARKER_AFTER_S
-
-
-def _report_caught_up(order: Order, run: Run) -> None:
-    if order.until_caught_up:
-        run.ended.set()
-    if order.report_to is not None:
-        # A parent process that has ended does not read it.
-        with suppress(BrokenPipeError):
-            os.write(order.report_to, CAUGHT_UP)
 
 
 def _start_java(spool: Spool, settings: EngineInput) -> None:

@@ -25,7 +25,8 @@ from cdc_platform.errors import (
     SourceUnreachable,
 )
 from cdc_platform.private_files import open_private
-from cdc_platform.sources.debezium.engine.engine import CAUGHT_UP, Order
+from cdc_platform.sources.debezium.engine.batches import CAUGHT_UP
+from cdc_platform.sources.debezium.engine.engine import Order
 from cdc_platform.sources.debezium.engine.spool import Spool, reported_as_unusable
 from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
 
@@ -35,14 +36,9 @@ TAIL_LINES: Final = 15
 
 
 class EngineProcess:
-    """A running engine, which ends with the context and with the process that started it.
+    """A running engine, which ends with the context and with the process that started it."""
 
-    Args:
-        settings: its source and its spool.
-        until_caught_up: whether it ends once it has captured everything committed before its start.
-    """
-
-    def __init__(self, settings: EngineInput, *, until_caught_up: bool = False) -> None:
+    def __init__(self, settings: EngineInput) -> None:
         self.spool = Spool(settings.folder())
         with reported_as_unusable(self.spool.folder):
             self.spool.make_folder()
@@ -63,7 +59,7 @@ class EngineProcess:
                 )
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):
-            order = Order(settings, until_caught_up, None if until_caught_up else report_to)
+            order = Order(settings, report_to)
             self._process.stdin.write(order.to_json().encode() + b"\n")
             self._process.stdin.flush()
 
@@ -168,17 +164,6 @@ def read_failure(path: Path) -> CdcError:
     if isinstance(kind, type) and issubclass(kind, SetupError | SourceError):
         return kind(failure["message"])
     return CaptureStopped(failure["message"])
-
-
-def capture_until_caught_up(settings: EngineInput, timeout_s: float | None = None) -> None:
-    """Capture everything committed before the call, and end.
-
-    Raises:
-        CdcError: the failure of the engine.
-        SourceUnreachable: the engine has not caught up in time.
-    """
-    with EngineProcess(settings, until_caught_up=True) as engine:
-        engine.wait(timeout_s)
 
 
 LOGGER: Final = logging.getLogger(__name__)

@@ -16,13 +16,14 @@ import pytest
 from cdc_platform.errors import CaptureStopped, LibraryMissing, SlotInUse, SlotOutrun, SourceUnreachable
 from cdc_platform.sources.debezium.engine.batches import Run
 from cdc_platform.sources.debezium.engine.engine import Order, capture
-from cdc_platform.sources.debezium.engine.engine_process import EngineProcess, capture_until_caught_up
+from cdc_platform.sources.debezium.engine.engine_process import EngineProcess
 from cdc_platform.sources.debezium.engine.spool import Spool
 from cdc_platform.sources.debezium.settings.engine_settings import Snapshot
 from cdc_platform_tests.servers.postgresql import Cluster
 from cdc_platform_tests.sources.debezium.databases import connect, database, play, settings_for
 from cdc_platform_tests.sources.debezium.spooled import (
     WITHIN_S,
+    capture_until_caught_up,
     events_in,
     rows_in,
     wait_until,

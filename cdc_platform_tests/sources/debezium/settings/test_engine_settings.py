@@ -26,7 +26,7 @@ SETTINGS = EngineInput(
 
 def test_an_order_reaches_the_other_process_as_it_is() -> None:
     """Password and all, in one line."""
-    order = Order(SETTINGS, until_caught_up=True, report_to=7)
+    order = Order(SETTINGS, report_to=7)
     text = order.to_json()
     assert "\n" not in text
     assert order == Order.from_json(text)
