@@ -1,17 +1,20 @@
 """The spool: a folder of JSON-line files, which the embedded engine writes and a reader reads.
 
-Files are named by the offset of their first line, like the segments of a Kafka partition. They appear as a
-whole: each is written under another name, forced to disk and renamed. Offsets only grow, because the newest
-file is never deleted. A line is an object with topic, key, value, headers, partition, offset and timestamp.
+A file is named by the offset of its first line, like a segment of a Kafka partition, by the number of its
+lines, and by an identity: no other file has its name, also if somebody empties the spool and offsets begin
+again. Files appear as a whole: each is written under another name, forced to disk and renamed. Offsets only
+grow, because the newest file is never deleted. A line is an object with topic, key, value, headers,
+partition, offset and timestamp.
 """
 
 import errno
 import fcntl
 import json
+import re
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -20,8 +23,8 @@ from cdc_platform.private_files import PART, make_private_folder, open_private, 
 
 FORMAT_VERSION: Final = 1
 SUFFIX: Final = ".jsonl"
-DIGITS: Final = 20
 FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+_NAME: Final = re.compile(r"(\d{20})-(\d+)-[0-9a-f]{8}\.jsonl", re.ASCII)
 
 
 @dataclass(frozen=True, order=True)
@@ -30,11 +33,30 @@ class SpoolFile:
 
     Args:
         first_offset: offset of its first line.
+        count: number of its lines.
         path: path of the file.
     """
 
     first_offset: int
+    count: int
     path: Path
+
+    @classmethod
+    def of(cls, path: Path) -> "SpoolFile | None":
+        """Return the file of a path, None if the path has another name than files of a spool."""
+        name = _NAME.fullmatch(path.name)
+        return cls(int(name[1]), int(name[2]), path) if name is not None else None
+
+    @classmethod
+    def new(cls, folder: Path, first_offset: int, count: int) -> "SpoolFile":
+        """Return a file that is not written yet, under a name that no other file has ever had."""
+        name = f"{first_offset:020d}-{count}-{secrets.token_hex(4)}{SUFFIX}"
+        return cls(first_offset, count, folder / name)
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after its last line."""
+        return self.first_offset + self.count
 
     def lines(self) -> Iterator[str]:
         """Yield the events, one per line.
@@ -83,7 +105,7 @@ class Spool:
         make_private_folder(self.folder)
 
     def files(self, from_offset: int = 0) -> list[SpoolFile]:
-        """Return the complete files that have events at or after an offset, in order.
+        """Return the complete files that have events at or after an offset, in order; always the newest one.
 
         Raises:
             SpoolUnusable: the folder cannot be read.
@@ -91,14 +113,9 @@ class Spool:
         # Unlike `glob`, which skips a folder that cannot be read.
         paths: list[Path] = []
         with reported_as_unusable(self.folder), suppress(FileNotFoundError):
-            paths = [path for path in self.folder.iterdir() if path.suffix == SUFFIX]
-        files = sorted(
-            SpoolFile(int(path.stem), path)
-            for path in paths
-            if path.stem.isdigit() and len(path.stem) == DIGITS
-        )
-        count = sum(1 for after in files[1:] if after.first_offset <= from_offset)
-        return files[count:]
+            paths = [*self.folder.iterdir()]
+        files = sorted(file for path in paths if (file := SpoolFile.of(path)) is not None)
+        return [file for file in files[:-1] if file.next_offset > from_offset] + files[-1:]
 
     def delete_read(self, lines: Mapping[str, int], written_before_s: float) -> int:
         """Delete the oldest files that have been read completely; return the number of files.
@@ -114,8 +131,8 @@ class Spool:
         """
         deleted = 0
         with reported_as_unusable(self.folder):
-            for file, after in pairwise(self.files()):
-                is_whole = lines.get(file.path.name, 0) >= after.first_offset - file.first_offset
+            for file in self.files()[:-1]:
+                is_whole = lines.get(file.path.name, 0) >= file.count
                 with suppress(FileNotFoundError):  # another process may delete it first
                     if not is_whole or file.path.stat().st_mtime >= written_before_s:
                         break
@@ -123,27 +140,45 @@ class Spool:
                     deleted += 1
         return deleted
 
-    def require_next(self, lines: Mapping[str, int]) -> None:
-        """Check that the next event after the lake's last one was not deleted.
+    def require_next(self, lines: Mapping[str, int]) -> int:
+        """Check that the spool has the next events after the lake's last one, without a gap.
 
         Args:
             lines: number of lines that the lake has of each file, by its name.
 
+        Returns:
+            the offset up to which every event is in the lake or in a file. A list of the folder that is made
+            while an engine writes may have a later file and lack an earlier one.
+
         Raises:
-            OffsetsLost: the event was deleted.
+            OffsetsLost: events were deleted, or the files are not those that the lake has read.
             SpoolUnusable: the folder cannot be read.
         """
-        names = ((name.removesuffix(SUFFIX), count) for name, count in lines.items())
-        logged = max((int(stem) + count for stem, count in names if stem.isdigit()), default=0)
+        read = [file for name in lines if (file := SpoolFile.of(Path(name))) is not None]
+        logged = max((file.first_offset + lines[file.path.name] for file in read), default=0)
         files = self.files()
-        first = files[0].first_offset if files else 0
-        if first > logged:
-            raise OffsetsLost(
-                f"The lake has the events before number {logged} of the spool {self.folder}, which begins "
-                f"with number {first}: the lake is new, or was restored from a copy that is older than "
-                "`input.engine.keep_spool_s`. Restore a newer copy, or begin a new lake, spool and slot, "
-                "which take a new snapshot of the source."
-            )
+        # The newest file stays, so the spool always reaches what the lake has.
+        if logged and (not files or files[-1].next_offset < logged):
+            self._raise_lost(logged, f"ends before number {files[-1].next_offset}" if files else "is empty")
+        next_offset = logged
+        for file in files:
+            if file.first_offset < next_offset and file.path.name not in lines:
+                self._raise_lost(logged, f"has other ones in the file {file.path.name}")
+            if file.first_offset > next_offset:
+                if next_offset in {listed.first_offset for listed in self.files()}:
+                    break
+                self._raise_lost(logged, f"lacks those from number {next_offset} to {file.first_offset - 1}")
+            next_offset = max(next_offset, file.next_offset)
+        return next_offset
+
+    def _raise_lost(self, logged: int, state: str) -> None:
+        raise OffsetsLost(
+            f"The lake has the events before number {logged} of the spool {self.folder}, which {state}: "
+            "files were deleted, replaced or restored from an older copy, or the lake is new or was restored "
+            "from a copy that is older than `input.engine.keep_spool_s`. Put the spool's newer files back, "
+            "or restore a newer copy of the lake; otherwise begin a new lake, spool and slot, which take a new "
+            "snapshot of the source."
+        )
 
     def next_offset(self) -> int:
         """Return the offset of the next event to write.
@@ -152,7 +187,7 @@ class Spool:
             SpoolUnusable: the folder cannot be read.
         """
         files = self.files()
-        return files[-1].first_offset + sum(1 for _ in files[-1].lines()) if files else 0
+        return files[-1].next_offset if files else 0
 
     @contextmanager
     def open_writer(self, identity: Mapping[str, str]) -> Iterator["SpoolWriter"]:
@@ -221,16 +256,16 @@ class SpoolWriter:
             DiskFull: there is no space left.
             SpoolUnusable: the folder is gone.
         """
-        path = self._spool.folder / f"{self.next_offset:0{DIGITS}d}{SUFFIX}"
+        file = SpoolFile.new(self._spool.folder, self.next_offset, len(events))
         lines = [
             f'{{{event},"partition":0,"offset":{offset},"timestamp":{timestamp_millis}}}\n'
             for offset, event in enumerate(events, self.next_offset)
         ]
         with reported_as_unusable(self._spool.folder):
             self._keep_identity()
-            write_whole(path, "".join(lines))
-        self.next_offset += len(events)
-        return path
+            write_whole(file.path, "".join(lines))
+        self.next_offset = file.next_offset
+        return file.path
 
     def _keep_identity(self) -> None:
         """Store the origin of the events once there are any, because a first start may be a mistake."""

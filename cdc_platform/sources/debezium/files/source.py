@@ -22,7 +22,7 @@ from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest
 from cdc_platform.model.stream.window_plans import plan_arrivals
 from cdc_platform.sources.arrival import ArrivalTimeSource, storable, table_of
 from cdc_platform.sources.debezium.engine.engine_process import Capture
-from cdc_platform.sources.debezium.engine.spool import Spool, reported_as_unusable
+from cdc_platform.sources.debezium.engine.spool import Spool, SpoolFile, reported_as_unusable
 from cdc_platform.sources.debezium.files.decoding import event_files
 from cdc_platform.sources.debezium.rows.checkpoints import Decoded
 from cdc_platform.sources.debezium.rows.decoder import Decoder
@@ -166,12 +166,12 @@ class DebeziumSource(ArrivalTimeSource):
 
         Files are read in the order of their names, which is the order of arrival.
         """
-        if self.capture is not None:
-            self.capture.ensure_running()
         stored_progress = read_progress()
-        self._clear_spool(stored_progress)
+        is_captured = self._capture(stored_progress)
         progress = {
-            file: read_progress_of(stored_progress, file.path, FileProgress.of) for file in self._files()
+            file: read_progress_of(stored_progress, file.path, FileProgress.of)
+            for file in self._files()
+            if is_captured(file)
         }
         is_new = any(read.lacks(file) for file, read in progress.items())
         is_unread = any(partition.running_cycle is None for partition in lineage.partitions.values())
@@ -215,23 +215,38 @@ class DebeziumSource(ArrivalTimeSource):
             if isinstance(event, SourceEvent | FaultyEvent):
                 yield event
 
-    def _clear_spool(self, progress: Mapping[str, str]) -> None:
-        """Delete the spool's files that the lake has had for long, unless the source is only inspected.
+    def _capture(self, progress: Mapping[str, str]) -> Callable[[SourceFile], bool]:
+        """Ensure that the spool is being filled, and delete its files that the lake has had for long.
+
+        Nothing is done for another input, or if the source is only inspected.
+
+        Returns:
+            whether the spool has every event before and within a file.
 
         Raises:
             OffsetsLost: events that the lake lacks were deleted.
+            CdcError: the failure that ended the engine.
         """
         own_input = self.settings.input
         if self.capture is None or not isinstance(own_input, EngineInput):
-            return
+            return lambda _file: True
         lines = {
             Path(path).name: read_progress_of(progress, path, FileProgress.of).lines
             for path in progress
             if path not in (STATE, PASSED)
         }
         spool = Spool(Path(own_input.spool))
+        # Before the engine starts, which moves the slot.
         spool.require_next(lines)
         spool.delete_read(lines, time.time() - own_input.keep_spool_s)
+        self.capture.ensure_running()
+        next_offset = spool.require_next(lines)
+
+        def is_captured(file: SourceFile) -> bool:
+            spooled = SpoolFile.of(Path(file.path))
+            return spooled is not None and spooled.next_offset <= next_offset
+
+        return is_captured
 
     def read(self, spark: "SparkSession", cycle: int, plan: ReadPlan, max_tasks: int) -> "TaskRecords":
         """Decode the files of a plan in Spark tasks, and return their raw records."""

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -51,7 +52,8 @@ def delete_before(spool: Spool, offset_exclusive: int) -> int:
 def test_files_are_named_by_the_offset_of_their_first_event(tmp_path: Path) -> None:
     """Lines keep the engine's own text, digits and all, and get offsets that continue from file to file."""
     spool = filled(tmp_path, 2, 1)
-    assert names(spool.files()) == ["00000000000000000000.jsonl", "00000000000000000002.jsonl"]
+    starts = ["00000000000000000000-2-", "00000000000000000002-1-"]
+    assert starts == [name[:-14] for name in names(spool.files())]
     lines = [line for file in spool.files() for line in file.lines()]
     assert [json.loads(line)["offset"] for line in lines] == [0, 1, 2]
     end = '"partition":0,"offset":1,"timestamp":1700000000000}'
@@ -74,7 +76,7 @@ def test_what_the_lake_has_is_deleted_and_its_offsets_never_come_again(tmp_path:
     assert [file.first_offset for file in spool.files()] == [5]
     assert spool.next_offset() == 6
     with spool.open_writer(SOURCE) as writer:
-        assert writer.write([EVENT.format(1)], 0).name == "00000000000000000006.jsonl"
+        assert writer.write([EVENT.format(1)], 0).name.startswith("00000000000000000006-1-")
 
 
 def test_what_has_been_read_long_ago_is_deleted(tmp_path: Path) -> None:
@@ -86,7 +88,7 @@ def test_what_has_been_read_long_ago_is_deleted(tmp_path: Path) -> None:
     assert spool.delete_read(read, 1000 - 85) == 1
     assert spool.delete_read(read, 1000) == 1
     assert [file.first_offset for file in spool.files()] == [5, 6]
-    whole = read | {"00000000000000000005.jsonl": 1}
+    whole = read | {names(spool.files())[0]: 1}
     assert [spool.delete_read(whole, 1000), spool.delete_read(whole, 1000)] == [1, 0]
     assert [file.first_offset for file in spool.files()] == [6]
     assert spool.next_offset() == 10
@@ -95,19 +97,91 @@ def test_what_has_been_read_long_ago_is_deleted(tmp_path: Path) -> None:
 def test_a_lake_that_lacks_deleted_events_is_reported(tmp_path: Path) -> None:
     """A lake from an older copy, or a new one, would continue with an unnoticed gap."""
     spool = filled(tmp_path, 2, 3, 1)
-    spool.require_next({})
-    names = [file.path.name for file in spool.files()]
+    assert spool.require_next({}) == 6
+    first, second, third = names(spool.files())
     delete_before(spool, 5)
-    spool.require_next({names[0]: 2, names[1]: 3, names[2]: 1, "quarantine@5": 9})
-    for older in ({}, {names[0]: 2}, {names[0]: 2, names[1]: 2}):
-        with pytest.raises(OffsetsLost, match=r"the events before number [024] of the spool .* number 5"):
+    assert spool.require_next({first: 2, second: 3, third: 1, "quarantine@5": 9}) == 6
+    for older in ({}, {first: 2}, {first: 2, second: 2}):
+        with pytest.raises(
+            OffsetsLost, match=r"before number [024] of .* lacks those from number [024] to 4:"
+        ):
             spool.require_next(older)
+
+
+def read_whole(spool: Spool) -> dict[str, int]:
+    """Return the lines that a lake has of each file if it has read all."""
+    return {file.path.name: file.count for file in spool.files()}
+
+
+def empty(spool: Spool) -> None:
+    """Delete every file of a spool's folder, as a user might."""
+    for path in spool.folder.iterdir():
+        path.unlink()
+
+
+def test_a_spool_that_somebody_emptied_is_reported(tmp_path: Path) -> None:
+    """Before and after an engine writes again: its files have other names, so none counts as read."""
+    spool = filled(tmp_path, 2, 3)
+    read = read_whole(spool)
+    empty(spool)
+    with pytest.raises(OffsetsLost, match=r"before number 5 of .* is empty: files were deleted"):
+        spool.require_next(read)
+    filled(tmp_path, 2)
+    assert not read.keys() & read_whole(spool).keys()
+    with pytest.raises(OffsetsLost, match="ends before number 2:"):
+        spool.require_next(read)
+    filled(tmp_path, 4)
+    with pytest.raises(
+        OffsetsLost, match=r"has other ones in the file 0{20}-2-\w{8}\.jsonl: .* begin a new lake"
+    ):
+        spool.require_next(read)
+
+
+def test_a_spool_that_somebody_restored_is_reported(tmp_path: Path) -> None:
+    """Its engine would give the offsets of events that the lake has to later events."""
+    spool = filled(tmp_path, 2, 3)
+    read = read_whole(spool)
+    spool.files()[1].path.unlink()
+    with pytest.raises(OffsetsLost, match=r"before number 5 of .* ends before number 2:"):
+        spool.require_next(read)
+    filled(tmp_path, 4)
+    with pytest.raises(OffsetsLost, match=r"has other ones in the file 0{19}2-4-"):
+        spool.require_next(read)
+
+
+def test_a_missing_file_that_is_not_read_is_reported(tmp_path: Path) -> None:
+    """The lines of each file are in its name, so a gap shows before anything is read."""
+    spool = filled(tmp_path, 2, 3, 1)
+    first, second, third = spool.files()
+    second.path.unlink()
+    with pytest.raises(OffsetsLost, match="lacks those from number 2 to 4:"):
+        spool.require_next({first.path.name: 1})
+    assert spool.require_next({first.path.name: 2, second.path.name: 3}) == third.next_offset
+
+
+def test_a_file_that_a_list_of_the_folder_lacks_is_read_later(tmp_path: Path) -> None:
+    """A list that is made while an engine writes may have the second of two new files and lack the first."""
+    spool = filled(tmp_path, 2, 3, 1)
+    _, second, _ = spool.files()
+    hidden = second.path.rename(tmp_path / second.path.name)
+    listed: list[str] = []
+
+    def appear(event: str, arguments: tuple[object, ...]) -> None:
+        # After the first list, and before the second one. Python's hooks stay for ever.
+        if len(listed) < 2 and event == "os.listdir" and str(arguments[0]) == str(spool.folder):
+            listed.append(event)
+            if len(listed) == 2:
+                hidden.rename(second.path)
+
+    sys.addaudithook(appear)
+    assert spool.require_next({}) == 2
+    assert spool.require_next({}) == 6
 
 
 def test_what_was_not_finished_is_no_file(tmp_path: Path) -> None:
     """A writer that was killed leaves a part, which readers do not see and the next writer removes."""
     spool = filled(tmp_path, 1)
-    part = spool.folder / "00000000000000000001.jsonl.part"
+    part = spool.folder / "00000000000000000001-1-0123abcd.jsonl.part"
     part.write_text('{"topic":')
     assert [file.first_offset for file in spool.files()] == [0]
     with spool.open_writer(SOURCE):
@@ -178,7 +252,7 @@ def test_a_file_that_another_process_deletes_first_is_gone(tmp_path: Path) -> No
 
     with POINTS.counted(witness=delete), watched(spool.folder):
         assert delete_before(spool, 5) == 0
-    assert names(spool.files()) == ["00000000000000000005.jsonl"]
+    assert [file.first_offset for file in spool.files()] == [5]
 
 
 def test_two_readers_delete_files_of_one_spool_at_once(tmp_path: Path) -> None:
@@ -201,7 +275,7 @@ def test_two_readers_delete_files_of_one_spool_at_once(tmp_path: Path) -> None:
 
 READS: Final[Mapping[str, Callable[[Spool], object]]] = {
     "": lambda spool: spool.require_next({}),
-    "00000000000000000000.jsonl": Spool.next_offset,
+    "00000000000000000000-1-0123abcd.jsonl": lambda spool: [*spool.files()[0].lines()],
 }
 
 

@@ -6,12 +6,15 @@ from unittest.mock import patch
 
 import pytest
 
-from cdc_platform.errors import SourceNotFound, SpoolUnusable
+from cdc_platform.errors import OffsetsLost, SourceNotFound, SpoolUnusable
+from cdc_platform.model.stream.lineage import Lineage
+from cdc_platform.model.stream.read_windows import ReadRequest
 from cdc_platform.sources.debezium.engine.spool import Spool
 from cdc_platform.sources.debezium.files.source import DebeziumSource
 from cdc_platform.sources.debezium.rows.decoder import Decoder
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput
 from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
+from cdc_platform.sources.debezium.transactions.progress import FileProgress
 from cdc_platform_tests.sources.debezium.written_events import envelope, line, settings_with
 
 
@@ -19,6 +22,19 @@ def test_a_spool_that_its_engine_has_not_made_yet_holds_nothing(tmp_path: Path) 
     """A new pipeline asks for its tables before the engine has started, and gets none."""
     place = EngineInput("host", "database", "user", str(tmp_path / "spool"))
     assert DebeziumSource(DebeziumSettings(place)).list_tables() == ()
+
+
+def test_an_emptied_spool_is_reported_before_its_engine_starts(tmp_path: Path) -> None:
+    """The engine would move the slot, and give the offsets of events that the lake has to new ones."""
+    spool = Spool(tmp_path / "spool")
+    with spool.open_writer({}) as writer:
+        file = writer.write(["", ""], 0)
+    progress = {str(file): FileProgress("version", lines=2).to_text()}
+    file.unlink()
+    source = DebeziumSource(DebeziumSettings(EngineInput("host", "database", "user", str(spool.folder))))
+    with pytest.raises(OffsetsLost, match=r"before number 2 of .* is empty: files were deleted"):
+        source.plan(Lineage({}, 0), ReadRequest(1), lambda: progress)
+    assert {"engine.lock", "spool.json"} == {path.name for path in spool.folder.iterdir()}
 
 
 def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
