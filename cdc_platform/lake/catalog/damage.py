@@ -6,18 +6,16 @@ themselves.
 
 import logging
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from cdc_platform.errors import CommitConflict, DiskFull, LakeDamaged
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.model.base.stored_names import CYCLE, LOG, RAW
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
-    from pyiceberg.table.snapshots import Snapshot
 
 LOGGER: Final = logging.getLogger(__name__)
 RESULTS_REMEDY: Final = (
@@ -113,29 +111,15 @@ def require_own(catalog: "Catalog", namespace: str, names: Collection[str]) -> f
     Empty ones in place of lost ones would hide what is lost.
 
     Raises:
-        LakeDamaged: one of them is gone, and another one has a commit; or the raw records have none, and
-            the log has one of a cycle.
+        LakeDamaged: one of them is gone, and another one has a commit.
     """
-
-    def snapshots_of(name: str) -> "Sequence[Snapshot]":
-        return load_stored(catalog, f"{namespace}.{name}").metadata.snapshots
-
     present = list_own(catalog, namespace).intersection(names)
-    is_incomplete = len(present) < len(names)
-    if is_incomplete and any(map(snapshots_of, present)):
+    is_begun = (load_stored(catalog, f"{namespace}.{name}").metadata.snapshots for name in present)
+    if len(present) < len(names) and any(is_begun):
         # Looked at again: another process may have created the lake meanwhile.
         for name in sorted({*names} - list_own(catalog, namespace)):
             raise LakeDamaged.dropped(f"{namespace}.{name}")
-    # In this order: another process may commit to both meanwhile.
-    is_ordered = present >= {RAW, LOG} and any(map(_is_of_cycle, snapshots_of(LOG)))
-    if is_ordered and not snapshots_of(RAW):
-        raise LakeDamaged.replaced(f"{namespace}.{RAW}")
     return present
-
-
-def _is_of_cycle(snapshot: "Snapshot") -> bool:
-    """Return whether a cycle made a snapshot: the first one, for the first branch, has no rows."""
-    return snapshot.summary is not None and CYCLE in snapshot.summary.additional_properties
 
 
 def drop_results(catalog: "Catalog", identifier: str, damage: LakeDamaged) -> None:

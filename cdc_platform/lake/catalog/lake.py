@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
-from uuid import UUID
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
@@ -29,6 +28,7 @@ from cdc_platform.lake.catalog.lake_settings import (
 )
 from cdc_platform.lake.catalog.retries import commit_again
 from cdc_platform.lake.catalog.sql_catalog import LakeSqlCatalog
+from cdc_platform.lake.catalog.table_numbers import KEEPERS, require_numbers, store_numbers
 from cdc_platform.model.base.cached_values import cached_value
 from cdc_platform.model.base.names import lake_table_name, quote_spark
 from cdc_platform.model.base.schemas import (
@@ -143,9 +143,14 @@ class Lake:
             catalog = open_catalog(self.settings)
             for namespace in (self.pipeline, self.system_namespace):
                 catalog.create_namespace_if_not_exists(namespace)
-            require_own(catalog, self.system_namespace, ORIGINAL_TABLES)
-            for name, schema in own_tables(delivers_events=self.delivers_events).items():
-                _ensure(catalog, f"{self.system_namespace}.{name}", schema)
+            present = require_own(catalog, self.system_namespace, ORIGINAL_TABLES)
+            tables = {
+                name: _ensure(catalog, f"{self.system_namespace}.{name}", schema)
+                for name, schema in own_tables(delivers_events=self.delivers_events).items()
+            }
+            created = frozenset(ORIGINAL_TABLES) - present
+            self._table_numbers.update(require_numbers(self.system_namespace, tables, created))
+            store_numbers(catalog, self.system_namespace, self._table_numbers)
             return catalog
 
     def _require_catalog(self) -> None:
@@ -174,6 +179,9 @@ class Lake:
         with reaching(self.settings):
             catalog = open_catalog(self.settings)
             names = require_own(catalog, self.system_namespace, ORIGINAL_TABLES)
+            if names >= {*KEEPERS}:
+                tables = {name: load_stored(catalog, f"{self.system_namespace}.{name}") for name in KEEPERS}
+                self._table_numbers.update(require_numbers(self.system_namespace, tables))
         if RAW not in names:
             raise PipelineNotFound(
                 f"The lake at {self.settings.shown_path} holds no pipeline `{self.pipeline}`; it holds "
@@ -185,17 +193,17 @@ class Lake:
         """Return the current version of one of the platform's own tables.
 
         Raises:
-            LakeDamaged: another program has replaced it since this lake has first loaded it.
+            LakeDamaged: another program has replaced it.
         """
         table = load_stored(self.catalog, f"{self.system_namespace}.{name}")
-        number = table.metadata.table_uuid
+        number = str(table.metadata.table_uuid)
         if name != CHECK_RESULTS and self._table_numbers.setdefault(name, number) != number:
             raise LakeDamaged.replaced(f"{self.system_namespace}.{name}")
         return table
 
     @cached_value
-    def _table_numbers(self) -> dict[str, UUID]:
-        """The unique identifiers of the platform's own tables, as they were first loaded."""
+    def _table_numbers(self) -> dict[str, str]:
+        """The unique identifiers of the platform's own tables, as the lake has them, or as first loaded."""
         return {}
 
     def table(self, source_table: str) -> Table | None:
@@ -230,7 +238,8 @@ def _pipeline_names(catalog: Catalog) -> str:
     return ", ".join(f"`{name}`" for name in names if f"{name}__cdc" in names) or "none at all"
 
 
-def _ensure(catalog: Catalog, identifier: str, schema: pa.Schema) -> None:
+def _ensure(catalog: Catalog, identifier: str, schema: pa.Schema) -> Table:
+    """Return one of the platform's own tables, which is created if it is missing."""
     retention = SMALL_COMMITS if identifier.endswith((QUARANTINE, *UNMAINTAINED)) else KEPT_BY_TIME
     table_properties = COMPARE_AND_SET | {name: retention[name] for name in KEPT_BY_TIME}
     try:
@@ -239,20 +248,21 @@ def _ensure(catalog: Catalog, identifier: str, schema: pa.Schema) -> None:
         if not identifier.endswith(CHECK_RESULTS):
             raise
         drop_results(catalog, identifier, damage)
-        _ensure(catalog, identifier, schema)
+        return _ensure(catalog, identifier, schema)
     except NoSuchTableError:
         fixed = {"format-version": "2", FORMAT_PROPERTY: str(FORMAT_VERSION)}
         properties = fixed | SMALL_COMMITS | plain_columns(identifier, schema) | table_properties
         with suppress(TableAlreadyExistsError):
-            catalog.create_table(identifier, schema=schema, properties=properties)
-    else:
-        version = table.properties.get(FORMAT_PROPERTY, "1")
-        if not version.isdecimal() or int(version) > FORMAT_VERSION:
-            raise LakeFormatUnknown(
-                f"Table `{identifier}` has format version {version}, this platform knows {FORMAT_VERSION}. "
-                "Upgrade cdc_platform, or name another lake."
-            )
-        _complete(table, schema, table_properties)
+            return catalog.create_table(identifier, schema=schema, properties=properties)
+        return load_stored(catalog, identifier)
+    version = table.properties.get(FORMAT_PROPERTY, "1")
+    if not version.isdecimal() or int(version) > FORMAT_VERSION:
+        raise LakeFormatUnknown(
+            f"Table `{identifier}` has format version {version}, this platform knows {FORMAT_VERSION}. "
+            "Upgrade cdc_platform, or name another lake."
+        )
+    _complete(table, schema, table_properties)
+    return table
 
 
 def _complete(table: Table, schema: pa.Schema, properties: Mapping[str, str]) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from cdc_platform.lake.state.cuts import newest_cut
+from cdc_platform.lake.state.cuts import list_cuts
 from cdc_platform.lake.state.pins import pin_cut, unpin_cut
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.model.stream.quarantined_records import QuarantineFilter
@@ -111,13 +111,15 @@ def maintain(pipeline: Pipeline, spark: SparkSession) -> None:
 
 
 def pin_and_expire(pipeline: Pipeline, spark: SparkSession) -> None:
-    """Pin the newest cut, expire others, publish another one, and give the pin up."""
-    cut = newest_cut(pipeline.lake)
-    assert cut is not None
-    pin_cut(pipeline.lake, spark, cut.cut)
+    """Pin the oldest cut, expire others, give the pin up, and expire that cut, too.
+
+    The recovery publishes another cut, whatever was pinned at the death.
+    """
+    oldest, *_, newest = list_cuts(pipeline.lake)
+    assert oldest.cut < newest.cut
+    pin_cut(pipeline.lake, spark, oldest.cut)
     maintain_lake(pipeline, spark, thorough=True)
-    run_cycle(pipeline, spark)
-    unpin_cut(pipeline.lake, spark, cut.cut)
+    unpin_cut(pipeline.lake, spark, oldest.cut)
     maintain_lake(pipeline, spark, thorough=True)
 
 

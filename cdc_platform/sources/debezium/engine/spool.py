@@ -175,8 +175,8 @@ class Spool:
         raise OffsetsLost(
             f"The lake has the events before number {logged} of the spool {self.folder}, which {state}: "
             "files were deleted, replaced or restored from an older copy, or the lake is new or was restored "
-            "from a copy that is older than `input.engine.keep_spool_s`. Put the spool's newer files back, "
-            "or restore a newer copy of the lake; otherwise begin a new lake, spool and slot, which take a new "
+            "from a copy that is older than `input.engine.keep_spool_s`. Put the files back, or "
+            "restore a newer copy of the lake; otherwise begin a new lake, spool and slot, which take a new "
             "snapshot of the source."
         )
 

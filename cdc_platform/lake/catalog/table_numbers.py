@@ -1,0 +1,68 @@
+"""The unique identifiers of the platform's own tables, which show that another program has replaced one.
+
+A table that is dropped and created again has another identifier. Two of the tables have the identifiers of
+all, so that each of the two is in the other one.
+"""
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from cdc_platform.errors import LakeDamaged
+from cdc_platform.lake.catalog.damage import load_stored
+from cdc_platform.model.base.stored_names import CHECK_RESULTS, LOG, RAW
+from cdc_platform.model.base.stored_texts import parse_stored, read_stored
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+
+NUMBERS_PROPERTY: Final = "cdc.table-uuids"
+"""Property of the raw records and of the log: the identifiers of all own tables by name, as JSON."""
+KEEPERS: Final = (RAW, LOG)
+
+
+def require_numbers(
+    namespace: str, tables: Mapping[str, "Table"], created: frozenset[str] = frozenset()
+) -> dict[str, str]:
+    """Ensure that tables are those that the platform has created, and return their identifiers by name.
+
+    Args:
+        namespace: that of the platform's own tables.
+        tables: some of them by name; identifiers are stored in the `KEEPERS`.
+        created: those of them that this process has created just now.
+
+    Raises:
+        LakeDamaged: another program has replaced one of them.
+    """
+    numbers: dict[str, str] = {}
+    for keeper in KEEPERS:
+        stored = _stored_numbers(tables[keeper], keeper)
+        for name in (stored.keys() & tables.keys()) - created:
+            if stored[name] != str(tables[name].metadata.table_uuid):
+                raise LakeDamaged.replaced(f"{namespace}.{name}")
+        numbers |= stored
+    return numbers | _numbers_of(tables)
+
+
+def store_numbers(catalog: "Catalog", namespace: str, numbers: Mapping[str, str]) -> None:
+    """Store the identifiers of own tables where they are missing."""
+    from pyiceberg.exceptions import CommitFailedException
+
+    for keeper in KEEPERS:
+        table = load_stored(catalog, f"{namespace}.{keeper}")
+        if _stored_numbers(table, keeper) != numbers:
+            # Another process that opens the lake stores the same; after another commit, the next one does.
+            with suppress(CommitFailedException), table.transaction() as transaction:
+                transaction.set_properties({NUMBERS_PROPERTY: json.dumps(dict(numbers), sort_keys=True)})
+
+
+def _numbers_of(tables: Mapping[str, "Table"]) -> dict[str, str]:
+    # Damaged check results are dropped and created again.
+    return {name: str(table.metadata.table_uuid) for name, table in tables.items() if name != CHECK_RESULTS}
+
+
+def _stored_numbers(table: "Table", name: str) -> dict[str, str]:
+    text = table.properties.get(NUMBERS_PROPERTY, "{}")
+    return read_stored(lambda stored: parse_stored(stored, dict[str, str]), text, name, NUMBERS_PROPERTY)
