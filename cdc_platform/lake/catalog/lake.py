@@ -150,7 +150,7 @@ class Lake:
             }
             created = frozenset(ORIGINAL_TABLES) - present
             self._table_numbers.update(require_numbers(self.system_namespace, tables, created))
-            store_numbers(catalog, self.system_namespace, self._table_numbers)
+            store_numbers(catalog, self.system_namespace, tables, self._table_numbers)
             return catalog
 
     def _require_catalog(self) -> None:

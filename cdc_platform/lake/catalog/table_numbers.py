@@ -46,15 +46,17 @@ def require_numbers(
     return numbers | _numbers_of(tables)
 
 
-def store_numbers(catalog: "Catalog", namespace: str, numbers: Mapping[str, str]) -> None:
-    """Store the identifiers of own tables where they are missing."""
+def store_numbers(
+    catalog: "Catalog", namespace: str, tables: Mapping[str, "Table"], numbers: Mapping[str, str]
+) -> None:
+    """Store the identifiers of own tables where the loaded ones lack them."""
     from pyiceberg.exceptions import CommitFailedException
 
     for keeper in KEEPERS:
-        table = load_stored(catalog, f"{namespace}.{keeper}")
-        if _stored_numbers(table, keeper) != numbers:
+        if _stored_numbers(tables[keeper], keeper) != numbers:
             # Another process that opens the lake stores the same; after another commit, the next one does.
-            with suppress(CommitFailedException), table.transaction() as transaction:
+            current = load_stored(catalog, f"{namespace}.{keeper}")
+            with suppress(CommitFailedException), current.transaction() as transaction:
                 transaction.set_properties({NUMBERS_PROPERTY: json.dumps(dict(numbers), sort_keys=True)})
 
 

@@ -135,6 +135,16 @@ def test_an_own_table_that_another_program_has_dropped_is_not_created_again(
             _ = replace(pipeline.lake, is_reader=is_reader).catalog
 
 
+@pytest.mark.parametrize("name", {*SYSTEM_TABLES} - {*ORIGINAL_TABLES, CHECK_RESULTS})
+def test_a_dropped_table_that_older_lakes_lack_is_no_beginning(tmp_path: Path, name: str) -> None:
+    """A lake that had it is no older one: what the table had would count as nothing."""
+    lake = Lake(LakeSettings(str(tmp_path)), "bank")
+    lake.catalog.drop_table(f"bank__cdc.{name}")
+    for _ in range(2):
+        with pytest.raises(LakeDamaged, match=rf"table `bank__cdc\.{name}`: another program has replaced it"):
+            _ = replace(lake).catalog
+
+
 @pytest.mark.parametrize("is_open", [True, False])
 @pytest.mark.parametrize("name", {*SYSTEM_TABLES} - {CHECK_RESULTS})
 def test_an_own_table_that_another_program_has_replaced_is_no_beginning(
