@@ -171,6 +171,9 @@ def _parted(batch: pa.RecordBatch, notes: FileNotes | None) -> tuple[pa.RecordBa
     if notes is None or not batch.num_rows:
         return batch, batch.slice(0, 0)
     are_apart = notes.are_apart(batch)
+    # Nearly all batches have one kind of rows, and a filter copies them.
+    if not pc.any(are_apart).as_py():
+        return batch, batch.slice(0, 0)
     return batch.filter(pc.invert(are_apart)), batch.filter(are_apart)
 
 
@@ -188,6 +191,6 @@ class _RowGroup:
 
     def take(self) -> pa.Table:
         """Return the rows, and begin the next row group."""
-        rows = pa.Table.from_batches(self.batches).combine_chunks()
+        rows = pa.Table.from_batches(self.batches)
         self.batches, self.size_bytes = [], 0
         return rows
