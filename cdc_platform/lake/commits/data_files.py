@@ -24,6 +24,8 @@ from cdc_platform.lake.catalog.files import delete_files
 
 GROUP_BYTES: Final = 32 * 1024**2
 """Memory of the rows of one row group of a file; a task holds as many."""
+_BATCH_ROWS: Final = 1_000
+"""Rows that take as long to copy as a batch to convert; smaller batches become one."""
 DATA_FILE: Final = "data_file"
 DATA_FILES: Final = pa.schema([(DATA_FILE, pa.binary())])
 
@@ -171,6 +173,9 @@ def _parted(batch: pa.RecordBatch, notes: FileNotes | None) -> tuple[pa.RecordBa
     if notes is None or not batch.num_rows:
         return batch, batch.slice(0, 0)
     are_apart = notes.are_apart(batch)
+    # Nearly all batches have one kind of rows, and a filter copies them.
+    if not pc.any(are_apart).as_py():
+        return batch, batch.slice(0, 0)
     return batch.filter(pc.invert(are_apart)), batch.filter(are_apart)
 
 
@@ -188,6 +193,6 @@ class _RowGroup:
 
     def take(self) -> pa.Table:
         """Return the rows, and begin the next row group."""
-        rows = pa.Table.from_batches(self.batches).combine_chunks()
+        rows, count = pa.Table.from_batches(self.batches), len(self.batches)
         self.batches, self.size_bytes = [], 0
-        return rows
+        return rows.combine_chunks() if rows.num_rows < count * _BATCH_ROWS else rows

@@ -1,11 +1,12 @@
 """Reads of columns with repeated values, as the dictionaries of their files, in a tenth of the time."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 
 import pyarrow as pa
-from pyiceberg.table import Table
+from pyiceberg.io.pyarrow import ArrowScan
+from pyiceberg.table import FileScanTask, Table
 
 _NOISE = "Iceberg does not have a dictionary type."
 """Start of pyiceberg's warning for every batch and column of such a read, which is harmless."""
@@ -22,7 +23,11 @@ def _silence() -> None:
 
 
 def read_repeated_texts(
-    table: Table, row_filter: str, repeated: Sequence[str], *further: str
+    table: Table,
+    row_filter: str,
+    repeated: Sequence[str],
+    *further: str,
+    files: Iterable[FileScanTask] | None = None,
 ) -> Iterator[pa.Table]:
     """Yield the rows of a table that match a filter, batch by batch, with dictionaries of repeated texts.
 
@@ -31,8 +36,12 @@ def read_repeated_texts(
         row_filter: the filter.
         repeated: text columns to return as dictionaries.
         further: further columns, including those of the filter.
+        files: the files to read; None means all that may have such rows.
     """
     _silence()
     scan = table.scan(row_filter=row_filter, selected_fields=(*repeated, *further))
-    for batch in scan.to_arrow_batch_reader(dictionary_columns=tuple(repeated)):
+    reader = ArrowScan(
+        table.metadata, table.io, scan.projection(), scan.row_filter, dictionary_columns=tuple(repeated)
+    )
+    for batch in reader.to_record_batches(scan.plan_files() if files is None else files):
         yield pa.Table.from_batches([batch])

@@ -1,18 +1,19 @@
 """Contents of the files with raw records, which the tasks that write them note in their footers.
 
 So neither the process that runs a cycle nor Spark reads the records of a window again to find out what it is.
-A file that lacks its content, because compaction has written it, is read.
+A file that lacks its content, because compaction has written it, is read, and so is one with records of two
+windows.
 """
 
 import json
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.table import Table
+from pyiceberg.table import FileScanTask, Table
 
 from cdc_platform.lake.commits.commits import Version
 from cdc_platform.lake.commits.data_files import read_notes
@@ -87,33 +88,29 @@ def measure_content(raw: Table, after_micros: int | None, until_micros: int) -> 
 # Ordering, completion, the history of the schema and the checks ask for the same window.
 @lru_cache(maxsize=4)
 def _measure(version: Version, after_micros: int | None, until_micros: int) -> WindowContent:
-    noted = _noted(version.table, after_micros, until_micros)
-    if noted is not None:
-        return noted
-    is_of_events = "event" in version.table.schema().as_arrow().names
-    fields = (*_FURTHER, *(_OF_EVENTS if is_of_events else _OF_RECORDS))
-    records = data_changes_between(after_micros, until_micros)
-    return _sum(map(content_of, read_repeated_texts(version.table, records, SHAPE, *fields)))
-
-
-def _noted(raw: Table, after_micros: int | None, until_micros: int) -> WindowContent | None:
-    """Return the content of a window from notes, None if a file lacks them or has records of two windows."""
-    files = [*raw.scan(row_filter=data_changes_between(after_micros, until_micros)).plan_files()]
-    if any(task.delete_files for task in files):
-        return None
-    contents: list[WindowContent] = []
+    raw, records = version.table, data_changes_between(after_micros, until_micros)
+    files = [*raw.scan(row_filter=records).plan_files()]
     with ThreadPoolExecutor(_READERS) as readers:
-        for content in readers.map(lambda task: _content_of_file(raw, task.file.file_path), files):
-            if content is None:
-                return None
-            first_micros, last_micros = content.first_micros, content.last_micros
-            if first_micros is None or last_micros is None:
-                continue
-            begins_within = after_micros is None or first_micros > after_micros
-            if not (begins_within and last_micros <= until_micros):
-                return None
-            contents.append(content)
-    return _sum(iter(contents))
+        contents = [*readers.map(partial(_noted, raw, after_micros, until_micros), files)]
+    total = _sum(content for content in contents if content is not None)
+    unnoted = [file for file, content in zip(files, contents, strict=True) if content is None]
+    if not unnoted:
+        return total
+    is_of_events = "event" in raw.schema().as_arrow().names
+    fields = (*_FURTHER, *(_OF_EVENTS if is_of_events else _OF_RECORDS))
+    batches = read_repeated_texts(raw, records, SHAPE, *fields, files=unnoted)
+    return total.plus(_sum(map(content_of, batches)))
+
+
+def _noted(
+    raw: Table, after_micros: int | None, until_micros: int, file: FileScanTask
+) -> WindowContent | None:
+    """Return the content of a file's part of a window from its notes, None if they do not state it."""
+    content = None if file.delete_files else _content_of_file(raw, file.file.file_path)
+    if content is None or content.first_micros is None or content.last_micros is None:
+        return content
+    begins_within = after_micros is None or content.first_micros > after_micros
+    return content if begins_within and content.last_micros <= until_micros else None
 
 
 def _content_of_file(raw: Table, path: str) -> WindowContent | None:

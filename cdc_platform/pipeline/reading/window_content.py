@@ -241,8 +241,14 @@ def _values_of(batch: pa.Table | pa.RecordBatch) -> ValueFacts:
         bool(pc.any(pc.starts_with(texts[0], UNNUMBERED_PREFIX)).as_py()),
         bool(pc.any(lacks).as_py()),
         bool(pc.any(pc.and_(lacks, is_new)).as_py()),
-        bool(pc.any(pc.match_substring(metadata, f'"{ADDRESS}"')).as_py()),
+        _has_addresses(metadata),
     )
+
+
+def _has_addresses(metadata: pa.Array | pa.ChunkedArray) -> bool:
+    # Quotes are frequent in JSON: a search that does not begin with one takes a sixth of the time.
+    candidates = metadata.filter(pc.match_substring_regex(metadata, f'{ADDRESS}"'))
+    return bool(pc.any(pc.match_substring(candidates, f'"{ADDRESS}"')).as_py())
 
 
 def _places_of(batch: pa.Table | pa.RecordBatch, order: str) -> tuple[OrderPlace, ...]:

@@ -66,6 +66,18 @@ def test_a_task_writes_one_file(table: Table, monkeypatch: pytest.MonkeyPatch) -
         assert [groups.row_group(number).num_rows for number in range(groups.num_row_groups)] == [1, 2]
 
 
+@pytest.mark.parametrize("batch_rows", [1, 1_500])
+def test_a_row_group_has_the_rows_of_several_batches(table: Table, batch_rows: int) -> None:
+    """The batches become one if they are small, and the file is the same in either case."""
+    records = [str(number) for number in range(3 * batch_rows)]
+    parts = [records[begin : begin + batch_rows] for begin in range(0, len(records), batch_rows)]
+    (file,) = DataFileWriter.of(table).write(batch(table, *part) for part in parts)
+    with table.io.new_input(file.file_path).open() as stream:
+        parquet = pq.ParquetFile(stream)
+        assert parquet.num_row_groups == 1
+        assert records == parquet.read()["record"].to_pylist()
+
+
 def test_a_task_that_fails_leaves_no_file(
     table: Table, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

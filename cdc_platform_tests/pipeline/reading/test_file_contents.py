@@ -101,6 +101,28 @@ def test_records_are_read_if_a_file_lacks_notes_of_them(raw: Table, *, has_notes
     assert (measured(raw, None, 2).values is None) != has_notes
 
 
+@pytest.mark.parametrize("has_notes", [True, False])
+def test_only_the_files_whose_notes_do_not_suffice_are_read(raw: Table, *, has_notes: bool) -> None:
+    """The rows of a file with notes are not read, although the window's first file has none, or is cut."""
+    commit(raw, 1, rows_of(raw, 1, 2), has_notes=has_notes)
+    commit(raw, 2, rows_of(raw, 3, 4, 5))
+    expected = measured(raw, 1, 5)
+    for file in raw.scan(data_changes_between(MICROS + 2, MICROS + 5)).plan_files():
+        erase_rows(Path(file.file.file_path.removeprefix("file://")))
+    raw.refresh()
+    file_contents._measure.cache_clear()  # noqa: SLF001  as in a new process
+    assert expected == measured(raw, 1, 5)
+    assert expected.records == 4
+    assert expected.values is None
+
+
+def erase_rows(file: Path) -> None:
+    """Overwrite the rows of a Parquet file, and keep its footer."""
+    content = file.read_bytes()
+    footer = int.from_bytes(content[-8:-4], "little") + 8
+    file.write_bytes(content[:4] + bytes(len(content) - 4 - footer) + content[-footer:])
+
+
 def test_a_large_file_notes_fewer_places(raw: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its content is noted all the same, with places that are evenly spread."""
     monkeypatch.setattr(file_contents, "_MAX_CHARACTERS", 1_000)
@@ -120,7 +142,7 @@ def test_noted_and_read_contents_are_equal(raw: Table, monkeypatch: pytest.Monke
         commit(raw, cycle, drawn_rows(raw, dice, cycle))
     noted = measured(raw, None, 100)
     assert noted.values is not None
-    monkeypatch.setattr(file_contents, "_noted", lambda *_: None)
+    monkeypatch.setattr(file_contents, "_content_of_file", lambda *_: None)
     read = measured(raw, None, 101)
     assert replace(noted, values=None, places=()) == replace(read, values=None, places=())
 

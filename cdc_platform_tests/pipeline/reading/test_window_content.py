@@ -126,6 +126,7 @@ def test_the_content_of_two_batches_is_that_of_all_their_records() -> None:
         ),
         (ValueFacts(24, has_unnumbered=True), {"keys": f'{UNNUMBERED_PREFIX}"a"}}'}),
         (ValueFacts(10, has_addresses=True), {"metadata": '{"row_id":"A"}'}),
+        (ValueFacts(10), {"metadata": '{"arrow_id":"A"}'}),
     ],
 )
 def test_facts_about_values(expected: ValueFacts, facts: dict[str, Any]) -> None:

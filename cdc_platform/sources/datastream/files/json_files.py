@@ -105,7 +105,9 @@ class BlockDecoder:
 
     def _reader(self, batch: RowBatch, event: JsonEvent, metadata: Mapping[str, Any]) -> RowReader:
         declarations = self._decoding.declared_for(batch.schema[0], metadata)
-        is_document = self._decoding.is_document(event.read_method or "", metadata)
+        is_document = DOCUMENT_ID in batch.names and self._decoding.is_document(
+            event.read_method or "", metadata
+        )
         key = (id(batch), id(declarations), is_document)
         fitted = self._fitted.get(key)
         if fitted is None:
