@@ -78,7 +78,7 @@ class Interpreter:
         kind = source_kind(envelope.read_method, metadata, self._declared)
         change = str(metadata.get("change_type") or "").upper()
         says_deleted = _deletion_mark(metadata)
-        is_removal = change in _REMOVALS or says_deleted
+        is_removal = change in _REMOVALS or says_deleted is True
         if not is_removal and change not in _WRITES:
             raise RecordUnreadable(f"The event reports a change that this version does not know: {change!r}")
         _check_moment(envelope)
