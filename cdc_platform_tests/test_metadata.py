@@ -51,7 +51,7 @@ def test_every_asset_links_to_the_status_page(
         monkeypatch.delenv(DASHBOARD_URL, raising=False)
     else:
         monkeypatch.setenv(DASHBOARD_URL, address)
-    shop = {"name": "shop", "source": {"path": ".", "stream": STREAM}, "lake": {"path": "lake"}}
+    shop = {"name": "shop", "source": {"path": "files", "stream": STREAM}, "lake": {"path": "lake"}}
     for number, (attributes, kind) in enumerate(
         ((bank_attributes(), TYPE), ({**shop, "tables": ["users"]}, DATASTREAM))
     ):

@@ -26,7 +26,7 @@ STAND_IN: Final = "value_of_a_missing_setting"
 MAX_TRIES: Final = 3
 """First a wrong value is removed, then replaced, then removed together with the settings that it must fit."""
 _NAMED: Final = re.compile(r"`([\w.]+)`")
-_LAKE: Final = re.compile("lake[.]")
+_LAKE: Final = re.compile(r"lake\b")
 _LINE: Final = re.compile(r" ?\(line (\d+)\)")
 
 
@@ -95,11 +95,18 @@ def _judge_document(file: Path, document: Document, by_name: dict[str, Document]
         names = [_setting_of(error) for error in repairable]
         tries.update(names)
         unfit = [setting for setting in names if tries[setting] == MAX_TRIES and setting in by_setting]
-        partners = {partner for setting in unfit for partner in _NAMED.findall(by_setting[setting].problem)}
-        candidate = _repair(candidate, names, partners, has_no_lake=any(map(_LAKE.match, unfit)))
+        partners = {name for setting in unfit for name in _partners(setting, by_setting[setting].problem)}
+        fit = [setting for setting in names if setting not in unfit]
+        candidate = _repair(candidate, fit, {*unfit, *partners}, has_no_lake=any(map(_LAKE.match, unfit)))
         errors = _judge_once(file, candidate, by_name)
         by_setting |= {_setting_of(error): error for error in errors if not _follows(error, by_setting)}
     return list(by_setting.values())
+
+
+def _partners(setting: str, problem: str) -> Iterator[str]:
+    """Yield the settings that a problem may name, each as a setting of the file and of the same group."""
+    for name in _NAMED.findall(problem):
+        yield from (name, f"{setting.rpartition('.')[0]}.{name}")
 
 
 def _judge_once(file: Path, document: Document, by_name: dict[str, Document]) -> list[SettingError]:
@@ -121,17 +128,17 @@ def _judge_once(file: Path, document: Document, by_name: dict[str, Document]) ->
 
 
 def _repair(
-    document: Document, settings: Iterable[str], partners: Iterable[str], *, has_no_lake: bool
+    document: Document, settings: Iterable[str], removed: Iterable[str], *, has_no_lake: bool
 ) -> Document:
     """Return a document without the wrong settings, and with a stand-in for each missing one.
 
-    The partners are removed, too, if the document has them. A folder replaces a lake with settings that
+    Others are removed if the document has them. A folder replaces a lake with settings that
     contradict each other.
     """
     attributes = deepcopy(dict(document.attributes))
     for setting in settings:
         _repair_setting(attributes, setting.split("."), STAND_IN)
-    for setting in partners:
+    for setting in removed:
         _repair_setting(attributes, setting.split("."), None)
     if has_no_lake:
         attributes["lake"] = {"path": STAND_IN}

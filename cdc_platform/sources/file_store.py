@@ -41,16 +41,28 @@ class FileStore:
 
     Opening it sends a request to the store, which must answer within ``deadline_s``, even with an error.
 
+    Args:
+        location: the folder.
+        suffixes: suffixes of the files.
+        deadline_s: seconds within which the store must give its first answer.
+        setting: the source's setting with the location, for messages.
+
     Raises:
         SettingError: the location cannot be read.
         LibraryMissing: a required library is not installed.
         SourceUnreachable: the store does not answer.
     """
 
-    def __init__(self, location: str, suffixes: tuple[str, ...], deadline_s: float = DEADLINE_S) -> None:
-        self._suffixes = suffixes
+    def __init__(
+        self,
+        location: str,
+        suffixes: tuple[str, ...],
+        deadline_s: float = DEADLINE_S,
+        setting: str = "path",
+    ) -> None:
+        self._suffixes, self._setting = suffixes, setting
         self.location = location.rstrip("/")
-        self._system, self._root = _open(self.location, deadline_s)
+        self._system, self._root = _open(self.location, deadline_s, setting)
         scheme = scheme_of(location)
         self._scheme = f"{scheme}://" if scheme is not None else ""
 
@@ -103,7 +115,7 @@ class FileStore:
 
     def _list_by_folder(self) -> Iterator[fs.FileInfo]:
         """Yield all files, and the folders that cannot be listed; slow, but such a folder hides no other."""
-        with _store_errors(self.location):
+        with _store_errors(self.location, self._setting):
             waiting = self._list(self._root, is_recursive=False)
         while waiting:
             info = waiting.pop()
@@ -126,7 +138,7 @@ class FileStore:
             SourceUnreachable: the store does not answer.
         """
         candidates = sorted(paths)
-        with _store_errors(self.location):
+        with _store_errors(self.location, self._setting):
             infos = self._system.get_file_info([path.removeprefix(self._scheme) for path in candidates])
         return frozenset(
             path for path, info in zip(candidates, infos, strict=True) if info.type is fs.FileType.File
@@ -141,7 +153,10 @@ class FileStore:
             AccessDenied: the file must not be read.
             SourceUnreachable: the store does not answer.
         """
-        with _store_errors(path), self._stream(path.removeprefix(self._scheme), begin) as stream:
+        with (
+            _store_errors(path, self._setting),
+            self._stream(path.removeprefix(self._scheme), begin) as stream,
+        ):
             yield stream
 
     def read(self, path: str) -> bytes:
@@ -167,29 +182,29 @@ class FileStore:
         return buffered
 
 
-def _open(location: str, deadline_s: float) -> Root:
+def _open(location: str, deadline_s: float, setting: str) -> Root:
     if scheme_of(location) is None:
         return fs.LocalFileSystem(), location
-    check_location("path", location)
-    return _within_deadline(lambda: _connect(location, deadline_s), location, deadline_s)
+    check_location(setting, location)
+    return _within_deadline(lambda: _connect(location, deadline_s, setting), location, deadline_s)
 
 
-def _connect(location: str, deadline_s: float) -> Root:
+def _connect(location: str, deadline_s: float, setting: str) -> Root:
     try:
         system, root = fs.FileSystem.from_uri(arrow_location(location, deadline_s))
     except pa.ArrowInvalid as error:
-        raise SettingError("path", f"is not an address that can be read ({error}): {location}") from error
+        raise SettingError(setting, f"is not an address that can be read ({error}): {location}") from error
     except (OSError, pa.ArrowException) as error:
         if _LACKS_LIBRARY.search(str(error)):
             raise LibraryMissing(
                 f"Files of HDFS need Java and Hadoop's libhdfs on each machine that reads; set JAVA_HOME, "
                 f"HADOOP_HOME and CLASSPATH (`hadoop classpath --glob`): {location} ({error})"
             ) from error
-        raise store_error_of(error, location) from error
+        raise store_error_of(error, location, setting) from error
     try:
         system.get_file_info(root)
     except (OSError, pa.ArrowException) as error:
-        store_error = store_error_of(error, location)
+        store_error = store_error_of(error, location, setting)
         if isinstance(store_error, SourceUnreachable):
             raise store_error from error
     return system, root
@@ -222,19 +237,23 @@ def _without_dates(relative: str) -> str:
 
 
 @contextmanager
-def _store_errors(place: str) -> Iterator[None]:
+def _store_errors(place: str, setting: str) -> Iterator[None]:
     """Raise the platform's errors for those of a file system."""
     try:
         yield
     except (OSError, pa.ArrowException) as error:
-        raise store_error_of(error, place) from error
+        raise store_error_of(error, place, setting) from error
 
 
-def store_error_of(error: Exception, place: str) -> AccessDenied | SourceNotFound | SourceUnreachable:
+def store_error_of(
+    error: Exception, place: str, setting: str
+) -> AccessDenied | SourceNotFound | SourceUnreachable:
     """Return the platform's error for a file system's error."""
     text = str(error)
     if isinstance(error, FileNotFoundError) or "does not exist" in text:
-        return SourceNotFound(f"There is no such file or folder; check the setting `source.path`: {place}")
+        return SourceNotFound(
+            f"There is no such file or folder; check the setting `source.{setting}`: {place}"
+        )
     if isinstance(error, PermissionError) or any(word in text for word in _DENIALS):
         return AccessDenied(f"The store denies access; grant this user read access to: {place} ({text})")
     return SourceUnreachable(

@@ -151,6 +151,16 @@ def test_a_mistake_hides_no_other(tmp_path: Path) -> None:
     assert (code, expected, len(expected)) == (1, set(named), len(named))
 
 
+def test_a_missing_lake_hides_no_mistake(tmp_path: Path) -> None:
+    """The name and the source are validated, too; so is what a policy without its partner leaves."""
+    source = {"path": "files", "max_files": 0, "backfill_policy": "force"}
+    type_name = "cdc_platform.components.datastream.DatastreamPipeline"
+    path = write_defs(tmp_path, {"name": "a shop", "source": source}, type_name)
+    code, output, _ = run("validate", path)
+    named = {"lake", "name", "source.max_files", "source.epochs"}
+    assert (code, named) == (1, {line.split("`")[1] for line in output.splitlines()})
+
+
 def test_a_name_is_in_use_where_other_settings_are_wrong(tmp_path: Path) -> None:
     """The first of two pipelines of one name has another mistake, which does not hide the second's."""
     path = write_two(tmp_path, bank_attributes())

@@ -29,7 +29,10 @@ def test_a_history_is_an_asset_unless_a_table_has_its_place(
     """An asset that no step fills would fail every run."""
     options = {"t": TableOptions(history=True), "u": TableOptions(soft_delete=True)}
     settings = PipelineSettings(
-        "shop", DatastreamSettings(str(tmp_path)), LakeSettings(str(tmp_path)), table_options=options
+        "shop",
+        DatastreamSettings(str(tmp_path / "files")),
+        LakeSettings(str(tmp_path)),
+        table_options=options,
     )
     assert expected == find_histories(settings, tables)
 

@@ -9,8 +9,13 @@ from typing import Any
 import pytest
 from pyarrow import fs
 
-from cdc_platform.errors import AccessDenied, LibraryMissing, SettingError, SourceUnreachable
+from cdc_platform.errors import AccessDenied, LibraryMissing, SettingError, SourceNotFound, SourceUnreachable
 from cdc_platform.sources import file_store
+from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
+from cdc_platform.sources.datastream.source import DatastreamSource
+from cdc_platform.sources.debezium.files.decoding import event_files
+from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput
+from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
 from cdc_platform.sources.file_store import FileStore
 
 MINUTE = "2026/01/31/08/00"
@@ -58,7 +63,7 @@ def listed(root: Path) -> dict[str, str]:
 def lock(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     """Let folders of these names be unreadable."""
     system = fs.PyFileSystem(LockedFolders(set(names)))
-    monkeypatch.setattr(file_store, "_open", lambda location, _deadline_s: (system, location))
+    monkeypatch.setattr(file_store, "_open", lambda location, *_: (system, location))
 
 
 WHOLE = {f"a/{MINUTE}/1.jsonl": "a", f"b/{MINUTE}/2.jsonl": "b", "c/3.jsonl": "c", "4.jsonl": "."}
@@ -88,6 +93,20 @@ def test_a_source_that_may_not_be_listed_at_all_is_an_error(
     lock(monkeypatch, root.name)
     with pytest.raises(AccessDenied):
         listed(root)
+
+
+def test_a_missing_folder_names_the_setting_of_its_source(tmp_path: Path) -> None:
+    """Each kind of source has another setting for its folder."""
+    place = str(tmp_path / "nowhere")
+    engine = EngineInput("host", "database", "user", place)
+    stores = {
+        "path": DatastreamSource(DatastreamSettings(place)).store,
+        "input.files.path": event_files(DebeziumSettings(FilesInput(place))),
+        "input.engine.spool": event_files(DebeziumSettings(engine)),
+    }
+    for setting, store in stores.items():
+        with pytest.raises(SourceNotFound, match=f"check the setting `source.{setting}`: {place}"):
+            list(store.list_files())
 
 
 def test_a_name_that_is_no_text_hides_no_other_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

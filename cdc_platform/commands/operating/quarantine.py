@@ -138,12 +138,15 @@ def replay(
     A record that is now valid enters the log at its own place in the source's order, so it overrides
     nothing newer. A record that is still invalid returns to quarantine with its new reason.
     """
+    from cdc_platform.lake.state.quarantine import load_quarantine
     from cdc_platform.pipeline.on_demand.replay import replay_records
 
     pipeline = _open(defs, name)
     with show_progress(pipeline.progress):
         outcome = replay_records(pipeline, replace(record_filter, record=record))
-    print_text(json.dumps(_outcome_as_dict(outcome), indent=2) if as_json else describe_replay(outcome, defs))
+        count = len(load_quarantine(pipeline.lake))
+    text = describe_replay(outcome, defs, count)
+    print_text(json.dumps(_outcome_as_dict(outcome), indent=2) if as_json else text)
 
 
 @shown_step("look at the lake")
@@ -190,8 +193,8 @@ def describe_quarantined_records(records: "Sequence[QuarantinedRecord]") -> Grou
     )
 
 
-def describe_replay(outcome: "ReplayOutcome", defs: Path) -> str:
-    """Return what a replay has requested, for people."""
+def describe_replay(outcome: "ReplayOutcome", defs: Path, open_records: int) -> str:
+    """Return what a replay has requested, for people; if nothing, how many records are still open."""
     lines = []
     if outcome.from_files:
         records, files = as_count(len(outcome.from_files), "record"), as_count(len(outcome.files), "file")
@@ -207,6 +210,11 @@ def describe_replay(outcome: "ReplayOutcome", defs: Path) -> str:
         f"not replayed: {record.origin} is gone, and nothing of it was kept ({_short(record.reason)})"
         for record in outcome.unreadable
     ]
+    if not lines and open_records:
+        return (
+            f"nothing to replay: the options match none of {as_count(open_records, 'open record')}, which "
+            f"`cdc-platform quarantine list {defs}` shows"
+        )
     if not lines:
         return "nothing to replay"
     if len(lines) > len(outcome.unreadable):

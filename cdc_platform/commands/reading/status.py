@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 
 SHOWN_FILES: Final = 20
-SHOWN_FAILURES: Final = 3
+SHOWN_CHECKS: Final = 3
 WATCHED_EVERY_S: Final = 2.0
 PRECISE_BELOW_S: Final = 60
 WATCHED_PARTITIONS: Final = 5
@@ -208,7 +208,7 @@ def _rows(
     quarantined = f"{status.quarantined} open" if status.quarantined is not None else "unknown"
     cut_rows: list[Row] = [
         ("cut", cut or _missing(status, "cut", "none yet")),
-        ("checks", _describe_checks(status)),
+        *_check_rows(status),
         ("quarantine", (quarantined, "yellow" if status.quarantined else "")),
         *([("replay", status.replay.describe())] if status.replay is not None else []),
     ]
@@ -221,17 +221,26 @@ def _rows(
     return position, _partition_rows(status, max_partitions), cut_rows, notes
 
 
-def _describe_checks(status: "Status") -> Cell:
-    """Return how many checks passed when they last ran, and the names of the failed ones."""
-    failures = [f"{check.name} on {check.asset}" for check in status.checks if check.has_failed]
-    if failures:
-        more = f" and {len(failures) - SHOWN_FAILURES} more" if len(failures) > SHOWN_FAILURES else ""
-        return f"{len(failures)} failed: {', '.join(failures[:SHOWN_FAILURES])}{more}", "red"
+def _check_rows(status: "Status") -> list[Row]:
+    """Return how many checks passed when they last ran, and what the others say, failures first."""
+    failures = [check for check in status.checks if check.has_failed]
+    warnings = [check for check in status.checks if not check.passed and not check.has_failed]
     if not status.checks:
-        return _missing(status, "checks", "none run yet")
-    passed = sum(check.passed for check in status.checks)
-    warnings = len(status.checks) - passed
-    return f"{passed} passed" + (f", {as_count(warnings, 'warning')}" if warnings else "")
+        return [("checks", _missing(status, "checks", "none run yet"))]
+    counts = [
+        *([f"{len(failures)} failed"] if failures else []),
+        f"{len(status.checks) - len(failures) - len(warnings)} passed",
+        *([as_count(len(warnings), "warning")] if warnings else []),
+    ]
+    shown, left_out = [*failures, *warnings][:SHOWN_CHECKS], len(failures) + len(warnings) - SHOWN_CHECKS
+    return [
+        ("checks", (", ".join(counts), "red" if failures else "yellow" if warnings else "")),
+        *(
+            ("", (f"{check.name} on {check.asset}: {check.summary}", "red" if check.has_failed else "yellow"))
+            for check in shown
+        ),
+        *([("", f"and {left_out} more")] if left_out > 0 else []),
+    ]
 
 
 def _missing(status: "Status", part: str, nothing: str) -> str:

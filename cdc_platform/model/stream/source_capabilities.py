@@ -7,12 +7,15 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from os.path import normpath
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from cdc_platform.model.base.declared_settings import read_settings, to_json
 from cdc_platform.model.base.timestamps import MICROS_PER_S
 from cdc_platform.model.schema.schema_policy import SchemaPolicy
+
+_ALIASES: Final = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,15 @@ class SourceSettings(ABC):
     def title(self) -> str:
         """Name of the source in messages."""
 
+    @property
+    def folder(self) -> str:
+        """Folder or object store prefix with the source's files; empty if it reads no files."""
+        return ""
+
+    def reads(self, location: str) -> bool:
+        """Return whether files in a folder or object store prefix would be read as events."""
+        return bool(self.folder) and f"{_plain(location)}/".startswith(f"{_plain(self.folder)}/")
+
     @abstractmethod
     def with_deadline(self, deadline_s: float) -> Self:
         """Return these settings with a single attempt of at most `deadline_s` seconds per request."""
@@ -112,3 +124,11 @@ class SourceSettings(ABC):
     def to_options(self) -> str:
         """Return the settings as JSON text, equal for equal settings."""
         return to_json(self)
+
+
+def _plain(location: str) -> str:
+    """Return a location in one spelling: without its options, and aliases of its scheme."""
+    scheme, separator, path = location.partition("?")[0].rpartition("://")
+    if not separator or scheme == "file":
+        return normpath(path)
+    return f"{_ALIASES.get(scheme, scheme)}://{path.rstrip('/')}"

@@ -160,6 +160,14 @@ class PipelineSettings:
                 f"table_options.{min(unknown)}",
                 f"belongs to no table of the setting `tables`, which names {', '.join(self.tables or ())}",
             )
+        place = "lake.catalog.warehouse" if self.lake.catalog.get("warehouse") else "lake.path"
+        location = self.lake.catalog.get("warehouse") or self.lake.shown_path
+        if self.source.reads(location):
+            raise SettingError(
+                place,
+                f"lies in the source's folder, {self.source.folder}, so its own files would be read as "
+                f"events; choose a folder outside it. It is: {location}",
+            )
         check_range(self, ("max_window_s",), above=0)
         check_range(self, ("read_tasks", "copy_chunk_rows"), at_least=1)
         not_negative = ("copy_s", "local_read_s", "local_merge_bytes", "idle_interval_s", "check_every_s")

@@ -15,7 +15,7 @@ from cdc_platform.model.stream.files import (
     choose_files,
     resolved_failures,
 )
-from cdc_platform.model.stream.lineage import Lineage, live
+from cdc_platform.model.stream.lineage import Lineage
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest
 from cdc_platform.model.stream.window_plans import plan_arrivals
 from cdc_platform.sources.arrival import ArrivalTimeSource, storable, table_of
@@ -117,14 +117,9 @@ class DatastreamSource(ArrivalTimeSource, SparkSource):
     def _choose(
         self, files: Sequence[SourceFile], versions: Mapping[str, str], lineage: Lineage, request: ReadRequest
     ) -> FileChoice:
-        keys = {partition.key: partition.token for partition in live(lineage)}
-        folders = {keys[key] for key in request.keys if key in keys} if request.keys is not None else None
-        partition_keys = lineage.partitions.keys()
-        files = [
-            file
-            for file in files
-            if file.folder in partition_keys and (folders is None or file.folder in folders)
-        ]
+        # A folder that has reached the limit of the request has no window: its new files can wait.
+        folders = {window.token for window in plan_arrivals(lineage, request)}
+        files = [file for file in files if file.folder in folders]
         clock_micros = None if request.ends_pauses else request.clock_micros
         return choose_files(files, versions, self.settings.max_files, self.settings.max_bytes, clock_micros)
 

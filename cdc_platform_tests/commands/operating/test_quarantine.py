@@ -115,6 +115,14 @@ def test_a_file_that_goes_after_it_was_asked_for(defs: Path) -> None:
     assert READ_AGAIN not in load_read_progress(lake_of(defs)).values()
 
 
+def test_options_that_match_no_record_say_how_many_there_are(defs: Path) -> None:
+    """A misspelled table does not look like an empty quarantine."""
+    open_records = len(json.loads(run("quarantine", "list", defs, "--json")[1]))
+    output = run("quarantine", "replay", defs, "--table", "custmers")[1]
+    assert f"nothing to replay: the options match none of {open_records} open records" in output
+    assert f"`cdc-platform quarantine list {defs}`" in output
+
+
 def test_transactions_of_a_change_stream_are_replayed_whole(tmp_path: Path) -> None:
     """One record brings its transaction; the log has not judged them before the next cycle."""
     file = begin(write_defs(tmp_path))

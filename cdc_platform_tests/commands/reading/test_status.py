@@ -13,6 +13,7 @@ from cdc_platform.commands.reading.status import describe_statuses
 from cdc_platform.components.loading import COMPONENTS, load_settings
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.state.control import save_lineage
+from cdc_platform.lake.state.last_results import LastResult
 from cdc_platform.model.stream.lineage import begin as begin_lineage
 from cdc_platform.pipeline.on_demand.status import CopyStatus, Status, TableStatus
 from cdc_platform.pipeline.opened.pipeline import open_pipeline
@@ -126,6 +127,25 @@ def test_a_lag_is_shown_as_people_read_it(lag_s: float, shown: str) -> None:
     silent = as_text(describe_statuses([replace(status, is_silence=True)]))
     assert f"{shown} since the source last had something to read" in silent
     assert lag_s == status.to_dict()["lag_s"]
+
+
+def test_a_check_that_did_not_pass_says_why() -> None:
+    """Its name, its asset and what it saw are below the counts, failures first, and only a few of them."""
+    checks = [
+        LastResult(name, "bank/accounts", name == "good", name == "odd", 0, f"{name} rows")
+        for name in ("good", "odd", "bad", "worse", "worst")
+    ]
+    shown = as_text(describe_statuses([replace(STATUS, checks=tuple(checks))]))
+    expected = [
+        "checks      3 failed, 1 passed, 1 warning",
+        *(f"{' ' * 12}{name} on bank/accounts: {name} rows" for name in ("bad", "worse", "worst")),
+        f"{' ' * 12}and 1 more",
+    ]
+    lines = [line.rstrip() for line in shown.splitlines()]
+    begin_line = lines.index(expected[0])
+    assert expected == lines[begin_line : begin_line + len(expected)]
+    lines = as_text(describe_statuses([replace(STATUS, checks=tuple(checks[:2]))])).splitlines()
+    assert "            odd on bank/accounts: odd rows" in [line.rstrip() for line in lines]
 
 
 def test_a_copy_has_its_rate_and_the_time_left() -> None:

@@ -1,5 +1,6 @@
 """The source tables that a pipeline materialises."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,10 @@ from cdc_platform.model.schema.schema_reads import SchemaRead
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.model.schema.table_schema import ColumnType
 from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.pipeline.schema.schema_evolution import find_exclusions
+from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
+from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput
 from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.support.pipelines import make_pipeline, source_of
 
@@ -106,3 +110,28 @@ def test_of_two_names_that_differ_in_case_the_first_is_had(tmp_path: Path) -> No
     assert [schema.name for schema in chosen.tables] == ["Accounts", "transfers"]
     (text,) = chosen.findings(chosen.schema_history)
     assert text.startswith("`accounts` was dropped")
+
+
+@pytest.mark.parametrize(
+    ("lake", "files", "is_refused"),
+    [
+        ("/data/events/lake", "/data/events", True),
+        ("/data/events", "/data/x/../events/", True),
+        ("file:///data/events/lake", "/data/events", True),
+        ("gs://bucket/shop/lake", "gcs://bucket/shop/", True),
+        ("s3://bucket/shop/lake", "s3a://bucket/shop?endpoint_override=store:9000", True),
+        ("/data/events-lake", "/data/events", False),
+        ("/data/lake", "/data/lake/events", False),
+        ("gs://bucket/lake", "gs://bucket/shop", False),
+    ],
+)
+def test_a_lake_in_the_folder_of_its_files_is_refused(lake: str, files: str, *, is_refused: bool) -> None:
+    """Iceberg's metadata are Avro and JSON files, too, and would become events without end."""
+    catalog = {"type": "rest", "uri": "http://catalog"}
+    lakes = (LakeSettings(lake, catalog), LakeSettings("/elsewhere", {**catalog, "warehouse": lake}))
+    for source in (DatastreamSettings(files), DebeziumSettings(FilesInput(files))):
+        for settings in lakes:
+            with (
+                pytest.raises(SettingError, match="would be read as events") if is_refused else nullcontext()
+            ):
+                PipelineSettings("shop", source, settings)

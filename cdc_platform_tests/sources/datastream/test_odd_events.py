@@ -50,6 +50,8 @@ def test_whatever_a_field_says_it_breaks_nothing(
     [
         ("source_timestamp", "+12000-01-01T00:00:00Z", "outside the years 1 to 9999"),
         ("source_timestamp", 10**17, "outside the years 1 to 9999"),
+        ("is_deleted", 1, "`is_deleted` is neither true nor false, but says: 1"),
+        ("is_deleted", "yes", "`is_deleted` is neither true nor false, but says: 'yes'"),
         ("primary_keys", 1, "`primary_keys` does not name columns, but says: 1"),
         ("primary_keys", "id", "`primary_keys` does not name columns, but says: 'id'"),
         ("primary_keys", [None], "`primary_keys` does not name columns, but says: [None]"),

@@ -103,6 +103,29 @@ def test_chosen_objects_are_read_alone(tmp_path: Path) -> None:
     ) == (["shop_users"], ["shop_users"])
 
 
+def test_a_file_that_appears_between_two_rounds_of_a_cycle_waits(tmp_path: Path) -> None:
+    """The round that reads new objects reads no file of an object that has reached the cycle's end."""
+    folder, source = StreamFolder(tmp_path), source_of(tmp_path)
+    folder.write([event("users")])
+    read_progress = {file.path: file.version for file in source.store.list_files()}
+    lineage = after(begin(1), source.plan(begin(1), ReadRequest(CLOCK), dict))
+    lineage = after(lineage, source.plan(lineage, ReadRequest(CLOCK + 10), dict))
+    new = folder.write([event("orders")])
+    plan = source.plan(lineage, ReadRequest(CLOCK + 20), lambda: read_progress)
+    assert (announced_in(plan), files_in(plan)) == (["shop_orders"], ())
+    lineage = after(lineage, plan)
+    late = folder.write([event("users", 2)])
+
+    second = ReadRequest(CLOCK + 30, end_limit_micros=plan.end_micros)
+    plan = source.plan(lineage, second, lambda: read_progress)
+    assert [str(new)] == [file.path for file in files_in(plan)]
+    assert {file.folder for file in files_in(plan)} <= {window.token for window in plan.windows}
+    lineage = after(lineage, plan)
+    read_progress |= {file.path: file.version for file in files_in(plan)}
+    plan = source.plan(lineage, ReadRequest(CLOCK + 40), lambda: read_progress)
+    assert [str(late)] == [file.path for file in files_in(plan)]
+
+
 def test_a_file_that_could_not_be_read_asks_for_a_cycle_when_it_is_due(tmp_path: Path) -> None:
     """Until then only a user's run reads it; once it is gone, one cycle reports it."""
     folder, source = StreamFolder(tmp_path), source_of(tmp_path)

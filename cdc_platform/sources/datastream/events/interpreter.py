@@ -44,6 +44,7 @@ _WRITES: Final[Mapping[str, ModType]] = {
     "UPDATE-INSERT": ModType.UPDATE,
     "REPLACE": ModType.UPDATE,
 }
+_MARKS: Final[Mapping[str, bool]] = {"true": True, "false": False}
 _WITH_OLD_ROW: Final = frozenset({SourceKind.MYSQL, SourceKind.ORACLE, SourceKind.SQLSERVER})
 
 
@@ -76,7 +77,7 @@ class Interpreter:
         metadata = envelope.source_metadata
         kind = source_kind(envelope.read_method, metadata, self._declared)
         change = str(metadata.get("change_type") or "").upper()
-        says_deleted = metadata.get("is_deleted")
+        says_deleted = _deletion_mark(metadata)
         is_removal = change in _REMOVALS or says_deleted is True
         if not is_removal and change not in _WRITES:
             raise RecordUnreadable(f"The event reports a change that this version does not know: {change!r}")
@@ -213,9 +214,23 @@ def _check_moment(envelope: Envelope) -> None:
         )
 
 
-def _contradiction(change: str, says_deleted: object) -> str | None:
+def _deletion_mark(metadata: Mapping[str, Any]) -> bool | None:
+    """Return the deletion mark of an event; None without one.
+
+    Raises:
+        RecordUnreadable: it is neither true nor false, so the event may delete its row or write it.
+    """
+    mark = metadata.get("is_deleted")
+    if mark is None or isinstance(mark, bool):
+        return mark
+    if not isinstance(mark, str) or mark.lower() not in _MARKS:
+        raise RecordUnreadable(f"`is_deleted` is neither true nor false, but says: {mark!r}")
+    return _MARKS[mark.lower()]
+
+
+def _contradiction(change: str, says_deleted: bool | None) -> str | None:
     """Return a note for an event whose type and deletion mark disagree; it deletes its row."""
-    if says_deleted is None or not change or (change in _REMOVALS) == (says_deleted is True):
+    if says_deleted is None or not change or (change in _REMOVALS) == says_deleted:
         return None
     return f"change_type is {change}, but is_deleted is {says_deleted}; taken for a delete"
 

@@ -12,11 +12,7 @@ from cdc_platform.model.schema.schema_policy import SchemaPolicy
 from cdc_platform.model.stream.files import MAX_BYTES, MAX_FILES
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities, SourceSettings
 from cdc_platform.sources.datastream.settings.bounds import DEFAULT_BOUNDS, Bounds
-from cdc_platform.sources.datastream.settings.declarations import (
-    ALL_TABLES,
-    check_column_lists,
-    declarations,
-)
+from cdc_platform.sources.datastream.settings.declarations import ALL_TABLES, check_column_lists, declarations
 from cdc_platform.sources.datastream.settings.kinds import SourceKind
 from cdc_platform.sources.datastream.settings.policies import BackfillPolicy, KeylessPolicy, OrderBy
 from cdc_platform.sources.datastream.settings.stream_settings import StreamSettings
@@ -185,9 +181,7 @@ class DatastreamSettings(SourceSettings):
         if self.stream is not None:
             StreamSettings(self.stream, self.datastream_host)
         elif self.datastream_host is not None:
-            raise SettingError(
-                "stream", "is missing; `datastream_host` says where the stream's state is asked"
-            )
+            raise SettingError("stream", "is missing; `datastream_host` is the host of its state")
         check_table_name(self.table_name or "{table}")
         check_column_lists("keys", self.keys)
         check_column_lists("null_means_unchanged", self.null_means_unchanged)
@@ -205,9 +199,10 @@ class DatastreamSettings(SourceSettings):
         if len(moments) > MAX_EPOCHS:
             raise SettingError("epochs", f"must be at most {MAX_EPOCHS}, but are: {len(moments)}")
         if self.backfill_policy == BackfillPolicy.FORCE and not moments:
-            raise SettingError(
-                "epochs", "is empty, so `force` would repair nothing; write when the repeated backfill begins"
+            problem = (
+                "is empty, so `backfill_policy` force would repair nothing; write when a backfill begins"
             )
+            raise SettingError("epochs", problem)
         names = self.binlog_basenames
         if len(set(names)) != len(names) or not all(names) or len(names) > MAX_BASENAMES:
             problem = f"must be at most {MAX_BASENAMES} different names, but is: {list(names)}"
@@ -231,6 +226,11 @@ class DatastreamSettings(SourceSettings):
     def epoch_micros(self) -> tuple[int, ...]:
         """The declared times, in microseconds."""
         return tuple(micros_of_setting("epochs", text) for text in self.epochs)
+
+    @property
+    def folder(self) -> str:
+        """Location of the stream's files."""
+        return self.path
 
     @property
     def title(self) -> str:

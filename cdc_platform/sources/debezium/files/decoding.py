@@ -27,7 +27,8 @@ SUFFIXES: Final = (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjs
 def event_files(settings: DebeziumSettings) -> FileStore:
     """Return the files with events; a spool also has files that describe it, which are left out."""
     is_spool = isinstance(settings.input, EngineInput)
-    return FileStore(settings.folder, (SPOOLED,) if is_spool else SUFFIXES)
+    suffixes, setting = ((SPOOLED,), "input.engine.spool") if is_spool else (SUFFIXES, "input.files.path")
+    return FileStore(settings.folder, suffixes, setting=setting)
 
 
 NUMBER: Final = "id"

@@ -84,9 +84,11 @@ def fault(event: Event, **settings: Any) -> FaultyEvent:
         ("UPDATE-DELETE", False, "DELETE"),  # the Oracle sample
         ("INSERT", True, "DELETE"),
         (None, True, "DELETE"),
+        ("", "true", "DELETE"),
+        ("UPDATE", "False", "UPDATE"),
     ],
 )
-def test_what_removes_a_row(change_type: str | None, is_deleted: bool | None, expected: str) -> None:
+def test_what_removes_a_row(change_type: str | None, is_deleted: bool | str | None, expected: str) -> None:
     """A row is removed where the type says so or the mark does."""
     event = change(mysql(change_type=change_type, is_deleted=is_deleted))
     assert expected == event.mod_type

@@ -56,7 +56,7 @@ def test_settings_survive_the_way_to_a_worker(settings: DatastreamSettings) -> N
         ({"keyless": {"t": "drop"}}, "keyless.t", "must be one of append, row_hash, refuse"),
         ({"sequence_columns": {"t": ""}}, "sequence_columns.t", "is empty"),
         ({"backfill_policy": "never"}, "backfill_policy", "must be one of initial"),
-        ({"backfill_policy": "force"}, "epochs", "`force` would repair nothing"),
+        ({"backfill_policy": "force"}, "epochs", "`backfill_policy` force would repair nothing"),
         ({"epochs": ("yesterday",)}, "epochs", "must look like"),
         ({"epochs": ("2026-02-01T00:00:00Z", "2026-01-01T00:00:00Z")}, "epochs", "must ascend"),
         ({"binlog_basenames": ("a", "a")}, "binlog_basenames", "different names"),
