@@ -19,6 +19,7 @@ from typing import Any, Final
 from unittest.mock import patch
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from benchmarks.datastream import make_event, write_files
@@ -50,6 +51,7 @@ from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSet
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
 from cdc_platform.sources.debezium.splits.outcome import OUTCOME, SplitOutcome
 from cdc_platform.sources.debezium.splits.split_reader import SplitContext
+from cdc_platform.sources.debezium.transactions.transactions import EVENTS
 from cdc_platform.sources.workers import prepare_worker
 from cdc_platform.spark.launch.spark_settings import SparkSettings
 from cdc_platform_tests.servers.kafka import broker
@@ -198,7 +200,7 @@ def debezium_kafka(options: argparse.Namespace, _spark: SparkSession) -> Iterato
                 for number, line in enumerate(lines)
             ]
         kafka.send(sent, {TOPIC: PARTITIONS})
-        source = _settings(KafkaInput(kafka.address, "bench[.].*", max_messages=500_000), options)
+        source = _settings(KafkaInput(kafka.address, "bench[.].*"), options)
         yield Bench(source, options.changes, verify)
 
 
@@ -222,8 +224,8 @@ def decode_alone(options: argparse.Namespace, report: Report) -> None:
 
 
 def _events_of(block: pa.RecordBatch) -> int:
-    counts = SplitOutcome.from_bytes(block.column(OUTCOME)[0].as_py()).counts
-    return sum(count.events for by_origin in counts.values() for count in by_origin.values())
+    places = SplitOutcome.from_bytes(block.column(OUTCOME)[0].as_py()).places
+    return int(pc.sum(places[EVENTS]).as_py())
 
 
 SOURCES: Final[Mapping[str, Any]] = {

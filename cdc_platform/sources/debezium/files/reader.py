@@ -1,5 +1,6 @@
 """One cycle's reading of files of events: splits of them, until enough that may pass has been decoded."""
 
+import math
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Final, TypeVar
@@ -42,6 +43,10 @@ MIN_SPLIT_BYTES: Final = 1024**2
 MAX_SPLIT_BYTES: Final = 16 * 1024**2
 """The same, of which a task holds a few times as much in memory."""
 _GROWTH: Final = 1.25
+_LAST: Final = 1.5
+"""Multiple of what a cycle reads, up to which it reads all that is left: its steps in which no task runs take
+as long for few messages.
+"""
 
 
 class FilesReading:
@@ -108,8 +113,8 @@ class FilesReading:
         """Read as much as a cycle does, and on until some of it may pass."""
         rounds = SplitRounds(decode, FileSplit.merge, self._state)
         splitter = self._splitter(max_tasks)
-        splits, enough = splitter.splits(), 1.0
-        while batch := list(_up_to(splits, enough)):
+        splits, enough, left_bytes = splitter.splits(), 1.0, self._unread_bytes
+        while batch := list(_up_to(splits, enough, left_bytes)):
             rounds.take(batch)
             outcome = rounds.outcome()
             admission = outcome.admission(self._buffer, has_metadata=self._settings.has_transaction_metadata)
@@ -117,7 +122,7 @@ class FilesReading:
                 outcome, admission = outcome.without_waiting(admission, rounds.free_rows())
             if self._advances(admission):
                 break
-            enough = _GROWTH - 1
+            enough, left_bytes = _GROWTH - 1, math.inf
         reading = self._reading(outcome, admission, splitter.failed)
         reports = report_batches(reading, outcome, admission, EventBatches(self._context.cycle), self._window)
         return CycleRows(list(rounds.blocks()), Release(admission), list(reports))
@@ -127,11 +132,16 @@ class FilesReading:
         blocks = [batch for number in range(len(splits)) for batch in decoder.blocks(number)]
         return LocalSplits(pa.Table.from_batches(blocks, SPLIT_BLOCKS))
 
-    def _splitter(self, max_tasks: int) -> FileSplitter:
-        unread_bytes = sum(file.unread_bytes for file in self.files)
-        # Each split of a gzip unpacks all that comes before it.
+    @property
+    def _unread_bytes(self) -> float:
+        """Bytes of text that have not been read; inf if they are unknown, as those of a gzip."""
         is_packed = any(file.path.endswith(".gz") for file in self.files)
-        share_bytes = MAX_BYTES if is_packed else min(unread_bytes, MAX_BYTES) // max_tasks
+        return math.inf if is_packed else sum(file.unread_bytes for file in self.files)
+
+    def _splitter(self, max_tasks: int) -> FileSplitter:
+        # Each split of a gzip unpacks all that comes before it.
+        is_packed = math.isinf(self._unread_bytes)
+        share_bytes = MAX_BYTES if is_packed else int(min(self._unread_bytes, MAX_BYTES)) // max_tasks
         split_bytes = min(max(share_bytes, MIN_SPLIT_BYTES), MAX_SPLIT_BYTES)
         return FileSplitter(
             self._store,
@@ -167,16 +177,16 @@ class FilesReading:
         return Reading(files, progress, reported)
 
 
-def _up_to(splits: Iterator[FileSplit], enough: float) -> Iterator[FileSplit]:
-    """Yield the splits that follow next, until there is a share of what a cycle reads."""
+def _up_to(splits: Iterator[FileSplit], enough: float, left_bytes: float) -> Iterator[FileSplit]:
+    """Yield the splits that follow next, until there is a share of what a cycle reads, or little is left."""
     lines = text_bytes = 0
-    while max(text_bytes / MAX_BYTES, lines / MAX_LINES) < enough:
-        split = next(splits, None)
-        if split is None:
-            return
+    for split in splits:
         yield split
         lines += split.lines
         text_bytes += split.text_bytes
+        share = max(text_bytes / MAX_BYTES, lines / MAX_LINES)
+        if share >= enough and share * left_bytes > _LAST * text_bytes:
+            return
 
 
 def _progress(lines: SplitLines, file: SourceFile, resume: int | None, *, is_cut: bool) -> FileProgress:

@@ -28,6 +28,8 @@ from cdc_platform.sources.workers import prepare_worker
 
 MIN_SPLIT_MESSAGES: Final = 2_000
 """Minimum number of messages per split: a task takes longer to start than to decode fewer."""
+MAX_SPLIT_MESSAGES: Final = 16_000
+"""Mean number of messages per split, at most: a task holds a split in memory, several times over."""
 Rows = TypeVar("Rows")
 
 
@@ -95,13 +97,20 @@ class TopicsReading:
 
     def useful_tasks(self, max_tasks: int) -> int:
         """Return the number of tasks that are worth their start, to read messages or to decode them."""
-        messages = sum(item.end_exclusive - item.start for item in self.ranges)
-        return max(1, min(max_tasks, messages // MIN_SPLIT_MESSAGES))
+        return max(1, min(max_tasks, self._messages // MIN_SPLIT_MESSAGES))
+
+    def splits(self, tasks: int) -> int:
+        """Return the number of splits into which tasks deal the messages.
+
+        Tombstones of a flattened stream belong to the deletes before them, so one split has all messages.
+        """
+        if self._start.flat_deletes:
+            return 1
+        return max(tasks, -(-self._messages // MAX_SPLIT_MESSAGES))
 
     @property
-    def is_flattened(self) -> bool:
-        """Whether the stream is flattened: tombstones belong to deletes before them, so one split has all."""
-        return bool(self._start.flat_deletes)
+    def _messages(self) -> int:
+        return sum(item.end_exclusive - item.start for item in self.ranges)
 
     def dealer(self, splits: int) -> MessageDealer:
         """Return what deals messages out to splits; a snapshot that replaces tables is one transaction."""

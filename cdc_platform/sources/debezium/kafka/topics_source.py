@@ -104,7 +104,7 @@ class TopicsSource(DebeziumSource):
             messages = read_messages(spark, self.kafka, parts, reading.dealer(splits))
             return decoded_by_tasks(messages, reading.decoder, self._frames)
 
-        return raw_records(reading.read(decode, 1 if reading.is_flattened else tasks))
+        return raw_records(reading.read(decode, reading.splits(tasks)))
 
     def _reading(self, cycle: int, plan: ReadPlan) -> "TopicsReading":
         from cdc_platform.sources.debezium.kafka.topics_reader import TopicsReading

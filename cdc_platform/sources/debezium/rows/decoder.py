@@ -148,8 +148,8 @@ class Decoder:
             is_keyless(change.keys) for change in changes
         )
         is_buffered = self.settings.has_transaction_metadata
-        watch, position = self.state.snapshots, event.message.position
-        return [*watch.take(event.source, changes, position, replaces=is_replaced, is_buffered=is_buffered)]
+        watch = self.state.snapshots
+        return [*watch.take(event.source, changes, replaces=is_replaced, is_buffered=is_buffered)]
 
     def _signal(self, event: DataEvent) -> Signal:
         if is_snapshot(event.source) or not event.transaction_id:

@@ -23,7 +23,7 @@ from cdc_platform.sources.debezium.wire.positions import INCREMENTAL, commit_of,
 LAST: Final = "last"
 IN_SNAPSHOT: Final = "in_snapshot"
 """In the metadata of changes that a snapshot may have had already."""
-_BUFFERED: Final = "snapshot "
+BUFFERED: Final = "snapshot "
 _NEVER: Final = 2**63
 """A moment later than all others, for changes that do not state theirs."""
 _BOUNDARIES: Final = frozenset({"first", "first_in_data_collection", "last_in_data_collection", LAST})
@@ -137,7 +137,6 @@ class SnapshotWatch:
         self,
         source: SourceInfo,
         changes: Sequence[SourceEvent],
-        position: int,
         *,
         replaces: bool,
         is_buffered: bool = True,
@@ -147,7 +146,6 @@ class SnapshotWatch:
         Args:
             source: of the event.
             changes: the event's.
-            position: the message's.
             replaces: whether a repeated snapshot is to replace the table.
             is_buffered: whether a snapshot is buffered until it is whole.
         """
@@ -173,16 +171,16 @@ class SnapshotWatch:
             truncates = source.snapshot in _BOUNDARIES if is_buffered else any(is_first)
             start = [_truncate(source, change, lsn) for change in changes[:1] if truncates]
             output = [change._replace(transaction_id=_name(lsn)) for change in [*empty, *start, *changes]]
-        return [*output, *(TransactionEnd(_name(lsn), 0, {}, source.micros, position) for lsn in ends)]
+        return [*output, *(TransactionEnd(_name(lsn), 0) for lsn in ends)]
 
 
 def is_buffered_snapshot(transaction_id: str) -> bool:
     """Return whether what looks like a transaction is a snapshot that replaces tables."""
-    return transaction_id.startswith(_BUFFERED)
+    return transaction_id.startswith(BUFFERED)
 
 
 def _name(lsn: int) -> str:
-    return f"{_BUFFERED}{lsn}"
+    return f"{BUFFERED}{lsn}"
 
 
 def _truncate(source: SourceInfo, change: SourceEvent, lsn: int) -> SourceEvent:

@@ -9,6 +9,7 @@ from hashlib import blake2b
 from typing import Final, Self, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cdc_platform.model.stream.events import SourceMessage
 from cdc_platform.sources.debezium.rows.state import DecoderState, StateUse
@@ -17,8 +18,7 @@ from cdc_platform.sources.debezium.transactions.transaction_buffer import (
     TransactionBuffer,
     earliest,
 )
-from cdc_platform.sources.debezium.transactions.transactions import Transaction
-from cdc_platform.sources.event_batches import FileCounts
+from cdc_platform.sources.debezium.transactions.transactions import NAME, PLACES
 
 SPLIT: Final = "split"
 ROWS: Final = "rows"
@@ -34,8 +34,6 @@ Spark keeps the rows as octets until the transaction buffer decides; by column t
 
 FreeRow = tuple[str | None, str, int, bool]
 """Ordering key, origin and position of a row without a transaction, and whether it is a fault."""
-Counts = Mapping[str, Mapping[str, FileCounts]]
-"""Rows by transaction and origin; the name is empty for rows without a transaction."""
 
 
 def digest(name: str) -> bytes:
@@ -65,9 +63,9 @@ class SplitOutcome:
     """Outcome of one split, or of several consecutive splits.
 
     Args:
-        transactions: state of each transaction, by name.
+        transactions: arrived part of each transaction, as `TRANSACTIONS`.
         names: digests of the names of all transactions, even if their ends are unknown.
-        counts: distinct rows of each transaction.
+        places: places and numbers of distinct rows of each transaction, as `PLACES`.
         truncates: transaction, table and ordering key of truncates.
         notes: logical messages of each transaction, with origins and positions; "" has all others.
         messages: number of messages in the split.
@@ -78,9 +76,9 @@ class SplitOutcome:
         lines: lines that were read, by file.
     """
 
-    transactions: Mapping[str, Transaction]
+    transactions: pa.Table
     names: "array[int]"
-    counts: Counts
+    places: pa.Table
     truncates: Sequence[tuple[str, str, str]]
     notes: Mapping[str, Sequence[tuple[SourceMessage, str, int]]]
     messages: int
@@ -97,10 +95,10 @@ class SplitOutcome:
         state.use = self.use
         return state
 
-    def shift_places(self, messages: int) -> None:
-        """Shift the places of this split by the number of messages in earlier splits."""
-        for transaction in self.transactions.values():
-            transaction.shift_places(messages)
+    def after(self, messages: int) -> Self:
+        """Return the outcome with the numbers of its messages after those of earlier splits."""
+        shifted = {name: pc.add(self.transactions[name], messages) for name in ("last_taken", "bounded_at")}
+        return replace(self, transactions=_with_columns(self.transactions, shifted))
 
     def to_bytes(self) -> bytes:
         """Return the octets for `from_bytes`, which are valid only within the cycle."""
@@ -115,7 +113,7 @@ class SplitOutcome:
         """Return what may pass; without transaction metadata, each event passes by itself."""
         if not has_metadata:
             return Admission(buffer.passed_until, resume=self.resume)
-        admission = buffer.admit(self.transactions, self.newest_micros)
+        admission = buffer.admit(self.transactions, self.places, self.newest_micros)
         notes = self.notes.get("", ())
         return admission.with_resume(
             {origin: position} for note, origin, position in notes if admission.holds_back(note.ordering_key)
@@ -123,35 +121,33 @@ class SplitOutcome:
 
     def without_waiting(self, admission: Admission, free: Iterable[FreeRow]) -> tuple[Self, Admission]:
         """Return the outcome without rows that wait one by one, and where to read these again."""
-        passed_counts: defaultdict[str, FileCounts] = defaultdict(FileCounts)
-        places: list[Mapping[str, int]] = []
-        for order, origin, position, is_fault in free:
-            if admission.holds_back(order):
-                places.append({origin: position})
-            else:
-                passed_counts[origin].add(is_fault=is_fault)
-        return replace(self, counts={**self.counts, "": passed_counts}), admission.with_resume(places)
+        rows = list(free)
+        resume = [{origin: position} for order, origin, position, _ in rows if admission.holds_back(order)]
+        passed = [
+            ("", origin, None, int(not is_fault), int(is_fault))
+            for order, origin, _, is_fault in rows
+            if not admission.holds_back(order)
+        ]
+        of_transactions = self.places.filter(pc.not_equal(self.places[NAME], ""))
+        columns = list(map(list, zip(*passed, strict=True))) or [[]] * len(PLACES)
+        places = pa.concat_tables([of_transactions, pa.table(columns, schema=PLACES)])
+        return replace(self, places=places), admission.with_resume(resume)
 
 
 def combined_outcome(outcomes: Sequence[SplitOutcome]) -> SplitOutcome:
     """Return the outcome of several splits that do not share transactions."""
-    transactions: dict[str, Transaction] = {}
-    counts: dict[str, Mapping[str, FileCounts]] = {}
     notes: defaultdict[str, list[tuple[SourceMessage, str, int]]] = defaultdict(list)
     lines: dict[str, SplitLines] = {}
     for outcome in outcomes:
-        transactions |= outcome.transactions
-        for name, by_origin in outcome.counts.items():
-            counts[name] = _sums(counts[name], by_origin) if name in counts else by_origin
         for name, some in outcome.notes.items():
             notes[name] += some
         for path, part in outcome.lines.items():
             lines[path] = _joined_lines(lines[path], part) if path in lines else part
     last = outcomes[-1]
     return SplitOutcome(
-        transactions=transactions,
+        transactions=pa.concat_tables(outcome.transactions for outcome in outcomes),
         names=sum((outcome.names for outcome in outcomes), array("Q")),
-        counts=counts,
+        places=pa.concat_tables(outcome.places for outcome in outcomes),
         truncates=[truncate for outcome in outcomes for truncate in outcome.truncates],
         notes=notes,
         messages=sum(outcome.messages for outcome in outcomes),
@@ -163,12 +159,9 @@ def combined_outcome(outcomes: Sequence[SplitOutcome]) -> SplitOutcome:
     )
 
 
-def _sums(*parts: Mapping[str, FileCounts]) -> Mapping[str, FileCounts]:
-    sums: defaultdict[str, FileCounts] = defaultdict(FileCounts)
-    for part in parts:
-        for origin, count in part.items():
-            sums[origin].add_all(count)
-    return sums
+def _with_columns(table: pa.Table, columns: Mapping[str, pa.ChunkedArray]) -> pa.Table:
+    arrays = [columns.get(name, table[name]) for name in table.column_names]
+    return pa.Table.from_arrays(arrays, schema=table.schema)
 
 
 def _joined_lines(first: SplitLines, second: SplitLines) -> SplitLines:

@@ -55,7 +55,7 @@ class Release:
 
     @cached_property
     def _exclusions(self) -> pa.Array:
-        return pa.array(map(escape, self.admission.excluded), pa.string())
+        return pa.array(self.admission.excluded, pa.string())
 
     @cached_property
     def _faults(self) -> "_Texts":

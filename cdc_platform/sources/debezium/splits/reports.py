@@ -1,18 +1,20 @@
 """Reports of a cycle on its files or partitions, on the stream and on its window."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cdc_platform.model.stream.files import SourceFile
 from cdc_platform.model.stream.read_windows import ReadWindow, WindowOutcome, WindowReport
 from cdc_platform.model.stream.records import AGAIN_SINCE
 from cdc_platform.sources.debezium.settings.engine_settings import MARKER_PREFIX
-from cdc_platform.sources.debezium.splits.outcome import Counts, SplitOutcome
+from cdc_platform.sources.debezium.splits.outcome import SplitOutcome
 from cdc_platform.sources.debezium.transactions.progress import PASSED, STATE, PassedUntil
 from cdc_platform.sources.debezium.transactions.transaction_buffer import Admission
+from cdc_platform.sources.debezium.transactions.transactions import EVENTS, FAULTS, NAME
 from cdc_platform.sources.event_batches import EventBatches, FileCounts
 
 
@@ -43,7 +45,7 @@ def report_batches(
         batches: receives the rows.
         window: window of the stream.
     """
-    files, counts = reading.files, _counts(outcome.counts, admission)
+    files, counts = reading.files, _counts(outcome.places, admission)
     for name, notes in outcome.notes.items():
         for note, origin, _ in notes if name not in admission.excluded else ():
             is_waiting = not name and admission.holds_back(note.ordering_key)
@@ -68,27 +70,31 @@ def report_batches(
     yield from batches.take()
 
 
-def _counts(counts: Counts, admission: Admission) -> defaultdict[str, FileCounts]:
+def _counts(places: pa.Table, admission: Admission) -> defaultdict[str, FileCounts]:
     """Return the number of rows of each file that pass."""
+    is_excluded = pc.is_in(places[NAME], value_set=pa.array(admission.excluded, pa.string()))
+    sums = (
+        places.filter(pc.invert(is_excluded)).group_by("origin").aggregate([(EVENTS, "sum"), (FAULTS, "sum")])
+    )
+    columns = (sums[name].to_pylist() for name in ("origin", f"{EVENTS}_sum", f"{FAULTS}_sum"))
     passing: defaultdict[str, FileCounts] = defaultdict(FileCounts)
-    for name, by_origin in counts.items():
-        for origin, count in by_origin.items() if name not in admission.excluded else ():
-            passing[origin].add_all(count)
+    passing.update((origin, FileCounts(*counts)) for origin, *counts in zip(*columns, strict=True))
     return passing
 
 
 def _with_truncates(admission: Admission, outcome: SplitOutcome) -> PassedUntil:
     """Return how far transactions have passed, including truncates that enter the log."""
     truncated = dict(admission.until.truncated)
+    has_faults = pc.greater(outcome.places[FAULTS], 0)
+    faulty = frozenset(outcome.places.filter(has_faults)[NAME].to_pylist()) if outcome.truncates else ()
     for name, table, ordering_key in outcome.truncates:
-        if _enters(name, ordering_key, admission, outcome.counts):
+        if _enters(name, ordering_key, admission, faulty):
             truncated[table] = max(ordering_key, truncated.get(table, ""))
     return replace(admission.until, truncated=truncated)
 
 
-def _enters(name: str, ordering_key: str, admission: Admission, counts: Counts) -> bool:
+def _enters(name: str, ordering_key: str, admission: Admission, faulty: Collection[str]) -> bool:
     """Return whether a truncate enters the log; one in a transaction with a faulty event does not."""
     if not name:
         return not admission.holds_back(ordering_key)
-    is_faulty = name in admission.faults or any(count.faults for count in counts.get(name, {}).values())
-    return name not in admission.excluded and not is_faulty
+    return name not in admission.excluded and name not in admission.faults and name not in faulty

@@ -99,8 +99,8 @@ class SplitRounds(Generic[Split, Rows]):
             state = joined_state(before, start, outcome.end) if number else outcome.end
             if state is None:
                 return list(splits[number:])
-            outcome.shift_places(sum(entry.outcome.messages for entry in self._entries))
-            self._entries.append(_Entry(split, decoded, number, outcome, state))
+            shifted = outcome.after(sum(entry.outcome.messages for entry in self._entries))
+            self._entries.append(_Entry(split, decoded, number, shifted, state))
         return []
 
     def outcome(self) -> SplitOutcome:

@@ -2,11 +2,10 @@
 
 import pickle
 from array import array
-from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 from msgspec.structs import replace
@@ -33,11 +32,19 @@ from cdc_platform.sources.debezium.splits.outcome import (
 )
 from cdc_platform.sources.debezium.transactions.collector import Collector, Event
 from cdc_platform.sources.debezium.transactions.key_order import altered_events, shares_keys
+from cdc_platform.sources.debezium.transactions.transactions import (
+    NAME,
+    PLACES,
+    TRANSACTIONS,
+    Arrived,
+    places_of,
+)
 from cdc_platform.sources.debezium.wire.message_contents import READ
 from cdc_platform.sources.debezium.wire.messages import Arrival, Sent, parse_message
 from cdc_platform.sources.debezium.wire.plain_boundaries import plain_boundary
-from cdc_platform.sources.event_batches import EventBatches, FileCounts, TransactionEvent
-from cdc_platform.sources.sound_rows import escape
+from cdc_platform.sources.event_batches import EventBatches, TransactionEvent
+
+_COUNTED: Final = PLACES.remove(PLACES.get_field_index("position"))
 
 
 @dataclass(frozen=True)
@@ -84,9 +91,7 @@ class SplitReader:
         self.lines: dict[str, SplitLines] = {}
         self._context = context
         self._files = files
-        self._counts: defaultdict[str, defaultdict[str, FileCounts]] = defaultdict(
-            lambda: defaultdict(FileCounts)
-        )
+        self._counted: list[pa.Table] = []
         self._free: list[FreeRow] = []
 
     def take(self, sent: Sent, origin: str, position: int, micros: int = 0) -> None:
@@ -98,12 +103,12 @@ class SplitReader:
             position: its position there.
             micros: when it was sent, as in `Arrival`.
         """
-        number, within = self.collector.arrive(micros), self.collector.current
-        arrival = Arrival(sent, origin, position, micros, number, within)
-        boundary = plain_boundary(sent, position)
+        number = self.collector.arrive(micros)
+        boundary = plain_boundary(sent)
         if boundary is not None:
-            self.collector.take(arrival.with_content(boundary))
+            self.collector.take_boundary(boundary, origin, position, number, micros)
             return
+        arrival = Arrival(sent, origin, position, micros, number)
         if self.decoder.plain.take(arrival):
             self.collector.note_plain()
             return
@@ -124,18 +129,23 @@ class SplitReader:
     def blocks(self, split: int = 0) -> Iterator[pa.RecordBatch]:
         """Yield the rows of all messages, as `SPLIT_BLOCKS`; the last block has the outcome."""
         self._take_plain_changes()
+        notes = self.collector.transactions.table()
+        arrived = Arrived.of(notes)
         batches, marks = EventBatches(self._context.cycle), list[tuple[str, str | None]]()
-        for item in self._final_events():
+        counted: list[tuple[str, str, int, int]] = []
+        for item in self._final_events(arrived):
             batches.add_whole(item, self._context.window, self._files[item.origin])
-            marks.append((escape(item.name), item.order))
-            self._count(item)
+            marks.append((item.name, item.order))
+            faults = int(isinstance(item.event, FaultyEvent))
+            counted.append((item.name, item.origin, 1 - faults, faults))
             if batches.is_full:
                 yield from self._blocks(split, batches, marks)
         yield from self._blocks(split, batches, marks)
+        self._count(*zip(*counted, strict=True))
         for run in self.collector.runs:
-            yield _block({SPLIT: split, ROWS: to_octets(self._run_rows(run))})
-        free = pickle.dumps(self._free)
-        yield _block({SPLIT: split, OUTCOME: self.outcome().to_bytes(), FREE: free})
+            yield _block({SPLIT: split, ROWS: to_octets(self._run_rows(run, arrived))})
+        outcome, free = self._outcome(notes, arrived), pickle.dumps(self._free)
+        yield _block({SPLIT: split, OUTCOME: outcome.to_bytes(), FREE: free})
 
     def _blocks(
         self, split: int, batches: EventBatches, marks: list[tuple[str, str | None]]
@@ -144,11 +154,12 @@ class SplitReader:
             yield _block({SPLIT: split, ROWS: to_octets(batch)})
         marks.clear()
 
-    def _final_events(self) -> Iterator[_RowEvent]:
+    def _final_events(self, arrived: Arrived) -> Iterator[_RowEvent]:
         """Yield the events that become rows, with changes completed by later messages of the split."""
-        if self._needs_events():
+        if self._needs_events(arrived):
             self._expand_runs()
-        items = list(self._by_transaction() if self.settings.has_transaction_metadata else self._one_by_one())
+        has_metadata = self.settings.has_transaction_metadata
+        items = list(self._by_transaction(arrived) if has_metadata else self._one_by_one())
         altered = altered_events([item.event for item in items], self.decoder.rows)
         if not altered:
             yield from items
@@ -165,13 +176,14 @@ class SplitReader:
             if half is None or arrival.content is not half.content:
                 yield _RowEvent(arrival.content, "", 1, None, arrival.origin)
 
-    def _by_transaction(self) -> Iterator[_RowEvent]:
+    def _by_transaction(self, arrived: Arrived) -> Iterator[_RowEvent]:
+        facts, has_runs = arrived.by_name() if self.collector.members else {}, bool(self.collector.runs)
         for name, members in self.collector.members.items():
             distinct = {member.content.event_id: member for member in members if member.content.event_id}
             nameless = [member for member in members if not member.content.event_id]
             events = [*distinct.values(), *nameless]
-            has_metadata = self.collector.transactions[name].has_metadata
-            count = len(events) + self.collector.plain_counts.get(name, 0)
+            has_metadata, plain = facts[name]
+            count = len(events) + (plain if has_runs else 0)
             transaction_id, records = (name, count) if has_metadata else ("", 1)
             for member in events:
                 yield _RowEvent(member.content, transaction_id, records, None, member.origin, name)
@@ -181,12 +193,12 @@ class SplitReader:
             self._free.append((order, arrival.origin, arrival.position, order is None))
             yield _RowEvent(event, "", 1, None, arrival.origin, "", order)
 
-    def _needs_events(self) -> bool:
+    def _needs_events(self, arrived: Arrived) -> bool:
         """Return whether plain changes are needed as single events."""
         collector = self.collector
         if not collector.runs:
             return False
-        is_seen_again = collector.has_repetitions() or self._shows_former_keys()
+        is_seen_again = arrived.has_repetitions or self._shows_former_keys()
         return is_seen_again or shares_keys(self._single_events(), collector.runs)
 
     def _shows_former_keys(self) -> bool:
@@ -205,7 +217,7 @@ class SplitReader:
         groups = (*self.collector.members.values(), self.collector.free)
         return [arrival.content for group in groups for arrival in group]
 
-    def _run_rows(self, run: PlainRun) -> pa.RecordBatch:
+    def _run_rows(self, run: PlainRun, arrived: Arrived) -> pa.RecordBatch:
         """Return the rows of plain changes, none of which has arrived twice, as `MARKED_ROWS`."""
         count, names, records = len(run.keys), [""] * len(run.keys), [1] * len(run.keys)
         orders: Sequence[str | None] = [None] * count
@@ -214,23 +226,16 @@ class SplitReader:
             self._free += zip(orders, run.origins, run.positions, repeat(False), strict=False)
         elif self.settings.has_transaction_metadata:
             names = list(run.transaction_ids)
-            records = list(map(self._records_of, names))
-        for (name, origin), changes in Counter(zip(names, run.origins, strict=True)).items():
-            self._counts[name][origin].events += changes
+            records = arrived.records(names)
+        self._count(names, run.origins, [1] * count, [0] * count)
         paths = [self._files[origin].path for origin in run.origins]
         batch = run_batch(run, paths, records, self._context.window, self._context.cycle)
         return with_marks(batch, names, orders)
 
-    def _records_of(self, transaction: str) -> int:
-        """Return the number of events of a transaction that has plain changes; 1 where it is unknown."""
-        collector = self.collector
-        if not collector.transactions[transaction].has_metadata:
-            return 1
-        return collector.plain_counts[transaction] + len(collector.members.get(transaction, ()))
-
-    def _count(self, event: _RowEvent) -> None:
-        is_fault = isinstance(event.event, FaultyEvent)
-        self._counts[event.name][event.origin].add(is_fault=is_fault)
+    def _count(self, *columns: Sequence[Any]) -> None:
+        """Count rows, by the columns of `_COUNTED`; none without columns."""
+        if columns:
+            self._counted.append(pa.table(list(map(list, columns)), schema=_COUNTED))
 
     def _truncates(self) -> Iterator[tuple[str, str, str]]:
         """Yield the truncates that may precede rows of other partitions."""
@@ -243,17 +248,22 @@ class SplitReader:
 
     def outcome(self) -> SplitOutcome:
         """Return the outcome of all messages so far, with the counts of the yielded rows."""
+        notes = self.collector.transactions.table()
+        return self._outcome(notes, Arrived.of(notes))
+
+    def _outcome(self, notes: pa.Table, arrived: Arrived) -> SplitOutcome:
         collector, half = self.collector, self.collector.first_half
-        is_kept = half is not None and not self.settings.has_transaction_metadata
+        has_metadata = self.settings.has_transaction_metadata
+        names = collector.names.union(arrived.transactions[NAME].to_pylist())
         return SplitOutcome(
-            transactions=collector.transactions if self.settings.has_transaction_metadata else {},
-            names=array("Q", b"".join(map(digest, collector.names))),
-            counts={name: dict(by_origin) for name, by_origin in self._counts.items()},
+            transactions=arrived.transactions if has_metadata else TRANSACTIONS.empty_table(),
+            names=array("Q", b"".join(map(digest, names))),
+            places=places_of(notes, self._counted),
             truncates=list(self._truncates()),
             notes=dict(collector.notes),
             messages=collector.messages,
             newest_micros=collector.newest_micros,
-            resume={half.origin: half.position} if half is not None and is_kept else {},
+            resume={half.origin: half.position} if half is not None and not has_metadata else {},
             state=self.decoder.state.to_json(),
             use=self.decoder.state.use,
             lines=self.lines,

@@ -2,15 +2,23 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from cdc_platform.model.base.timestamps import is_moment
 from cdc_platform.model.stream.files import WaitingTransaction
-from cdc_platform.sources.debezium.rows.snapshots import is_buffered_snapshot
+from cdc_platform.sources.debezium.rows.snapshots import BUFFERED, is_buffered_snapshot
 from cdc_platform.sources.debezium.transactions.progress import PassedUntil
-from cdc_platform.sources.debezium.transactions.transactions import Boundaries, Transaction
+from cdc_platform.sources.debezium.transactions.transactions import NAME
 
-_CLOCKS_DIFFER_MS = 86_400_000
+_CLOCKS_DIFFER_MS: Final = 86_400_000
 """Time by which the clock of a source may be ahead of the platform's."""
+_NO_COMMIT: Final = -(2**63)
+_COMMITTED, _IS_REPEATED, _IS_WHOLE, _WAITS = "committed_ms", "is_repeated", "is_whole", "waits"
+"""Columns that judging adds to transactions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,116 +77,107 @@ class TransactionBuffer:
     patience_micros: int | None = None
     read_micros: int | None = None
 
-    def admit(self, transactions: Mapping[str, Transaction], newest_micros: int = 0) -> Admission:
+    def admit(self, transactions: pa.Table, places: pa.Table, newest_micros: int = 0) -> Admission:
         """Return the transactions that may pass, and the positions from which to read the rest again.
 
         Args:
-            transactions: the arrived part of each transaction.
+            transactions: the arrived part of each transaction, as `TRANSACTIONS`.
+            places: where their messages are, as `PLACES`.
             newest_micros: send time of the newest message.
         """
-        boundaries = Boundaries.of(transactions.values())
-        waiting = {
-            name: transaction
-            for name, transaction in transactions.items()
-            if self._waits(name, transaction, boundaries, newest_micros)
-        }
-        keys = [
-            transaction.first_order for transaction in waiting.values() if transaction.first_order is not None
-        ]
-        admission = Admission(self.passed_until, limit=min(keys, default=None), waiting=_as_waiting(waiting))
-        beginnings = earliest({origin: position} for origin, position in _beginnings(waiting.values()))
-        exclusions = waiting.keys() | {
-            name
-            for name, transaction in transactions.items()
-            if name not in waiting and _is_behind(transaction, admission, beginnings)
-        }
-        passing = {name: transaction for name, transaction in transactions.items() if name not in exclusions}
-        faults = {name: self._fault(name, transaction) for name, transaction in passing.items()}
-        return replace(
-            admission,
-            until=self._until(passing),
-            excluded=frozenset(exclusions),
-            faults={name: fault for name, fault in faults.items() if fault is not None},
-            resume=earliest(transactions[name].places for name in exclusions),
-            again_since_micros=self._again_since_micros(transactions, waiting),
+        judged = self._judge(transactions, newest_micros)
+        waiting = judged.filter(judged[_WAITS])
+        limit = pc.min(waiting["first_order"]).as_py()
+        is_excluded = pc.or_(judged[_WAITS], _is_behind(judged, limit, waiting))
+        excluded, passing = judged.filter(is_excluded)[NAME], judged.filter(pc.invert(is_excluded))
+        is_partial = pc.and_(passing["has_metadata"], pc.invert(passing[_IS_WHOLE]))
+        partial = passing.filter(is_partial).to_pylist()
+        faults = {transaction[NAME]: self._fault(transaction) for transaction in partial}
+        repeated = judged.filter(pc.and_(judged[_IS_REPEATED], pc.invert(judged[_WAITS])))
+        return Admission(
+            self._until(passing),
+            frozenset(excluded.to_pylist()),
+            limit,
+            {name: fault for name, fault in faults.items() if fault is not None},
+            _first_positions(places.filter(pc.is_in(places[NAME], value_set=excluded.combine_chunks()))),
+            _as_waiting(waiting.sort_by("last_taken")),
+            _first_moment(repeated["since_micros"]),
         )
 
-    def _until(self, passing: Mapping[str, Transaction]) -> PassedUntil:
+    def _judge(self, transactions: pa.Table, newest_micros: int) -> pa.Table:
+        """Return transactions with their commit times, and whether they are whole, repeated, and wait."""
+        expected, has_metadata = transactions["expected"], transactions["has_metadata"]
+        is_buffered = pc.starts_with(transactions[NAME], BUFFERED)
+        committed_ms = pc.if_else(
+            is_buffered, 0, pc.divide(pc.fill_null(transactions["since_micros"], 0), 1000)
+        )
+        is_repeated = self._is_repeated(transactions, committed_ms)
+        is_whole = pc.fill_null(pc.greater_equal(transactions["messages"], expected), False)
+        if self.is_one_stream:
+            is_over = pc.and_(pc.invert(is_buffered), _is_over(transactions))
+            lacks = pc.and_(pc.is_null(expected), pc.invert(is_over))
+        else:
+            lacks = pc.invert(pc.or_(is_repeated, is_whole))
+        waits = pc.and_(has_metadata, lacks)
+        if self.patience_micros is not None:
+            given_up_before = newest_micros - self.patience_micros
+            waits = pc.and_(waits, pc.greater_equal(transactions["last_micros"], given_up_before))
+        columns = {_COMMITTED: committed_ms, _IS_REPEATED: is_repeated, _IS_WHOLE: is_whole, _WAITS: waits}
+        for name, column in columns.items():
+            transactions = transactions.append_column(name, column)
+        return transactions
+
+    def _is_repeated(self, transactions: pa.Table, committed_ms: pa.ChunkedArray) -> pa.ChunkedArray:
+        """Return whether each has passed before: it is not after the last one, nor committed later.
+
+        One that is before it but was committed later is from a server that restarted its positions.
+        """
+        until, last_order = self.passed_until, transactions["last_order"]
+        is_before = pc.and_(pc.not_equal(last_order, ""), pc.less_equal(last_order, until.ordering_key))
+        is_repeated = pc.coalesce(pc.less_equal(transactions["commit_lsn"], until.commit_lsn), is_before)
+        if not until.committed_ms:
+            return is_repeated
+        return pc.and_(is_repeated, pc.less_equal(committed_ms, until.committed_ms))
+
+    def _until(self, passing: pa.Table) -> PassedUntil:
         """Return the last transaction that has passed, after more of them.
 
         A transaction with only faulty events, or committed after it was read, does not count, since its
         position would make all later transactions look repeated.
         """
-        until = self.passed_until
-        ordering_key, commit_lsn, newest_ms = until.ordering_key, until.commit_lsn, until.committed_ms
-        latest_ms = None if self.read_micros is None else self.read_micros // 1000 + _CLOCKS_DIFFER_MS
-        for name, transaction in passing.items():
-            committed_ms = 0 if is_buffered_snapshot(name) else transaction.committed_ms
-            is_ahead = latest_ms is not None and committed_ms > latest_ms
-            if is_ahead or (transaction.has_events and not transaction.has_sound_events):
-                continue
-            ordering_key = max(ordering_key, transaction.last_order)
-            commit_lsn = max(commit_lsn, transaction.commit_lsn or -1)
-            newest_ms = max(newest_ms, committed_ms)
-        return replace(until, ordering_key=ordering_key, commit_lsn=commit_lsn, committed_ms=newest_ms)
-
-    def _again_since_micros(
-        self, transactions: Mapping[str, Transaction], waiting: Mapping[str, Transaction]
-    ) -> int | None:
-        """Return the commit time of the first transaction that seems to have passed before."""
-        repeats = (
-            _moment(transaction.since_micros) or 0
-            for name, transaction in transactions.items()
-            if name not in waiting and self._is_repeated(name, transaction)
+        counts = pc.or_(pc.invert(passing["has_events"]), passing["has_sound_events"])
+        if self.read_micros is not None:
+            latest_ms = self.read_micros // 1000 + _CLOCKS_DIFFER_MS
+            counts = pc.and_(counts, pc.less_equal(passing[_COMMITTED], latest_ms))
+        counted, until = passing.filter(counts), self.passed_until
+        newest = (pc.max(counted[name]).as_py() for name in ("last_order", "commit_lsn", _COMMITTED))
+        last_order, commit_lsn, committed_ms = newest
+        return replace(
+            until,
+            ordering_key=max(until.ordering_key, last_order or ""),
+            commit_lsn=max(until.commit_lsn, -1 if commit_lsn is None else commit_lsn),
+            committed_ms=max(until.committed_ms, committed_ms or 0),
         )
-        return min(repeats, default=None)
 
-    def _waits(self, name: str, transaction: Transaction, boundaries: Boundaries, newest_micros: int) -> bool:
-        """Return whether more of a transaction is to come."""
-        if not transaction.has_metadata or self._is_given_up(transaction, newest_micros):
-            return False
-        if self.is_one_stream:
-            has_ended = not is_buffered_snapshot(name) and boundaries.show_end_of(transaction)
-            return transaction.expected is None and not has_ended
-        return not self._is_repeated(name, transaction) and not transaction.is_whole
-
-    def _is_repeated(self, name: str, transaction: Transaction) -> bool:
-        """Return whether a transaction has passed before: it is not after the last one, nor committed later.
-
-        One that is before it but was committed later is from a server that restarted its positions.
-        """
-        newest_ms = self.passed_until.committed_ms
-        if newest_ms and not is_buffered_snapshot(name) and transaction.committed_ms > newest_ms:
-            return False
-        if transaction.commit_lsn is not None:
-            return transaction.commit_lsn <= self.passed_until.commit_lsn
-        return "" < transaction.last_order <= self.passed_until.ordering_key
-
-    def _fault(self, name: str, transaction: Transaction) -> str | None:
-        """Return why an incomplete transaction must not enter the log; None if it may, or already has."""
-        if transaction.is_whole or not transaction.has_metadata:
-            return None
-        is_repeated = self._is_repeated(name, transaction)
+    def _fault(self, transaction: Mapping[str, Any]) -> str | None:
+        """Return why an incomplete transaction must not enter the log; None if it already has."""
+        name, messages, expected = (transaction[field] for field in (NAME, "messages", "expected"))
+        is_repeated = transaction[_IS_REPEATED]
         if is_repeated and is_buffered_snapshot(name):
             return None  # rows that lag behind its end
-        total = "an unknown number of" if transaction.expected is None else str(transaction.expected)
-        if is_repeated and (transaction.begun_at is None or not self.is_one_stream):
+        total = "an unknown number of" if expected is None else str(expected)
+        if is_repeated and (transaction["begun_at"] is None or not self.is_one_stream):
             # The log omits the events that it has already; the others came too late to be recognised, or are
             # in quarantine with the transaction.
             return (
                 f"It comes again with a part of its transaction {name}, which has passed before: "
-                f"{transaction.messages} of {total} events have come"
+                f"{messages} of {total} events have come"
             )
-        missing_end = "; its END is missing" if transaction.expected is None else ""
+        missing_end = "; its END is missing" if expected is None else ""
         return (
             f"Its transaction {name} has {total} events according to the connector, of which "
-            f"{transaction.messages} have come{missing_end}"
+            f"{messages} have come{missing_end}"
         )
-
-    def _is_given_up(self, transaction: Transaction, newest_micros: int) -> bool:
-        if self.patience_micros is None:
-            return False
-        return newest_micros - transaction.last_micros > self.patience_micros
 
 
 def earliest(all_places: Iterable[Mapping[str, int]]) -> dict[str, int]:
@@ -190,30 +189,54 @@ def earliest(all_places: Iterable[Mapping[str, int]]) -> dict[str, int]:
     return first
 
 
-def _beginnings(transactions: Iterable[Transaction]) -> list[tuple[str, int]]:
-    """Return where the transactions begin, as far as their BEGIN has arrived."""
-    return [transaction.begun_at for transaction in transactions if transaction.begun_at is not None]
+def _is_over(transactions: pa.Table) -> pa.Array:
+    """Return whether each transaction of one stream is over because a later one has arrived after it.
+
+    In one stream each transaction ends before the next begins. A repeated transaction that was committed
+    earlier proves nothing; and if there is nothing to lose, the commit order does not matter.
+    """
+    bounded = transactions.filter(pc.is_valid(transactions["bounded_at"]))
+    commits = pc.coalesce(bounded["commit_lsn"], bounded["first_commit"], -1).to_numpy()
+    places = bounded["bounded_at"].to_numpy()
+    order = np.argsort(places, kind="stable")
+    # From a boundary or from a later one it is known that all commits up to a position have arrived.
+    reached = np.append(np.maximum.accumulate(commits[order][::-1])[::-1], -1)
+    after = np.searchsorted(places[order], transactions["last_taken"].to_numpy(), side="right")
+    first_commits = pc.fill_null(transactions["first_commit"], _NO_COMMIT).to_numpy()
+    return pa.array((after < len(places)) & (reached[after] > first_commits))
 
 
-def _is_behind(transaction: Transaction, admission: Admission, beginnings: Mapping[str, int]) -> bool:
-    """Return whether a transaction was committed after one that waits.
+def _is_behind(transactions: pa.Table, limit: str | None, waiting: pa.Table) -> pa.Array:
+    """Return whether each transaction was committed after one that waits.
 
     A transaction without a readable event, such as an empty one, has no ordering key, but a BEGIN.
     """
-    if admission.holds_back(transaction.first_order):
-        return True
-    origin, position = transaction.begun_at or ("", 0)
-    return origin in beginnings and position > beginnings[origin]
+    first_order = transactions["first_order"]
+    is_behind = pc.fill_null(pc.greater_equal(first_order, pa.scalar(limit, pa.string())), False)
+    begun = waiting.group_by("begun_origin").aggregate([("begun_at", "min")])
+    places = pc.index_in(transactions["begun_origin"], value_set=begun["begun_origin"], skip_nulls=True)
+    is_later = pc.greater(transactions["begun_at"], begun["begun_at_min"].take(places))
+    return pc.or_(is_behind, pc.fill_null(is_later, False))
+
+
+def _first_positions(places: pa.Table) -> dict[str, int]:
+    """Return the first position of each origin."""
+    first = places.group_by("origin").aggregate([("position", "min")])
+    return dict(zip(first["origin"].to_pylist(), first["position_min"].to_pylist(), strict=True))
+
+
+def _first_moment(micros: pa.ChunkedArray) -> int | None:
+    """Return the earliest of commit times, 0 where one is unknown; None without any."""
+    bounds = pc.min_max(pc.fill_null(micros, 0)).as_py()
+    moments = [micros if is_moment(micros) else 0 for micros in bounds.values() if micros is not None]
+    return min(moments, default=None)
+
+
+def _as_waiting(transactions: pa.Table) -> tuple[WaitingTransaction, ...]:
+    fields = (NAME, "since_micros", "messages", "expected")
+    rows = zip(*(transactions[field].to_pylist() for field in fields), strict=True)
+    return tuple(WaitingTransaction(name, _moment(micros), *counts) for name, micros, *counts in rows)
 
 
 def _moment(micros: int | None) -> int | None:
     return micros if micros is not None and is_moment(micros) else None
-
-
-def _as_waiting(transactions: Mapping[str, Transaction]) -> tuple[WaitingTransaction, ...]:
-    return tuple(
-        WaitingTransaction(
-            name, _moment(transaction.since_micros), transaction.messages, transaction.expected
-        )
-        for name, transaction in transactions.items()
-    )

@@ -65,7 +65,7 @@ def read_envelope(message: Message) -> EnvelopeContent | None:
     if payload.keys() >= _ENVELOPE and isinstance(payload["source"], dict):
         return _logical(message, payload) if payload["op"] == "m" else _data(message, payload)
     if payload.get("status") in _STATUSES and "id" in payload:
-        return _boundary(message, payload)
+        return _boundary(payload)
     return _control(message, payload)
 
 
@@ -142,23 +142,13 @@ def _logical(message: Message, payload: dict[str, Any]) -> LogicalMessage:
     )
 
 
-def _boundary(message: Message, payload: dict[str, Any]) -> TransactionBegin | TransactionEnd:
+def _boundary(payload: dict[str, Any]) -> TransactionBegin | TransactionEnd:
     transaction_id, micros = _transaction_of(payload["id"]), _moment(payload)
     if payload["status"] == "BEGIN":
-        return TransactionBegin(transaction_id, micros, message.position)
-    counts = {
-        item["data_collection"]: whole(item["event_count"]) or 0
-        for item in payload.get("data_collections") or ()
-    }
+        return TransactionBegin(transaction_id, micros)
     lsn = str(payload["id"]).partition(":")[2]
-    return TransactionEnd(
-        transaction_id,
-        whole(payload.get("event_count")),
-        counts,
-        micros,
-        message.position,
-        whole(lsn) if lsn.isascii() and lsn.isdecimal() else None,
-    )
+    commit_lsn = whole(lsn) if lsn.isascii() and lsn.isdecimal() else None
+    return TransactionEnd(transaction_id, whole(payload.get("event_count")), commit_lsn)
 
 
 def _notification(message: Message, payload: dict[str, Any]) -> Notification:

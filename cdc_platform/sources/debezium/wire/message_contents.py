@@ -110,17 +110,14 @@ class Tombstone:
     position: int
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionBegin:
+class TransactionBegin(msgspec.Struct, frozen=True, gc=False):
     """A transaction begins; its changes have its id."""
 
     transaction_id: str
     micros: int | None
-    position: int
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionEnd:
+class TransactionEnd(msgspec.Struct, frozen=True, gc=False):
     """A transaction ends; it counts changes, not messages about them.
 
     ``lsn`` is the position of its commit, None if the connector does not state it.
@@ -128,9 +125,6 @@ class TransactionEnd:
 
     transaction_id: str
     event_count: int | None
-    counts: Mapping[str, int]
-    micros: int | None
-    position: int
     lsn: int | None = None
 
 

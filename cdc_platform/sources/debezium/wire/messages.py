@@ -49,8 +49,7 @@ class Arrival(msgspec.Struct, Generic[Content_co], frozen=True, gc=False):
     """A line or message, or what was decoded from it, and its place: a position in a file or partition.
 
     ``micros`` is its send time, if messages of several partitions come in one stream; ``number`` is the
-    number of messages up to this one. ``within`` is the transaction that is open at this place, empty for
-    none.
+    number of messages up to this one.
     """
 
     content: Content_co
@@ -58,11 +57,10 @@ class Arrival(msgspec.Struct, Generic[Content_co], frozen=True, gc=False):
     position: int
     micros: int
     number: int
-    within: str = ""
 
     def with_content(self, content: Other) -> "Arrival[Other]":
         """Return other content, such as what was decoded from this one, at the same place."""
-        return Arrival(content, self.origin, self.position, self.micros, self.number, self.within)
+        return Arrival(content, self.origin, self.position, self.micros, self.number)
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -137,8 +135,10 @@ def is_utf8(text: bytes | str) -> bool:
 
 def has_utf8_parts(raw: RawMessage) -> bool:
     """Return whether a message can be quarantined as text."""
-    parts = raw.key, raw.value, *(raw.headers or {}).values()
-    return all(is_utf8(part) for part in parts if part is not None)
+    key, value, headers = raw.key, raw.value, raw.headers
+    if not ((key is None or is_utf8(key)) and (value is None or is_utf8(value))):
+        return False
+    return not headers or all(is_utf8(part) for part in headers.values() if part is not None)
 
 
 def _message_of(fields: dict[str, Any], position: int, text: str) -> Message:

@@ -4,6 +4,9 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Final, cast
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from cdc_platform.model.stream.ordering_key import SEPARATOR
 from cdc_platform.sources.debezium.wire.message_contents import (
     DELETE,
@@ -24,6 +27,8 @@ _POSITION_DIGITS: Final = 19
 _KEY: Final = SEPARATOR.join(("%016x", "%016x", f"%0{_ORDER_DIGITS}d", "%d", f"%0{_POSITION_DIGITS}d"))
 _ORDER: Final = slice(34, 34 + _ORDER_DIGITS)
 """Place after commit and position, each of 16 digits and a separator."""
+_PLACE: Final = _ORDER.stop + len(SEPARATOR) + 1
+"""End of the rank, which has one digit, and of what is the same when the message is sent again."""
 _NO_ORDER: Final = "0" * _ORDER_DIGITS
 SNAPSHOT: Final = ("snapshot",)
 """End of the identity of a row of a snapshot."""
@@ -99,9 +104,14 @@ def _total_order(event: DataEvent | LogicalMessage) -> int:
     return order
 
 
-def has_total_order(key: str) -> bool:
-    """Return whether an ordering key contains the event's order in its transaction."""
-    return key[_ORDER] != _NO_ORDER
+def have_total_order(keys: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return of each ordering key whether it contains the event's order in its transaction; null for null."""
+    return pc.not_equal(pc.utf8_slice_codeunits(keys, _ORDER.start, _ORDER.stop), _NO_ORDER)
+
+
+def orders_of(keys: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return ordering keys without the position of the message, which changes when it is sent again."""
+    return pc.utf8_slice_codeunits(keys, 0, _PLACE)
 
 
 def commit_of(key: str) -> int:

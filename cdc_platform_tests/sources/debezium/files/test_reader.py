@@ -49,6 +49,17 @@ def read_all(cycles: Cycles, path: Path) -> list[int]:
         assert len(counts) < 100
 
 
+@pytest.mark.parametrize(("is_gzip", "counts"), [(False, [7, 7, 10]), (True, [7, 7, 7, 3])])
+def test_no_cycle_is_left_with_few_lines(tmp_path: Path, counts: list[int], *, is_gzip: bool) -> None:
+    """The last cycle reads half as much again if that is all; the lines left in a gzip are unknown."""
+    connector = Connector()
+    for key in range(24):
+        connector.transaction += 1
+        connector.insert(key)
+    path = written(tmp_path, connector.lines, is_gzip=is_gzip)
+    assert counts == read_all(Cycles(settings_with(input=FilesInput(str(tmp_path)))), path)
+
+
 @pytest.mark.parametrize("is_gzip", [False, True])
 def test_a_large_file_is_read_in_parts(tmp_path: Path, is_gzip: bool) -> None:
     """No cycle takes many more lines than it has to; nothing is lost, doubled or out of order."""

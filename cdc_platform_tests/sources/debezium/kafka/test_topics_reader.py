@@ -14,7 +14,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cdc_platform.sources.debezium.kafka.topic_ranges import TopicProgress
+from cdc_platform.model.stream.read_windows import ReadPlan
+from cdc_platform.sources.debezium.kafka.topic_ranges import TopicProgress, TopicRange
+from cdc_platform.sources.debezium.kafka.topics_reader import TopicsReading
 from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
 from cdc_platform.sources.debezium.splits.release import GONE
@@ -26,7 +28,7 @@ from cdc_platform_tests.sources.debezium.captures_read import (
     settings_for,
     truth_of,
 )
-from cdc_platform_tests.sources.debezium.topic_logs import Place, TopicLogs
+from cdc_platform_tests.sources.debezium.topic_logs import WINDOW, Place, TopicLogs
 from cdc_platform_tests.sources.debezium.written_events import envelope, line, settings_with
 from cdc_platform_tests.strategies import share_of_profile
 
@@ -357,3 +359,12 @@ def test_a_state_outlives_a_cycle_without_messages() -> None:
     logs = logs_for("transactions")
     assert logs.cycle_without_messages() == []
     assert "decoder state" in logs.read_progress
+
+
+@pytest.mark.parametrize(("splits", "messages"), [(8, 100), (8, 8 * 16_000), (32, 500_000)])
+def test_more_messages_are_in_more_splits_instead_of_larger_ones(splits: int, messages: int) -> None:
+    """A task holds one split in memory, however many messages a cycle reads."""
+    ranges = tuple(TopicRange("t", partition, "ID", 0, 0, messages // 4) for partition in range(4))
+    plan = ReadPlan((WINDOW,), {"ranges": ranges, "state": None, "passed": None})
+    logs = logs_for("transactions")
+    assert splits == TopicsReading(logs.settings, logs.kafka, 1, plan).splits(8)

@@ -154,7 +154,10 @@ def decode(
     blocks = pa.Table.from_batches(reader.blocks()).to_pylist()
     rows = [row for block in blocks if block[ROWS] for row in rows_of(block[ROWS])]
     outcome = SplitOutcome.from_bytes(blocks[-1][OUTCOME])
-    reports = {**asdict(outcome), "names": sorted(outcome.names), "lines": None}
+    tables = {
+        name: sorted(getattr(outcome, name).to_pylist(), key=repr) for name in ("transactions", "places")
+    }
+    reports = {**asdict(outcome), **tables, "names": sorted(outcome.names), "lines": None}
     free = sorted(pickle.loads(blocks[-1][FREE]), key=repr)  # noqa: S301  written by the reader itself
     return sorted(rows, key=repr), free, reports
 

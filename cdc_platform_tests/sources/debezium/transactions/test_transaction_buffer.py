@@ -103,6 +103,17 @@ def test_a_transaction_of_the_future_gives_nothing_up(has_event: bool) -> None:
     assert rows[1:] == [[], [('{"id":1}', None), ('{"id":2}', None)]]
 
 
+def test_a_time_beyond_64_bits_keeps_no_transaction_waiting(tmp_path: Path) -> None:
+    """A BEGIN may state a number of 64 bits of milliseconds, which has more bits in microseconds."""
+    connector = Connector()
+    connector.whole(1)
+    begin = json.loads(connector.lines[0])
+    begin["value"]["ts_ms"] = 2**62
+    connector.whole(2)
+    cycles = feed(cycles_over(tmp_path), [json.dumps(begin), *connector.lines[1:]])
+    assert keys_of(cycles) == [1, 2]
+
+
 def topic_logs(**rest: Any) -> TopicLogs:
     """Return logs of topics whose connector reports transactions."""
     kafka = KafkaInput("localhost:9092", ".*")
