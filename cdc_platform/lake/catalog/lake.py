@@ -28,7 +28,7 @@ from cdc_platform.lake.catalog.lake_settings import (
 )
 from cdc_platform.lake.catalog.retries import commit_again
 from cdc_platform.lake.catalog.sql_catalog import LakeSqlCatalog
-from cdc_platform.lake.catalog.table_numbers import KEEPERS, require_numbers, store_numbers
+from cdc_platform.lake.catalog.table_uuids import KEEPERS, require_uuids, store_uuids
 from cdc_platform.model.base.cached_values import cached_value
 from cdc_platform.model.base.names import lake_table_name, quote_spark
 from cdc_platform.model.base.schemas import (
@@ -149,8 +149,8 @@ class Lake:
                 for name, schema in own_tables(delivers_events=self.delivers_events).items()
             }
             created = frozenset(ORIGINAL_TABLES) - present
-            self._table_numbers.update(require_numbers(self.system_namespace, tables, created))
-            store_numbers(catalog, self.system_namespace, tables, self._table_numbers)
+            self._table_uuids.update(require_uuids(self.system_namespace, tables, created))
+            store_uuids(catalog, self.system_namespace, tables, self._table_uuids)
             return catalog
 
     def _require_catalog(self) -> None:
@@ -181,7 +181,7 @@ class Lake:
             names = require_own(catalog, self.system_namespace, ORIGINAL_TABLES)
             if names >= {*KEEPERS}:
                 tables = {name: load_stored(catalog, f"{self.system_namespace}.{name}") for name in KEEPERS}
-                self._table_numbers.update(require_numbers(self.system_namespace, tables))
+                self._table_uuids.update(require_uuids(self.system_namespace, tables))
         if RAW not in names:
             raise PipelineNotFound(
                 f"The lake at {self.settings.shown_path} holds no pipeline `{self.pipeline}`; it holds "
@@ -196,13 +196,13 @@ class Lake:
             LakeDamaged: another program has replaced it.
         """
         table = load_stored(self.catalog, f"{self.system_namespace}.{name}")
-        number = str(table.metadata.table_uuid)
-        if name != CHECK_RESULTS and self._table_numbers.setdefault(name, number) != number:
+        uuid = str(table.metadata.table_uuid)
+        if name != CHECK_RESULTS and self._table_uuids.setdefault(name, uuid) != uuid:
             raise LakeDamaged.replaced(f"{self.system_namespace}.{name}")
         return table
 
     @cached_value
-    def _table_numbers(self) -> dict[str, str]:
+    def _table_uuids(self) -> dict[str, str]:
         """The unique identifiers of the platform's own tables, as the lake has them, or as first loaded."""
         return {}
 

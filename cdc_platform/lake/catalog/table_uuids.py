@@ -1,4 +1,4 @@
-"""The unique identifiers of the platform's own tables, which show that another program has replaced one.
+"""The unique identifiers (UUIDs) of the platform's own tables, which show that another program has replaced one.
 
 A table that is dropped and created again has another identifier. Two of the tables have the identifiers of
 all, so that each of the two is in the other one.
@@ -18,53 +18,53 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
-NUMBERS_PROPERTY: Final = "cdc.table-uuids"
+UUIDS_PROPERTY: Final = "cdc.table-uuids"
 """Property of the raw records and of the log: the identifiers of all own tables by name, as JSON."""
 KEEPERS: Final = (RAW, LOG)
 
 
-def require_numbers(
+def require_uuids(
     namespace: str, tables: Mapping[str, "Table"], created: frozenset[str] = frozenset()
 ) -> dict[str, str]:
-    """Ensure that tables are those that the platform has created, and return their identifiers by name.
+    """Ensure that tables are those that the platform has created, and return their UUIDs by name.
 
     Args:
         namespace: that of the platform's own tables.
-        tables: some of them by name; identifiers are stored in the `KEEPERS`.
+        tables: some of them by name; UUIDs are stored in the `KEEPERS`.
         created: those of them that this process has created just now.
 
     Raises:
         LakeDamaged: another program has replaced one of them.
     """
-    numbers: dict[str, str] = {}
+    uuids: dict[str, str] = {}
     for keeper in KEEPERS:
-        stored = _stored_numbers(tables[keeper], keeper)
+        stored = _stored_uuids(tables[keeper], keeper)
         for name in (stored.keys() & tables.keys()) - created:
             if stored[name] != str(tables[name].metadata.table_uuid):
                 raise LakeDamaged.replaced(f"{namespace}.{name}")
-        numbers |= stored
-    return numbers | _numbers_of(tables)
+        uuids |= stored
+    return uuids | _uuids_of(tables)
 
 
-def store_numbers(
-    catalog: "Catalog", namespace: str, tables: Mapping[str, "Table"], numbers: Mapping[str, str]
+def store_uuids(
+    catalog: "Catalog", namespace: str, tables: Mapping[str, "Table"], uuids: Mapping[str, str]
 ) -> None:
-    """Store the identifiers of own tables where the loaded ones lack them."""
+    """Store the UUIDs of own tables where the loaded ones lack them."""
     from pyiceberg.exceptions import CommitFailedException
 
     for keeper in KEEPERS:
-        if _stored_numbers(tables[keeper], keeper) != numbers:
+        if _stored_uuids(tables[keeper], keeper) != uuids:
             # Another process that opens the lake stores the same; after another commit, the next one does.
             current = load_stored(catalog, f"{namespace}.{keeper}")
             with suppress(CommitFailedException), current.transaction() as transaction:
-                transaction.set_properties({NUMBERS_PROPERTY: json.dumps(dict(numbers), sort_keys=True)})
+                transaction.set_properties({UUIDS_PROPERTY: json.dumps(dict(uuids), sort_keys=True)})
 
 
-def _numbers_of(tables: Mapping[str, "Table"]) -> dict[str, str]:
+def _uuids_of(tables: Mapping[str, "Table"]) -> dict[str, str]:
     # Damaged check results are dropped and created again.
     return {name: str(table.metadata.table_uuid) for name, table in tables.items() if name != CHECK_RESULTS}
 
 
-def _stored_numbers(table: "Table", name: str) -> dict[str, str]:
-    text = table.properties.get(NUMBERS_PROPERTY, "{}")
-    return read_stored(lambda stored: parse_stored(stored, dict[str, str]), text, name, NUMBERS_PROPERTY)
+def _stored_uuids(table: "Table", name: str) -> dict[str, str]:
+    text = table.properties.get(UUIDS_PROPERTY, "{}")
+    return read_stored(lambda stored: parse_stored(stored, dict[str, str]), text, name, UUIDS_PROPERTY)
