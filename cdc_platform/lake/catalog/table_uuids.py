@@ -1,4 +1,4 @@
-"""The unique identifiers (UUIDs) of the platform's own tables, which show that another program has replaced one.
+"""The UUIDs of the platform's own tables, which show that another program has replaced one.
 
 A table that is dropped and created again has another identifier. Two of the tables have the identifiers of
 all, so that each of the two is in the other one.
