@@ -28,8 +28,10 @@ from cdc_platform.sources.workers import prepare_worker
 
 MIN_SPLIT_MESSAGES: Final = 2_000
 """Minimum number of messages per split: a task takes longer to start than to decode fewer."""
-MAX_SPLIT_MESSAGES: Final = 16_000
-"""Mean number of messages per split, at most: a task holds a split in memory, several times over."""
+MAX_SPLIT_MESSAGES: Final = 32_000
+"""Mean number of messages per split, at most: a task holds a split in memory, several times over, but each
+further split costs some tenths of a second.
+"""
 Rows = TypeVar("Rows")
 
 
