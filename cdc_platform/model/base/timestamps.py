@@ -4,10 +4,7 @@ import re
 import time
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
+from typing import Any, Final
 
 _MICROS: Final = "_micros"
 
@@ -76,7 +73,7 @@ LAST_MICROS: Final = 253_402_300_799_999_999
 """The first and the last moment that a datetime can be."""
 
 
-def plain_fields(item: "DataclassInstance", *omitted: str) -> dict[str, Any]:
+def plain_fields(item: Any, *omitted: str) -> dict[str, Any]:
     """Return a dataclass's fields as plain values by name, without the omitted ones; tuples as lists.
 
     Of a field `NAME_micros` it returns `NAME`: the time as an RFC 3339 text, or None.
