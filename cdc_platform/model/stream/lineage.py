@@ -69,11 +69,6 @@ class Partition:
         return self.state in (PartitionState.SCHEDULED, PartitionState.RUNNING)
 
     @property
-    def is_waiting(self) -> bool:
-        """Whether it may be read once its parents have ended."""
-        return self.state is PartitionState.CREATED
-
-    @property
     def is_finished(self) -> bool:
         """Whether the partition has been read to its end, with or without children."""
         return self.state in _END_STATES.values()
@@ -148,7 +143,14 @@ def advance(
     if cycle <= lineage.cycle:
         return lineage
     partitions = dict(lineage.partitions)
-    _announce(partitions, [child for child in children if child.cycle > lineage.cycle])
+    for child in sorted(
+        children, key=lambda child: (child.cycle, child.start_micros, child.token, child.parent_tokens)
+    ):
+        if child.cycle <= lineage.cycle:
+            continue
+        if child.token not in partitions:
+            partitions[child.token] = _new_partition(child)
+        _check_announcement(partitions[child.token], child)
     unfinished = {partition.token: partition for partition in _unfinished(partitions)}
     unread = sorted(windows, key=lambda report: (report.token, report.start_exclusive_micros))
     # A partition that announces itself has no parent.
@@ -167,16 +169,6 @@ def advance(
         unread = later
     _schedule(partitions, unfinished)
     return Lineage(partitions, cycle)
-
-
-def _announce(partitions: dict[str, Partition], children: Sequence[ChildAnnouncement]) -> None:
-    """Add announced partitions, and check those that are known."""
-    for child in sorted(
-        children, key=lambda child: (child.cycle, child.start_micros, child.token, child.parent_tokens)
-    ):
-        if child.token not in partitions:
-            partitions[child.token] = _new_partition(child)
-        _check_announcement(partitions[child.token], child)
 
 
 def live(lineage: Lineage) -> tuple[Partition, ...]:

@@ -22,7 +22,7 @@ from cdc_platform.model.base.stored_names import CYCLE, RAW
 from cdc_platform.model.base.stored_texts import MISUNDERSTOOD
 from cdc_platform.model.base.timestamps import clock_micros, plain_fields, to_rfc3339
 from cdc_platform.model.schema.table_options import PLAIN, history_name
-from cdc_platform.model.stream.lineage import watermark_micros
+from cdc_platform.model.stream.lineage import PartitionState, watermark_micros
 from cdc_platform.model.stream.watermark_holders import StuckPartition
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.reading.read_reports import UnreadFile, list_unread
@@ -170,7 +170,9 @@ def read_status(pipeline: Pipeline) -> Status:
         lag_s=cut.lag_s(clock_micros()) if cut is not None else None,
         is_silence=is_events,
         live_partitions=tuple(partition.key for partition in partitions if partition.is_live),
-        waiting_partitions=tuple(partition.key for partition in partitions if partition.is_waiting),
+        waiting_partitions=tuple(
+            partition.key for partition in partitions if partition.state is PartitionState.CREATED
+        ),
         finished_partitions=sum(partition.is_finished for partition in partitions),
         tables=_tables(pipeline, cut, parts),
         cut=cut,
