@@ -2,10 +2,11 @@
 
 import logging
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 import dagster as dg
+from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 from dagster_shared.utils.warnings import BetaWarning
 
 from cdc_platform.assets.cut import build_cut
@@ -59,24 +60,12 @@ def build_pipeline(
     )
     selection = RunSelection(assets, upstream.check_keys)
     has_freshness = running.has_freshness and bool(assets.all_tables)
-    job = dg.define_asset_job(
-        f"{settings.name}_sync",
-        selection=dg.AssetSelection.assets(*assets.all_keys)
-        | dg.AssetSelection.checks_for_assets(*assets.all_keys),
-        executor_def=dg.in_process_executor,
-        tags={PIPELINE_TAG: settings.name},
-        description=f"One cycle of `{settings.name}` through all layers, in one process.",
-    )
+    job = _build_job(assets)
     return dg.Definitions(
         assets=[
             *upstream.assets,
             build_source(assets, settings.source.title, upstream.kinds),
-            _build_raw(assets),
-            build_partition_lineage(assets),
-            build_change_log(assets),
-            *([build_copies(assets)] if assets.copies_first else []),
-            *(build_table(assets, LakeTable(name)) for name in assets.tables),
-            *(build_table(assets, LakeTable(name, is_history=True)) for name in assets.histories),
+            *_build_layers(assets),
             build_cut(assets, running),
             build_maintenance(assets),
         ],
@@ -92,6 +81,30 @@ def build_pipeline(
         ],
         schedules=[build_schedule(selection, running, running.schedule, job)] if running.schedule else [],
         resources={assets.run_key: run_resource(settings), **upstream.resources},
+    )
+
+
+def _build_layers(assets: PipelineAssets) -> Iterator[dg.AssetsDefinition]:
+    """Yield the assets between the source and the cut."""
+    yield _build_raw(assets)
+    yield build_partition_lineage(assets)
+    yield build_change_log(assets)
+    if assets.copies_first:
+        yield build_copies(assets)
+    for name in assets.tables:
+        yield build_table(assets, LakeTable(name))
+    for name in assets.histories:
+        yield build_table(assets, LakeTable(name, is_history=True))
+
+
+def _build_job(assets: PipelineAssets) -> UnresolvedAssetJobDefinition:
+    keys = assets.all_keys
+    return dg.define_asset_job(
+        f"{assets.pipeline}_sync",
+        selection=dg.AssetSelection.assets(*keys) | dg.AssetSelection.checks_for_assets(*keys),
+        executor_def=dg.in_process_executor,
+        tags={PIPELINE_TAG: assets.pipeline},
+        description=f"One cycle of `{assets.pipeline}` through all layers, in one process.",
     )
 
 

@@ -73,31 +73,17 @@ def _run(connection: "duckdb.DuckDBPyConnection", sql: str, form: str) -> None:
         KeyboardInterrupt: Ctrl-C has interrupted the query.
     """
     import duckdb
-    from duckdb import ExpectedResultType
 
     try:
         with TemporaryDirectory() as folder:
             # DuckDB would truncate a file to which the standard output is appended.
             file = Path(folder) / "rows"
             with shown_step("query"):
-                statements = connection.extract_statements(sql)
-                # A pivot is several statements. DuckDB runs those that give no rows at once.
-                if not statements or statements[-1].expected_result_type != [ExpectedResultType.QUERY_RESULT]:
-                    raise SettingError("SQL", "must be a query, such as `SELECT count(*) FROM accounts`")
-                rows_of_the_query: Any = connection.sql(sql)
-                table = str(rows_of_the_query) if form == TABLE else None
-                if table is None:
-                    # SQL finds the variable; a view would be among the tables that SQL lists.
-                    connection.execute(f"COPY (FROM rows_of_the_query) TO '{file}' ({_COPIES[form]})")
+                table = _fetch(connection, sql, form, file)
             if table is not None:
                 print_text(table)
-                return
-            # Progress would be drawn between the bytes.
-            with file.open("rb") as content, FOOTER.hidden():
-                if form == JSON:
-                    sys.stdout.buffer.writelines(map(_valid_json, content))
-                else:
-                    copyfileobj(content, sys.stdout.buffer)
+            else:
+                _print_file(file, form)
     except duckdb.Error as error:
         problem = str(error)
         if problem.startswith("Catalog Error: Table"):
@@ -110,6 +96,31 @@ def _run(connection: "duckdb.DuckDBPyConnection", sql: str, form: str) -> None:
         if isinstance(error.__cause__, KeyboardInterrupt):
             raise error.__cause__ from None
         raise
+
+
+def _fetch(connection: "duckdb.DuckDBPyConnection", sql: str, form: str, file: Path) -> str | None:
+    """Return the rows as a table for people, or write them to a file in another format."""
+    from duckdb import ExpectedResultType
+
+    statements = connection.extract_statements(sql)
+    # A pivot is several statements. DuckDB runs those that give no rows at once.
+    if not statements or statements[-1].expected_result_type != [ExpectedResultType.QUERY_RESULT]:
+        raise SettingError("SQL", "must be a query, such as `SELECT count(*) FROM accounts`")
+    rows_of_the_query: Any = connection.sql(sql)
+    if form == TABLE:
+        return str(rows_of_the_query)
+    # SQL finds the variable; a view would be among the tables that SQL lists.
+    connection.execute(f"COPY (FROM rows_of_the_query) TO '{file}' ({_COPIES[form]})")
+    return None
+
+
+def _print_file(file: Path, form: str) -> None:
+    # Progress would be drawn between the bytes.
+    with file.open("rb") as content, FOOTER.hidden():
+        if form == JSON:
+            sys.stdout.buffer.writelines(map(_valid_json, content))
+        else:
+            copyfileobj(content, sys.stdout.buffer)
 
 
 def _valid_json(line: bytes) -> bytes:

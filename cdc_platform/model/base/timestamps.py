@@ -2,8 +2,11 @@
 
 import re
 import time
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
+
+_MICROS: Final = "_micros"
 
 DAY_S: Final = 86_400.0
 """Seconds of a day, for periods in settings."""
@@ -68,6 +71,21 @@ def to_rfc3339(micros: int) -> str:
 FIRST_MICROS: Final = -62_135_596_800_000_000
 LAST_MICROS: Final = 253_402_300_799_999_999
 """The first and the last moment that a datetime can be."""
+
+
+def plain_fields(item: Any, *omitted: str) -> dict[str, Any]:
+    """Return a dataclass's fields as plain values by name, without the omitted ones; tuples as lists.
+
+    Of a field `NAME_micros` it returns `NAME`: the time as an RFC 3339 text, or None.
+    """
+    plain: dict[str, Any] = {}
+    for name in (declared.name for declared in fields(item) if declared.name not in omitted):
+        value = getattr(item, name)
+        if name.endswith(_MICROS):
+            plain[name.removesuffix(_MICROS)] = to_rfc3339(value) if value is not None else None
+        else:
+            plain[name] = list(value) if isinstance(value, tuple) else value
+    return plain
 
 
 def is_moment(micros: int) -> bool:

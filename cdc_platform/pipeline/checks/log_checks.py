@@ -39,11 +39,7 @@ def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
     quarantined = _quarantine(pipeline, spark, around).where(F.col("cycle") <= mark.cycle)
     logged = _log(pipeline, spark, around).where(F.col("cycle") <= mark.cycle)
     if repeats_within_s is not None and scope.after_micros is not None and not has_late:
-        repeated = repeated_from(pipeline, between_positions(RecordKind.FILE, scope.after_micros, until))
-        oldest = remembered_from(pipeline, scope.after_micros, repeated)
-        logged = logged.where(F.col("commit_timestamp") >= F.lit(to_datetime(oldest)))
-        content = measure_content(pipeline.lake.system_table(RAW), scope.after_micros, until)
-        logged = logged.where(content.earlier_changes_sql)
+        logged = _repeatable(pipeline, logged, scope.after_micros, until)
     places = {
         "read": read,
         "logged": logged.select("record_id"),
@@ -51,14 +47,15 @@ def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
         "replayed": quarantined.where("replayed_at is not null").select("record_id"),
     }
     if around is not scope:
-        read_records = read.distinct()
+        of_read = read.distinct()
         places |= {
-            name: places[name].join(read_records, "record_id", "left_semi")
-            for name in places
+            name: frame.join(of_read, "record_id", "left_semi")
+            for name, frame in places.items()
             if name != "read"
         }
-    comes_mended = pipeline.capabilities.delivers_events
-    total, distinct, in_log, in_quarantine, lost_records = _count_places(places, comes_mended=comes_mended)
+    total, distinct, in_log, in_quarantine, lost_records = _count_places(
+        places, comes_mended=pipeline.capabilities.delivers_events
+    )
     return CheckResult(
         passed=lost_records == 0 and distinct == in_log + in_quarantine,
         summary=f"{total} records read = {in_log} in the log + {total - distinct} duplicates "
@@ -70,6 +67,16 @@ def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
             "quarantined": in_quarantine,
             "lost": lost_records,
         },
+    )
+
+
+def _repeatable(pipeline: Pipeline, logged: DataFrame, after_micros: int, until_micros: int) -> DataFrame:
+    """Return the part of the log in which records read after a position may have a duplicate."""
+    repeated = repeated_from(pipeline, between_positions(RecordKind.FILE, after_micros, until_micros))
+    oldest = remembered_from(pipeline, after_micros, repeated)
+    content = measure_content(pipeline.lake.system_table(RAW), after_micros, until_micros)
+    return logged.where(F.col("commit_timestamp") >= F.lit(to_datetime(oldest))).where(
+        content.earlier_changes_sql
     )
 
 

@@ -15,7 +15,7 @@ from cdc_platform.lake.state.quarantine import count_quarantined_records, descri
 from cdc_platform.model.base.names import lake_table_name
 from cdc_platform.model.base.stored_names import LOG
 from cdc_platform.model.base.stored_texts import understanding
-from cdc_platform.model.base.timestamps import from_datetime, to_rfc3339
+from cdc_platform.model.base.timestamps import from_datetime, plain_fields, to_rfc3339
 from cdc_platform.model.rows.row_key import NANOSECOND_TEXT, KeyColumn, RowKey, parse_key
 from cdc_platform.model.rows.row_provenance import (
     LoggedChange,
@@ -81,13 +81,7 @@ class Explanation:
             "cut": cut.cut if cut is not None else None,
             "cut_position": to_rfc3339(cut.position_micros) if cut is not None else None,
             "columns": [
-                {
-                    "column": column.column,
-                    "before": column.before,
-                    "after": column.after,
-                    "has_changed": column.has_changed,
-                }
-                for column in step.columns
+                {**plain_fields(column), "has_changed": column.has_changed} for column in step.columns
             ],
         }
 

@@ -20,9 +20,9 @@ from cdc_platform.lake.state.read_progress import ReplayProgress, load_poll, loa
 from cdc_platform.model.base.names import lake_table_name
 from cdc_platform.model.base.stored_names import CYCLE, RAW
 from cdc_platform.model.base.stored_texts import MISUNDERSTOOD
-from cdc_platform.model.base.timestamps import clock_micros, to_rfc3339
+from cdc_platform.model.base.timestamps import clock_micros, plain_fields, to_rfc3339
 from cdc_platform.model.schema.table_options import PLAIN, history_name
-from cdc_platform.model.stream.lineage import watermark_micros
+from cdc_platform.model.stream.lineage import PartitionState, watermark_micros
 from cdc_platform.model.stream.watermark_holders import StuckPartition
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.reading.read_reports import UnreadFile, list_unread
@@ -109,49 +109,24 @@ class Status:
     def to_dict(self) -> dict[str, Any]:
         """Return the status as plain values; times are RFC 3339 texts."""
         return {
-            "pipeline": self.pipeline,
-            "cycle": self.cycle,
-            "watermark": _moment(self.watermark_micros),
+            **plain_fields(self, "is_silence"),
             "lag_s": None if self.is_silence else self.lag_s,
             "silence_s": self.lag_s if self.is_silence else None,
-            "polled": _moment(self.polled_micros),
-            "live_partitions": list(self.live_partitions),
-            "waiting_partitions": list(self.waiting_partitions),
-            "finished_partitions": self.finished_partitions,
             "stuck_partitions": [
-                {
-                    "partition": stuck.key,
-                    "position": _moment(stuck.position_micros),
-                    "age_s": stuck.age_s,
-                    "error": stuck.error,
-                }
-                for stuck in self.stuck_partitions
+                {"partition": stuck.key, **plain_fields(stuck, "key")} for stuck in self.stuck_partitions
             ],
-            "tables": {
-                name: {
-                    "rows": table.rows,
-                    "snapshot_id": table.snapshot_id,
-                    "changed": _moment(table.changed_micros),
-                }
-                for name, table in self.tables.items()
-            },
+            "tables": {name: plain_fields(table) for name, table in self.tables.items()},
             "cut": self.cut.cut if self.cut is not None else None,
-            "cut_position": _moment(self.cut.position_micros if self.cut is not None else None),
-            "quarantined": self.quarantined,
-            "replay": {**vars(self.replay), "left_s": self.replay.left_s}
-            if self.replay is not None
-            else None,
-            "unread_files": [file.to_dict() for file in self.unread_files],
-            "checks": [_check_as_dict(check) for check in self.checks],
-            "findings": list(self.findings),
-            "unreadable": dict(self.unreadable),
+            "cut_position": to_rfc3339(self.cut.position_micros) if self.cut is not None else None,
+            "replay": {**plain_fields(self.replay), "left_s": self.replay.left_s} if self.replay else None,
+            "unread_files": [plain_fields(file) for file in self.unread_files],
+            "checks": [
+                {**plain_fields(check, "at_s"), "ran": to_rfc3339(round(check.at_s * 1e6))}
+                for check in self.checks
+            ],
             "copies": {
                 name: {
-                    "number": copy.number,
-                    "position": _moment(copy.position_micros),
-                    "chunks": copy.chunks,
-                    "copied_chunks": copy.copied_chunks,
-                    "copied_rows": copy.copied_rows,
+                    **plain_fields(copy, "chunks_per_s"),
                     "rows_per_s": copy.rows_per_s,
                     "left_s": copy.left_s,
                 }
@@ -196,15 +171,10 @@ def read_status(pipeline: Pipeline) -> Status:
         is_silence=is_events,
         live_partitions=tuple(partition.key for partition in partitions if partition.is_live),
         waiting_partitions=tuple(
-            partition.key for partition in partitions if not partition.is_live and not partition.is_finished
+            partition.key for partition in partitions if partition.state is PartitionState.CREATED
         ),
         finished_partitions=sum(partition.is_finished for partition in partitions),
-        tables={
-            name: parts.read(
-                f"table {name}", partial(_table_status, pipeline, name, table, cut), TableStatus(None, None)
-            )
-            for name, table in _table_names(pipeline, cut).items()
-        },
+        tables=_tables(pipeline, cut, parts),
         cut=cut,
         quarantined=parts.read("quarantine", lambda: count_quarantined_records(lake), None),
         findings=parts.read("notes", lambda: pipeline.findings(pipeline.schema_history), ()),
@@ -217,6 +187,15 @@ def read_status(pipeline: Pipeline) -> Status:
         polled_micros=max(polled_micros, _changed_micros(raw) or 0) or None if is_events else None,
         unreadable=parts,
     )
+
+
+def _tables(pipeline: Pipeline, cut: Cut | None, parts: _Parts) -> dict[str, TableStatus]:
+    return {
+        name: parts.read(
+            f"table {name}", partial(_table_status, pipeline, name, table, cut), TableStatus(None, None)
+        )
+        for name, table in _table_names(pipeline, cut).items()
+    }
 
 
 def _copies(pipeline: Pipeline, cut: Cut | None) -> dict[str, CopyStatus]:
@@ -263,12 +242,3 @@ def _changed_micros(table: Table) -> int | None:
     cycles = (other for other in ancestors_of(table, head(table)) if fact(other, CYCLE) is not None)
     newest = next(cycles, None)
     return newest.timestamp_ms * 1000 if newest is not None else None
-
-
-def _check_as_dict(check: LastResult) -> dict[str, Any]:
-    fields = {name: value for name, value in vars(check).items() if name != "at_s"}
-    return {**fields, "ran": _moment(round(check.at_s * 1e6))}
-
-
-def _moment(micros: int | None) -> str | None:
-    return to_rfc3339(micros) if micros is not None else None

@@ -83,11 +83,6 @@ class UnreadFile:
             "or when you start a run or `cdc-platform sync`)"
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the failure as plain values; the moment is an RFC 3339 text."""
-        due = to_rfc3339(self.due_micros) if self.due_micros is not None else None
-        return {"path": self.path, "error": self.error, "tries": self.tries, "due": due}
-
 
 def list_unread(pipeline: Pipeline) -> tuple[UnreadFile, ...]:
     """Return the files and folders that are still unread, by path; needs no Spark, and writes nothing."""

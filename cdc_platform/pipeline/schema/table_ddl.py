@@ -222,6 +222,21 @@ MAX_DOC_CHARACTERS: Final = 255
 """Maximum number of characters of a column's comment: the limit of catalogs such as Glue and Hive."""
 
 
+def _new_docs(table: Table, keys: Collection[str], comments: Mapping[str, str]) -> dict[str, str]:
+    """Return the comments of columns that differ from those of the table, by the table's names."""
+    texts = {case_key(name): visible_line(" ".join(text.split())) for name, text in comments.items()}
+    marks = {case_key(name): PRIMARY_KEY for name in keys}
+    changes = {}
+    for field in table.schema().fields:
+        name = case_key(field.name)
+        doc = ": ".join(filter(None, (marks.get(name), texts.get(name))))
+        if len(doc) > MAX_DOC_CHARACTERS:
+            doc = f"{doc[: MAX_DOC_CHARACTERS - 1]}…"
+        if doc != (field.doc or ""):
+            changes[field.name] = doc
+    return changes
+
+
 def describe_columns(table: Table, keys: Collection[str], comments: Mapping[str, str]) -> Table:
     """Give a merged table the comments of its source, and return the changed table.
 
@@ -238,16 +253,7 @@ def describe_columns(table: Table, keys: Collection[str], comments: Mapping[str,
     """
     if not comments:
         return table
-    texts = {case_key(name): visible_line(" ".join(text.split())) for name, text in comments.items()}
-    marks = {case_key(name): PRIMARY_KEY for name in keys}
-    changes = {}
-    for field in table.schema().fields:
-        name = case_key(field.name)
-        doc = ": ".join(filter(None, (marks.get(name), texts.get(name))))
-        if len(doc) > MAX_DOC_CHARACTERS:
-            doc = f"{doc[: MAX_DOC_CHARACTERS - 1]}…"
-        if doc != (field.doc or ""):
-            changes[field.name] = doc
+    changes = _new_docs(table, keys, comments)
     own = comments.get("", "")
     if not changes and own == table.properties.get(COMMENT, ""):
         return table

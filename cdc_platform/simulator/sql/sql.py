@@ -85,16 +85,7 @@ def find_stream_call(
         raise _function_not_found(dialect, function, tokens[place].position + 1)
     end = closing(tokens, place + 1)
     if end != len(tokens) - 1 or not _selects_all(tokens[: place + 1], dialect):
-        example = (
-            f"SELECT ChangeRecord FROM {function}(<args>)"
-            if is_googlesql
-            else f'select * from "spanner"."{function}"(<args>)'
-        )
-        raise Refusal(
-            "UNIMPLEMENTED",
-            "Change stream TVF must not be combined with any other SQL statements. Change stream records "
-            f"should be read using `{example}`.",
-        )
+        raise _combined_query(dialect, function)
     bound = _bind(tokens[place + 2 : end], function)
     arguments = {
         name: _argument(tokens, parameters, types or {}, function, position)
@@ -104,6 +95,20 @@ def find_stream_call(
         _check_type(function, name, argument)
     values = {name: argument.value for name, argument in arguments.items()}
     return StreamCall(function, replace(_query(values), placement=placement))
+
+
+def _combined_query(dialect: Dialect, function: str) -> Refusal:
+    """Return the refusal of a query that does more than read the function."""
+    example = (
+        f"SELECT ChangeRecord FROM {function}(<args>)"
+        if dialect is Dialect.GOOGLESQL
+        else f'select * from "spanner"."{function}"(<args>)'
+    )
+    return Refusal(
+        "UNIMPLEMENTED",
+        "Change stream TVF must not be combined with any other SQL statements. Change stream records "
+        f"should be read using `{example}`.",
+    )
 
 
 def read_function(settings: SimulatorSettings, placement: str = "") -> str:

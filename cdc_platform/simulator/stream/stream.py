@@ -90,14 +90,7 @@ class ChangeStream:
         if start < earliest:
             raise start_in_past(earliest, start)
         if partition is not None:
-            first, last = partition.start_micros, partition.end_micros or latest
-            if not first <= start <= last:
-                raise Refusal(
-                    "OUT_OF_RANGE",
-                    "Specified start_timestamp is invalid for the partition. Please specify a "
-                    f"start_timestamp within {shown_moment(first)} and {shown_moment(last)}. Received "
-                    f"start_timestamp: {shown_moment(start)}.",
-                )
+            _check_within(partition.start_micros, start, partition.end_micros or latest)
 
     def rows(self, query: StreamQuery, resume_token: bytes, is_over: threading.Event) -> Iterator[list[Row]]:
         """Yield the rows of a checked query in batches, until its end or until `is_over` is set."""
@@ -286,4 +279,15 @@ def _check_end(start_micros: int, end_micros: int | None) -> None:
             f"Specified end_timestamp is too far after start_timestamp: {shown_moment(start_micros)}. Please "
             f"specify an end_timestamp at or before {shown_moment(latest)}. Received end_timestamp: "
             f"{shown_moment(end_micros)}.",
+        )
+
+
+def _check_within(first_micros: int, start_micros: int, last_micros: int) -> None:
+    """Refuse a start outside the life of its partition; both ends are inclusive."""
+    if not first_micros <= start_micros <= last_micros:
+        raise Refusal(
+            "OUT_OF_RANGE",
+            "Specified start_timestamp is invalid for the partition. Please specify a start_timestamp within "
+            f"{shown_moment(first_micros)} and {shown_moment(last_micros)}. Received start_timestamp: "
+            f"{shown_moment(start_micros)}.",
         )

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from cdc_platform.spark.launch.java import check_java
 from cdc_platform.spark.launch.properties import properties_options, write_properties
 from cdc_platform.spark.launch.spark_settings import SparkSettings
 
+SPARK_HOME = Path(pyspark.__file__).parent
 SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
 
@@ -60,18 +62,9 @@ def start_connect_server(
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(port),
     }
-    home = Path(pyspark.__file__).parent
-    command = [str(home / "bin" / "spark-submit"), "--class", SERVER_CLASS]
+    command = [str(SPARK_HOME / "bin" / "spark-submit"), "--class", SERVER_CLASS]
     for key, value in conf.items():
         command += ["--conf", f"{key}={value}"]
-    # The server's Python workers import the platform from its current location.
-    paths = [str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")]
-    environment = os.environ | {
-        "SPARK_HOME": str(home),
-        "PYSPARK_PYTHON": sys.executable,
-        TOKEN_VARIABLE: token,
-        "PYTHONPATH": os.pathsep.join(path for path in paths if path),
-    }
     folder, fetch = Path(tempfile.mkdtemp(prefix="cdc_platform-")), ExitStack()
     try:
         fetch.enter_context(exclusive_fetch(conf))
@@ -81,7 +74,7 @@ def start_connect_server(
         with open_private(log_file, "ab") as log:
             process = subprocess.Popen(  # noqa: S603  the command is Spark's own launcher
                 [*command, "spark-internal"],
-                env=environment,
+                env=_environment(token),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -91,6 +84,17 @@ def start_connect_server(
         shutil.rmtree(folder, ignore_errors=True)
         raise
     return ConnectServer(process, port, log_file, folder, fetch)
+
+
+def _environment(token: str) -> Mapping[str, str]:
+    # The server's Python workers import the platform from its current location.
+    paths = [str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")]
+    return os.environ | {
+        "SPARK_HOME": str(SPARK_HOME),
+        "PYSPARK_PYTHON": sys.executable,
+        TOKEN_VARIABLE: token,
+        "PYTHONPATH": os.pathsep.join(path for path in paths if path),
+    }
 
 
 def wait_until_ready(server: ConnectServer, timeout_s: float = 180) -> None:
