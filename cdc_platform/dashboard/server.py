@@ -5,7 +5,6 @@ import ipaddress
 import signal
 import socket
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
@@ -99,8 +98,11 @@ def address_of(listener: socket.socket) -> str:
 def serve(app: Starlette, listener: socket.socket, announce: Callable[[], object]) -> None:
     """Announce the pages and serve them until a signal, which may come as soon as they are announced."""
     config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, lifespan="off")
-    # After closing its connections, uvicorn raises the signal that stopped it again.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with listener, suppress(KeyboardInterrupt):
+    server = uvicorn.Server(config)
+    # Before and after uvicorn handles signals, Python's own handler would raise KeyboardInterrupt, which
+    # is forgotten if a callback of the garbage collector is running at that moment.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, server.handle_exit)
+    with listener:
         announce()
-        uvicorn.Server(config).run(sockets=[listener])
+        server.run(sockets=[listener])

@@ -3,6 +3,7 @@
 import http.client
 import re
 import signal
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -19,6 +20,20 @@ from cdc_platform_tests.yaml_files import bank_attributes, write_defs
 
 WITHIN_S: Final = 120.0
 START: Final = 1_800_000_000_000_000
+
+INTERRUPTED: Final = """
+import signal
+import sys
+from starlette.applications import Starlette
+from cdc_platform.dashboard.server import listen, serve
+
+class Dropped:
+    def __del__(self):
+        signal.raise_signal(int(sys.argv[1]))
+
+serve(Starlette(), listen("127.0.0.1", 0), Dropped)
+"""
+"""A server whose announcement ends with a callback that the signal interrupts."""
 
 
 @pytest.fixture(scope="module")
@@ -165,3 +180,12 @@ def test_a_host_that_is_not_here(host: str) -> None:
     """An address of another machine is named with the setting to change."""
     with pytest.raises(SettingError, match=f"Setting `--host` is not available to listen on, {host}: "):
         listen(host, 0)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_server_wherever_it_arrives(tmp_path: Path, number: signal.Signals) -> None:
+    """A signal that Python handles in a callback, whose exceptions it ignores, is not forgotten."""
+    command = [sys.executable, "-c", INTERRUPTED, str(int(number))]
+    with programs.start_command(tmp_path / "log", command, programs.ENVIRONMENT) as server:
+        assert server.ends_with(WITHIN_S) == 0, server.output()
+        assert server.output() == ""
