@@ -31,6 +31,7 @@ from cdc_platform.model.base.stored_names import RAW
 from cdc_platform.model.stream.lineage import Lineage
 from cdc_platform.model.stream.read_windows import ReadRequest
 from cdc_platform.partitions import change_stream_partitions, compare_keys
+from cdc_platform.pipeline.reading.read_plan import plan_reads
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.pipeline.reading.trace import trace_lineage
@@ -234,7 +235,8 @@ def has_news(pipeline: Pipeline, lineage: Lineage, clock_micros: int) -> bool:
     if cut is None or cut.cycle < read_mark(pipeline.lake.system_table(RAW)).cycle:
         return True
     request = ReadRequest(clock_micros, has_replay=waiting_texts(pipeline.lake) is not None)
-    return bool(pipeline.source.plan(lineage, request, lambda: load_read_progress(pipeline.lake)).windows)
+    plan = plan_reads(pipeline.source, lineage, request, lambda: load_read_progress(pipeline.lake))
+    return bool(plan.windows)
 
 
 def find_wait_reason(instance: dg.DagsterInstance, pipeline: str) -> str | None:

@@ -183,7 +183,7 @@ def read_windows(
     waiting = waiting_texts(pipeline.lake)
     limits = (pipeline.settings.max_window_s, partition_keys, end_limit_micros)
     request = ReadRequest(clock_micros, *limits, has_replay=waiting is not None, ends_pauses=ends_pauses)
-    plan = pipeline.source.plan(lineage, request, lambda: load_read_progress(pipeline.lake))
+    plan = plan_reads(pipeline.source, lineage, request, lambda: load_read_progress(pipeline.lake))
     if not plan.windows:
         save_poll(pipeline.lake, clock_micros, pipeline.settings.maintenance.keep_metadata_s)
         known_micros = newest_known_micros(pipeline)

@@ -135,7 +135,7 @@ def test_an_own_table_that_another_program_has_dropped_is_not_created_again(
             _ = replace(pipeline.lake, is_reader=is_reader).catalog
 
 
-@pytest.mark.parametrize("name", {*SYSTEM_TABLES} - {*ORIGINAL_TABLES, CHECK_RESULTS})
+@pytest.mark.parametrize("name", sorted({*SYSTEM_TABLES} - {*ORIGINAL_TABLES, CHECK_RESULTS}))
 def test_a_dropped_table_that_older_lakes_lack_is_no_beginning(tmp_path: Path, name: str) -> None:
     """A lake that had it is no older one: what the table had would count as nothing."""
     lake = Lake(LakeSettings(str(tmp_path)), "bank")
@@ -146,7 +146,7 @@ def test_a_dropped_table_that_older_lakes_lack_is_no_beginning(tmp_path: Path, n
 
 
 @pytest.mark.parametrize("is_open", [True, False])
-@pytest.mark.parametrize("name", {*SYSTEM_TABLES} - {CHECK_RESULTS})
+@pytest.mark.parametrize("name", sorted({*SYSTEM_TABLES} - {CHECK_RESULTS}))
 def test_an_own_table_that_another_program_has_replaced_is_no_beginning(
     tmp_path: Path, name: str, is_open: bool
 ) -> None:

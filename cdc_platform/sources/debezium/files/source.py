@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
-from cdc_platform.errors import OffsetsLost, SourceError, SpoolUnusable, as_source_error
+from cdc_platform.errors import SourceError, SpoolUnusable, as_source_error
 from cdc_platform.model.base.cached_values import cached_value
 from cdc_platform.model.base.decoding_errors import MALFORMED
 from cdc_platform.model.base.stored_texts import parse_stored
@@ -167,13 +167,7 @@ class DebeziumSource(ArrivalTimeSource):
         Files are read in the order of their names, which is the order of arrival.
         """
         stored_progress = read_progress()
-        try:
-            is_captured = self._capture(stored_progress)
-        except OffsetsLost:
-            # Another process may have read the files, and deleted them, since this one has looked.
-            if read_progress() == stored_progress:
-                raise
-            return self.plan(lineage, request, read_progress)
+        is_captured = self._capture(stored_progress)
         progress = {
             file: read_progress_of(stored_progress, file.path, FileProgress.of)
             for file in self._files()
