@@ -31,9 +31,9 @@ from cdc_platform.model.base.stored_names import RAW
 from cdc_platform.model.stream.lineage import Lineage
 from cdc_platform.model.stream.read_windows import ReadRequest
 from cdc_platform.partitions import change_stream_partitions, compare_keys
-from cdc_platform.pipeline.reading.read_plan import plan_reads
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
+from cdc_platform.pipeline.reading.read_plan import plan_reads
 from cdc_platform.pipeline.reading.trace import trace_lineage
 
 RANGE_START_TAG: Final = "dagster/asset_partition_range_start"

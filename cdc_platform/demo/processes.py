@@ -24,6 +24,12 @@ STORES_CLASSES: Final = b"-XX:ArchiveClassesAtExit="
 """Option of a Java process that takes some seconds to write the archive of its classes when it ends."""
 CLEANS_UP_WITHIN_S: Final = 4.0
 NO_SIGNAL: Final = 0
+_EXECVE_WITHIN_S: Final = 1.0
+_KERNEL_THREAD: Final = 0x00200000
+"""Flag PF_KTHREAD of Linux: such a thread never has an environment."""
+_FIRST_VALUE: Final = 3
+_STATE_FLAGS_ENVIRONMENT: Final = (3, 9, 50, 51)
+"""Numbers of values in `/proc/PID/stat`, counted from 1; the last two are the bounds of the environment."""
 TAIL_LINES: Final = 15
 
 DIE_WITH_PARENT: Final = """
@@ -150,9 +156,21 @@ def _stores_classes(pid: int) -> bool:
 
 def _environment(pid: int) -> set[bytes]:
     """Return the environment of a process; it is empty once the process has ended."""
+    deadline = time.monotonic() + _EXECVE_WITHIN_S
     with suppress(OSError):
-        return set(Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")) - {b""}
+        while True:
+            environment = Path(f"/proc/{pid}/environ").read_bytes()
+            if environment or not _may_show_more(pid) or time.monotonic() > deadline:
+                return set(environment.split(b"\0")) - {b""}
     return set()
+
+
+def _may_show_more(pid: int) -> bool:
+    """Return whether a process that showed no environment may have one: it is becoming another program."""
+    values = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    state, flags, first, end = (values[number - _FIRST_VALUE] for number in _STATE_FLAGS_ENVIRONMENT)
+    has_ended = state in "ZX"
+    return not (has_ended or int(flags) & _KERNEL_THREAD or first == end != "0")
 
 
 def _find_marked(*marks: str) -> Iterator[int]:

@@ -113,6 +113,14 @@ def test_grandchildren_end_too(tmp_path: Path) -> None:
         assert len(marked(tmp_path)) == 1
 
 
+def test_a_grandchild_that_is_just_starting_ends_too(tmp_path: Path) -> None:
+    """A process that is becoming another program has no environment for a moment, and is found."""
+    for _ in range(100):
+        with subprocess.Popen(["/bin/sleep", "600"], env={HOME_VARIABLE: str(tmp_path)}) as process:
+            end_leftovers(tmp_path)
+            assert process.wait(WITHIN_S) == -signal.SIGKILL
+
+
 def test_a_dead_child_is_an_error_with_its_last_words(tmp_path: Path) -> None:
     """When a part of the demo ends unexpectedly, the demo reports its name and its output."""
     with Children(tmp_path, tmp_path) as children:

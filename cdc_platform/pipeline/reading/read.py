@@ -27,6 +27,7 @@ from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_step import pipeline_step
 from cdc_platform.pipeline.reading.file_contents import ContentNotes
 from cdc_platform.pipeline.reading.local_read import commit_local
+from cdc_platform.pipeline.reading.read_plan import plan_reads
 from cdc_platform.pipeline.reading.replayed_texts import replayed_records
 from cdc_platform.pipeline.reading.trace import trace_lineage
 from cdc_platform.spark.session.session_settings import local_cores

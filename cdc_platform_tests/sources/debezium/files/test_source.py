@@ -37,22 +37,6 @@ def test_an_emptied_spool_is_reported_before_its_engine_starts(tmp_path: Path) -
     assert {"engine.lock", "spool.json"} == {path.name for path in spool.folder.iterdir()}
 
 
-def test_files_that_another_process_has_read_and_deleted_are_not_lost(tmp_path: Path) -> None:
-    """A process that paused after it had looked at its progress looks again, and continues from there."""
-    settings = EngineInput("host", "database", "user", str(tmp_path / "spool"))
-    # The engine finds the spool locked, as if another program captured into it.
-    with Spool(tmp_path / "spool").open_writer(settings.identity()) as writer:
-        first, second = (writer.write([""] * size, 0) for size in (2, 1))
-        first.unlink()
-        newer = {str(first): FileProgress("version", lines=2).to_text()}
-        progress = iter([{}, newer, newer])
-        source = DebeziumSource(DebeziumSettings(settings))
-        plan = source.plan(Lineage({}, 0), ReadRequest(1), lambda: next(progress))
-        source.close()
-    assert isinstance(plan.inputs, dict)
-    assert [str(second)] == [file.path for file in plan.inputs["files"]]
-
-
 def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     """Files of other writers are in an existing folder; a wrong path must not look empty."""
     source = DebeziumSource(DebeziumSettings(FilesInput(str(tmp_path / "nowhere"))))

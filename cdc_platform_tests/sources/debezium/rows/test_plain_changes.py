@@ -152,14 +152,12 @@ def decode(
         sent = text.encode() if not has_messages and isinstance(text, str) else message(text, position)
         reader.take(sent, "file", position)
     blocks = pa.Table.from_batches(reader.blocks()).to_pylist()
-    rows = [row for block in blocks if block[ROWS] for row in rows_of(block[ROWS])]
+    rows = sorted((row for block in blocks if block[ROWS] for row in rows_of(block[ROWS])), key=repr)
     outcome = SplitOutcome.from_bytes(blocks[-1][OUTCOME])
-    tables = {
-        name: sorted(getattr(outcome, name).to_pylist(), key=repr) for name in ("transactions", "places")
-    }
-    reports = {**asdict(outcome), **tables, "names": sorted(outcome.names), "lines": None}
+    transactions, places = (sorted(t.to_pylist(), key=repr) for t in (outcome.transactions, outcome.places))
+    by_transaction = {"transactions": transactions, "places": places, "names": sorted(outcome.names)}
     free = sorted(pickle.loads(blocks[-1][FREE]), key=repr)  # noqa: S301  written by the reader itself
-    return sorted(rows, key=repr), free, reports
+    return rows, free, {**asdict(outcome), **by_transaction, "lines": None}
 
 
 def message(text: str | RawMessage, position: int) -> RawMessage:
