@@ -6,16 +6,18 @@ themselves.
 
 import logging
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from cdc_platform.errors import CommitConflict, DiskFull, LakeDamaged
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.model.base.stored_names import CYCLE, LOG, RAW
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
 
 LOGGER: Final = logging.getLogger(__name__)
 RESULTS_REMEDY: Final = (
@@ -106,20 +108,47 @@ def load_stored(catalog: "Catalog", identifier: str) -> "Table":
 
 
 def require_own(catalog: "Catalog", namespace: str, names: Collection[str]) -> frozenset[str]:
-    """Return those of the tables with which a lake begins that it has; a new lake may lack some.
+    """Return the names of the platform's own tables that a lake has.
 
     Empty ones in place of lost ones would hide what is lost.
 
+    Args:
+        catalog: that of the lake.
+        namespace: that of its own tables.
+        names: the tables with which a lake begins, of which a new one may lack some.
+
     Raises:
-        LakeDamaged: one of them is gone, and another one has a commit.
+        LakeDamaged: one of these is gone, and another one has a commit; or the raw records have none, and
+            the log has one of a cycle.
     """
-    present = list_own(catalog, namespace).intersection(names)
-    is_begun = (load_stored(catalog, f"{namespace}.{name}").metadata.snapshots for name in present)
-    if len(present) < len(names) and any(is_begun):
-        # Looked at again: another process may have created the lake meanwhile.
-        for name in sorted({*names} - list_own(catalog, namespace)):
-            raise LakeDamaged.dropped(f"{namespace}.{name}")
-    return present
+
+    def snapshots_of(name: str) -> "Sequence[Snapshot]":
+        return load_stored(catalog, f"{namespace}.{name}").metadata.snapshots
+
+    own = list_own(catalog, namespace)
+    present = own.intersection(names)
+    if len(present) < len(names) and any(map(snapshots_of, present)):
+        require_present(catalog, namespace, {*names} - present)
+    # In this order: another process may commit to both meanwhile.
+    is_ordered = present >= {RAW, LOG} and any(map(_is_of_cycle, snapshots_of(LOG)))
+    if is_ordered and not snapshots_of(RAW):
+        raise LakeDamaged.replaced(f"{namespace}.{RAW}")
+    return own
+
+
+def require_present(catalog: "Catalog", namespace: str, missing: Collection[str]) -> None:
+    """Look again at own tables that were missing: another process may have created the lake meanwhile.
+
+    Raises:
+        LakeDamaged: one of them is still missing.
+    """
+    for name in sorted({*missing} - list_own(catalog, namespace)) if missing else ():
+        raise LakeDamaged.dropped(f"{namespace}.{name}")
+
+
+def _is_of_cycle(snapshot: "Snapshot") -> bool:
+    """Return whether a cycle made a snapshot: the first one, for the first branch, has no rows."""
+    return snapshot.summary is not None and CYCLE in snapshot.summary.additional_properties
 
 
 def drop_results(catalog: "Catalog", identifier: str, damage: LakeDamaged) -> None:

@@ -1,6 +1,7 @@
 """SQL catalog that reads each metadata file once, and shares the parts that no commit changes."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from threading import Lock
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import Identifier
 from sqlalchemy import bindparam, select
+from sqlalchemy.exc import DatabaseError
 
 from cdc_platform.lake.catalog.files import read_metadata_file
 from cdc_platform.lake.local_writer.metadata import Version3Metadata
@@ -49,6 +51,13 @@ class LakeSqlCatalog(Version3Metadata, SqlCatalog):
         super().__init__(name, **properties)
         self._tables: dict[Identifier, Table] = {}
         self._lock = Lock()
+
+    def create_tables(self) -> None:
+        """Create the catalog's two tables, or leave that to another process that opens the same new lake."""
+        for _ in range(2):
+            with suppress(DatabaseError):
+                return super().create_tables()
+        return super().create_tables()
 
     def load_table(self, identifier: str | Identifier) -> Table:
         """Return the current version of a table.

@@ -5,12 +5,12 @@ all, so that each of the two is in the other one.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from cdc_platform.errors import LakeDamaged
-from cdc_platform.lake.catalog.damage import load_stored
+from cdc_platform.lake.catalog.damage import load_stored, require_present
 from cdc_platform.model.base.stored_names import CHECK_RESULTS, LOG, RAW
 from cdc_platform.model.base.stored_texts import parse_stored, read_stored
 
@@ -21,6 +21,18 @@ if TYPE_CHECKING:
 UUIDS_PROPERTY: Final = "cdc.table-uuids"
 """Property of the raw records and of the log: the identifiers of all own tables by name, as JSON."""
 KEEPERS: Final = (RAW, LOG)
+
+
+def require_listed(
+    catalog: "Catalog", namespace: str, keepers: Mapping[str, "Table"], present: Collection[str]
+) -> None:
+    """Ensure that a lake has the tables whose UUIDs it stores, before one is created again.
+
+    Raises:
+        LakeDamaged: another program has dropped one of them.
+    """
+    stored = {name for keeper, table in keepers.items() for name in _stored_uuids(table, keeper)}
+    require_present(catalog, namespace, stored.difference(present))
 
 
 def require_uuids(

@@ -7,7 +7,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from os.path import normpath
+from os.path import realpath
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -130,5 +130,5 @@ def _plain(location: str) -> str:
     """Return a location in one spelling: without its options, and aliases of its scheme."""
     scheme, separator, path = location.partition("?")[0].rpartition("://")
     if not separator or scheme == "file":
-        return normpath(path)
+        return realpath(path).rstrip("/")
     return f"{_ALIASES.get(scheme, scheme)}://{path.rstrip('/')}"

@@ -10,12 +10,13 @@ from cdc_platform.errors import LakeDamaged, LakeFormatUnknown
 from cdc_platform.lake.catalog.column_properties import BOUNDS, DICTIONARY
 from cdc_platform.lake.catalog.lake import ORIGINAL_TABLES, SYSTEM_TABLES, Lake
 from cdc_platform.lake.catalog.lake_settings import FORMAT_PROPERTY, LakeSettings
+from cdc_platform.lake.catalog.table_uuids import KEEPERS, UUIDS_PROPERTY
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.control import load_lineage
 from cdc_platform.lake.state.cuts import Cut, append_cut, list_cuts
 from cdc_platform.lake.state.quarantine import load_quarantine
 from cdc_platform.model.base.schemas import FORMAT_VERSION, QUARANTINE_ROWS
-from cdc_platform.model.base.stored_names import CHECK_RESULTS, CUT, LOG, QUARANTINE, RAW
+from cdc_platform.model.base.stored_names import CHECK_RESULTS, CUT, CYCLE, LOG, QUARANTINE, RAW
 from cdc_platform.pipeline.on_demand.status import read_status
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.order import order_changes
@@ -137,12 +138,12 @@ def test_an_own_table_that_another_program_has_dropped_is_not_created_again(
 
 @pytest.mark.parametrize("name", sorted({*SYSTEM_TABLES} - {*ORIGINAL_TABLES, CHECK_RESULTS}))
 def test_a_dropped_table_that_older_lakes_lack_is_no_beginning(tmp_path: Path, name: str) -> None:
-    """A lake that had it is no older one: what the table had would count as nothing."""
+    """A lake that had it is no older one: what the table had would count as nothing. None is created."""
     lake = Lake(LakeSettings(str(tmp_path)), "bank")
     lake.catalog.drop_table(f"bank__cdc.{name}")
-    for _ in range(2):
-        with pytest.raises(LakeDamaged, match=rf"table `bank__cdc\.{name}`: another program has replaced it"):
-            _ = replace(lake).catalog
+    for is_reader in (False, True):
+        with pytest.raises(LakeDamaged, match=rf"table `bank__cdc\.{name}`: another program has dropped it"):
+            _ = replace(lake, is_reader=is_reader).catalog
 
 
 @pytest.mark.parametrize("is_open", [True, False])
@@ -161,9 +162,35 @@ def test_an_own_table_that_another_program_has_replaced_is_no_beginning(
             lake.system_table(name)
 
 
-def test_a_lake_whose_creation_was_interrupted_gets_the_other_tables(tmp_path: Path) -> None:
-    """No table has a commit before all of them exist."""
+def test_a_log_that_no_cycle_has_extended_needs_no_raw_records(tmp_path: Path) -> None:
+    """Its first snapshot has no rows; a start may have taken back the only commit of raw records."""
     lake = Lake(LakeSettings(str(tmp_path)), "bank")
+    log = lake.system_table(LOG)
+    log.append(log.schema().as_arrow().empty_table())
+    for is_reader in (False, True):
+        assert replace(lake, is_reader=is_reader).system_table(RAW).metadata.snapshots == []
+
+
+@pytest.mark.parametrize("is_reader", [False, True])
+def test_raw_records_of_before_their_first_commit_are_no_beginning(tmp_path: Path, is_reader: bool) -> None:
+    """A table that alone was restored from an older copy has the same UUID."""
+    lake = Lake(LakeSettings(str(tmp_path)), "bank")
+    first = lake.system_table(RAW).metadata_location
+    for name in (RAW, LOG):
+        table = lake.system_table(name)
+        table.append(table.schema().as_arrow().empty_table(), snapshot_properties={CYCLE: "1"})
+    lake.catalog.drop_table(f"bank__cdc.{RAW}")
+    lake.catalog.register_table(f"bank__cdc.{RAW}", first)
+    with pytest.raises(LakeDamaged, match="raw_change_records`: another program has replaced it"):
+        _ = replace(lake, is_reader=is_reader).catalog
+
+
+def test_a_lake_whose_creation_was_interrupted_gets_the_other_tables(tmp_path: Path) -> None:
+    """No table has a commit of data, nor the UUIDs of all, before all of them exist."""
+    lake = Lake(LakeSettings(str(tmp_path)), "bank")
+    for keeper in KEEPERS:
+        with lake.system_table(keeper).transaction() as transaction:
+            transaction.remove_properties(UUIDS_PROPERTY)
     lake.catalog.drop_table(f"bank__cdc.{CUT}")
     assert replace(lake).system_table(CUT).metadata.snapshots == []
 

@@ -25,7 +25,8 @@ from cdc_platform.private_files import write_whole
 from cdc_platform.sources.debezium.engine.batches import BatchWriter, Run
 from cdc_platform.sources.debezium.engine.engine_failures import failure_of
 from cdc_platform.sources.debezium.engine.engine_source import check_capturable, emit_marker, read_comments
-from cdc_platform.sources.debezium.engine.spool import Spool, reported_as_unusable
+from cdc_platform.sources.debezium.engine.spool import Spool
+from cdc_platform.sources.debezium.engine.spool_files import reported_as_unusable
 from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
 
 LOGGER: Final = logging.getLogger(__name__)

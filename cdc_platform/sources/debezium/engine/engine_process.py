@@ -27,7 +27,8 @@ from cdc_platform.errors import (
 from cdc_platform.private_files import open_private
 from cdc_platform.sources.debezium.engine.batches import CAUGHT_UP
 from cdc_platform.sources.debezium.engine.engine import Order
-from cdc_platform.sources.debezium.engine.spool import Spool, reported_as_unusable
+from cdc_platform.sources.debezium.engine.spool import Spool
+from cdc_platform.sources.debezium.engine.spool_files import reported_as_unusable
 from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
 
 PROGRAM: Final = "cdc_platform.sources.debezium.engine.engine"

@@ -7,66 +7,19 @@ grow, because the newest file is never deleted. A line is an object with topic, 
 partition, offset and timestamp.
 """
 
-import errno
 import fcntl
 import json
-import re
-import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from cdc_platform.errors import DiskFull, OffsetsLost, SettingError, SlotInUse, SpoolUnusable
+from cdc_platform.errors import OffsetsLost, SettingError, SlotInUse, SpoolUnusable
 from cdc_platform.private_files import PART, make_private_folder, open_private, write_whole
+from cdc_platform.sources.debezium.engine.spool_files import NAME, SUFFIX, SpoolFile, reported_as_unusable
 
-FORMAT_VERSION: Final = 1
-SUFFIX: Final = ".jsonl"
-FULL: Final = (errno.ENOSPC, errno.EDQUOT)
-_NAME: Final = re.compile(r"(\d{20})-(\d+)-[0-9a-f]{8}\.jsonl", re.ASCII)
-
-
-@dataclass(frozen=True, order=True)
-class SpoolFile:
-    """A complete file of the spool.
-
-    Args:
-        first_offset: offset of its first line.
-        count: number of its lines.
-        path: path of the file.
-    """
-
-    first_offset: int
-    count: int
-    path: Path
-
-    @classmethod
-    def of(cls, path: Path) -> "SpoolFile | None":
-        """Return the file of a path, None if the path has another name than files of a spool."""
-        name = _NAME.fullmatch(path.name)
-        return cls(int(name[1]), int(name[2]), path) if name is not None else None
-
-    @classmethod
-    def new(cls, folder: Path, first_offset: int, count: int) -> "SpoolFile":
-        """Return a file that is not written yet, under a name that no other file has ever had."""
-        name = f"{first_offset:020d}-{count}-{secrets.token_hex(4)}{SUFFIX}"
-        return cls(first_offset, count, folder / name)
-
-    @property
-    def next_offset(self) -> int:
-        """The offset after its last line."""
-        return self.first_offset + self.count
-
-    def lines(self) -> Iterator[str]:
-        """Yield the events, one per line.
-
-        Raises:
-            SpoolUnusable: the file cannot be read.
-        """
-        with reported_as_unusable(self.path.parent), self.path.open(encoding="utf-8") as file:
-            for line in file:
-                yield line.removesuffix("\n")
+FORMAT_VERSION: Final = 2
 
 
 @dataclass(frozen=True)
@@ -154,9 +107,15 @@ class Spool:
             OffsetsLost: events were deleted, or the files are not those that the lake has read.
             SpoolUnusable: the folder cannot be read.
         """
-        read = [file for name in lines if (file := SpoolFile.of(Path(name))) is not None]
-        logged = max((file.first_offset + lines[file.path.name] for file in read), default=0)
+        read = [(name, int(match[1]), int(match[2])) for name in lines if (match := NAME.fullmatch(name))]
+        logged = max((offset + lines[name] for name, offset, _count in read), default=0)
         files = self.files()
+        present = {file.path.name for file in files}
+        for name, offset, count in read:
+            # Such a file is not deleted: the lake waits for the rest of its lines, or of a transaction.
+            if lines[name] < count and name not in present:
+                missing = f"{offset + lines[name]} to {offset + count - 1}"
+                self._raise_lost(logged, f"lacks those from number {missing}")
         # The newest file stays, so the spool always reaches what the lake has.
         if logged and (not files or files[-1].next_offset < logged):
             self._raise_lost(logged, f"ends before number {files[-1].next_offset}" if files else "is empty")
@@ -213,22 +172,29 @@ class Spool:
                     f"slot. Folder: {self.folder}"
                 ) from error
             with reported_as_unusable(self.folder):
-                self._check_identity(identity)
+                self.require_identity(identity)
                 for leftover in self.folder.glob(f"*{SUFFIX}{PART}"):
                     leftover.unlink()
                 self.failure.unlink(missing_ok=True)
                 writer = SpoolWriter(self, identity, self.next_offset())
             yield writer
 
-    def _check_identity(self, identity: Mapping[str, str]) -> None:
+    def require_identity(self, identity: Mapping[str, str]) -> None:
+        """Check that a spool has events of one source, in files that this version knows; a new one has none.
+
+        Raises:
+            SpoolUnusable: another version wrote it.
+            SettingError: it has events of another source.
+        """
         path = self.folder / "spool.json"
         if not path.exists():
             return
         members = json.loads(path.read_text(encoding="utf-8"))
         if members.get("format_version") != FORMAT_VERSION:
             raise SpoolUnusable(
-                f"The spool was written by a newer version, with the format {members.get('format_version')}: "
-                f"install that version. Folder: {self.folder}"
+                f"The spool has the format {members.get('format_version')} of another version, and this one "
+                f"knows {FORMAT_VERSION}: install that version, or begin a new lake, spool and slot. "
+                f"Folder: {self.folder}"
             )
         for name, value in identity.items():
             if members.get(name) != value:
@@ -278,17 +244,3 @@ class SpoolWriter:
         with reported_as_unusable(self._spool.folder):
             if self._spool.offsets.exists():
                 write_whole(self._spool.offsets_copy, self._spool.offsets.read_bytes())
-
-
-@contextmanager
-def reported_as_unusable(folder: Path) -> Iterator[None]:
-    """Translate errors of the file system into the platform's error."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in FULL:
-            raise DiskFull(f"{error.strerror}: {folder}") from error
-        raise SpoolUnusable(
-            f"The spool cannot be read or written ({error.strerror or error}). No event is lost: the source "
-            f"or the spool keeps them. Grant both permissions, and start again: {folder}"
-        ) from error

@@ -9,7 +9,7 @@ from typing import Final
 import pyarrow as pa
 
 from cdc_platform.errors import SourceUnreachable
-from cdc_platform.sources.debezium.engine.spool import SUFFIX as SPOOLED
+from cdc_platform.sources.debezium.engine.spool_files import SUFFIX as SPOOLED
 from cdc_platform.sources.debezium.files.segments import GROW_ONLY, Segment, opened_lines
 from cdc_platform.sources.debezium.files.splits import FileSplit
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings

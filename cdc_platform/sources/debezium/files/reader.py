@@ -185,7 +185,7 @@ def _up_to(splits: Iterator[FileSplit], enough: float, left_bytes: float) -> Ite
         lines += split.lines
         text_bytes += split.text_bytes
         share = max(text_bytes / MAX_BYTES, lines / MAX_LINES)
-        if share >= enough and share * left_bytes > _LAST * text_bytes:
+        if share >= enough and (share >= _LAST or share * left_bytes > _LAST * text_bytes):
             return
 
 

@@ -22,7 +22,8 @@ from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest
 from cdc_platform.model.stream.window_plans import plan_arrivals
 from cdc_platform.sources.arrival import ArrivalTimeSource, storable, table_of
 from cdc_platform.sources.debezium.engine.engine_process import Capture
-from cdc_platform.sources.debezium.engine.spool import Spool, SpoolFile, reported_as_unusable
+from cdc_platform.sources.debezium.engine.spool import Spool
+from cdc_platform.sources.debezium.engine.spool_files import SpoolFile, reported_as_unusable
 from cdc_platform.sources.debezium.files.decoding import event_files
 from cdc_platform.sources.debezium.rows.checkpoints import Decoded
 from cdc_platform.sources.debezium.rows.decoder import Decoder
@@ -237,6 +238,8 @@ class DebeziumSource(ArrivalTimeSource):
         }
         spool = Spool(Path(own_input.spool))
         # Before the engine starts, which moves the slot.
+        with reported_as_unusable(spool.folder):
+            spool.require_identity(own_input.identity())
         spool.require_next(lines)
         spool.delete_read(lines, time.time() - own_input.keep_spool_s)
         self.capture.ensure_running()

@@ -80,7 +80,9 @@ class _Growing:
         self._segments, self.lines, self.text_bytes = [], 0, 0
         if current is not None:
             read_bytes = current.read_bytes if previous is None else previous.read_bytes
-            self._current = Segment(current.file, line, read_bytes)
+            # The file may have grown since it was listed.
+            file = replace(current.file, size_bytes=max(current.file.size_bytes, read_bytes))
+            self._current = Segment(file, line, read_bytes)
         return split
 
 

@@ -189,6 +189,10 @@ class DebeziumSettings(SourceSettings):
         """Location of the event files."""
         return self.input.spool if isinstance(self.input, EngineInput) else getattr(self.input, "path", "")
 
+    def reads(self, location: str) -> bool:
+        """Return whether files in a folder would be read as events; files of a spool have own names."""
+        return not isinstance(self.input, EngineInput) and super().reads(location)
+
     @property
     def max_unpacked_bytes(self) -> int:
         """Maximum bytes of text in a gzip file."""

@@ -14,7 +14,8 @@ from typing import Final
 import pytest
 
 from cdc_platform.errors import DiskFull, OffsetsLost, SettingError, SlotInUse, SpoolUnusable
-from cdc_platform.sources.debezium.engine.spool import Spool, SpoolFile, reported_as_unusable
+from cdc_platform.sources.debezium.engine.spool import Spool
+from cdc_platform.sources.debezium.engine.spool_files import SpoolFile, reported_as_unusable
 from cdc_platform_tests.support.crash_points.local_files import dying_in, watched
 from cdc_platform_tests.support.crash_points.points import (
     POINTS,
@@ -159,6 +160,17 @@ def test_a_missing_file_that_is_not_read_is_reported(tmp_path: Path) -> None:
     assert spool.require_next({first.path.name: 2, second.path.name: 3}) == third.next_offset
 
 
+def test_a_missing_file_whose_lines_wait_is_reported(tmp_path: Path) -> None:
+    """A transaction waits in two files, of which the lake has read again up to its first line."""
+    spool = filled(tmp_path, 2, 3, 1)
+    first, second, _ = names(spool.files())
+    waiting = {first: 1, second: 0}
+    assert spool.require_next(waiting) == 6
+    spool.files()[0].path.unlink()
+    with pytest.raises(OffsetsLost, match="lacks those from number 1 to 1:"):
+        spool.require_next(waiting)
+
+
 def test_a_file_that_a_list_of_the_folder_lacks_is_read_later(tmp_path: Path) -> None:
     """A list that is made while an engine writes may have the second of two new files and lack the first."""
     spool = filled(tmp_path, 2, 3, 1)
@@ -210,11 +222,11 @@ def test_a_spool_has_one_source(tmp_path: Path) -> None:
         pass
 
 
-def test_a_spool_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+def test_a_spool_of_another_version_is_refused(tmp_path: Path) -> None:
     """Its files may mean something else."""
     spool = filled(tmp_path, 1)
-    (spool.folder / "spool.json").write_text(json.dumps(SOURCE | {"format_version": 2}))
-    with pytest.raises(SpoolUnusable, match="newer version"), spool.open_writer(SOURCE):
+    (spool.folder / "spool.json").write_text(json.dumps(SOURCE | {"format_version": 1}))
+    with pytest.raises(SpoolUnusable, match="has the format 1 of another version"), spool.open_writer(SOURCE):
         pass
 
 

@@ -26,12 +26,13 @@ def test_a_spool_that_its_engine_has_not_made_yet_holds_nothing(tmp_path: Path) 
 
 def test_an_emptied_spool_is_reported_before_its_engine_starts(tmp_path: Path) -> None:
     """The engine would move the slot, and give the offsets of events that the lake has to new ones."""
+    settings = EngineInput("host", "database", "user", str(tmp_path / "spool"))
     spool = Spool(tmp_path / "spool")
-    with spool.open_writer({}) as writer:
+    with spool.open_writer(settings.identity()) as writer:
         file = writer.write(["", ""], 0)
     progress = {str(file): FileProgress("version", lines=2).to_text()}
     file.unlink()
-    source = DebeziumSource(DebeziumSettings(EngineInput("host", "database", "user", str(spool.folder))))
+    source = DebeziumSource(DebeziumSettings(settings))
     with pytest.raises(OffsetsLost, match=r"before number 2 of .* is empty: files were deleted"):
         source.plan(Lineage({}, 0), ReadRequest(1), lambda: progress)
     assert {"engine.lock", "spool.json"} == {path.name for path in spool.folder.iterdir()}
