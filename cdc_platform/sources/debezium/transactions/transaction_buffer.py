@@ -16,7 +16,7 @@ from cdc_platform.sources.debezium.transactions.transactions import NAME
 
 _CLOCKS_DIFFER_MS: Final = 86_400_000
 """Time by which the clock of a source may be ahead of the platform's."""
-_NO_COMMIT: Final = -(2**63)
+_LEAST: Final = -(2**63)
 _COMMITTED, _IS_REPEATED, _IS_WHOLE, _WAITS = "committed_ms", "is_repeated", "is_whole", "waits"
 """Columns that judging adds to transactions."""
 
@@ -120,7 +120,7 @@ class TransactionBuffer:
             lacks = pc.invert(pc.or_(is_repeated, is_whole))
         waits = pc.and_(has_metadata, lacks)
         if self.patience_micros is not None:
-            given_up_before = newest_micros - self.patience_micros
+            given_up_before = max(newest_micros - self.patience_micros, _LEAST)
             waits = pc.and_(waits, pc.greater_equal(transactions["last_micros"], given_up_before))
         columns = {_COMMITTED: committed_ms, _IS_REPEATED: is_repeated, _IS_WHOLE: is_whole, _WAITS: waits}
         for name, column in columns.items():
@@ -202,7 +202,7 @@ def _is_over(transactions: pa.Table) -> pa.Array:
     # From a boundary or from a later one it is known that all commits up to a position have arrived.
     reached = np.append(np.maximum.accumulate(commits[order][::-1])[::-1], -1)
     after = np.searchsorted(places[order], transactions["last_taken"].to_numpy(), side="right")
-    first_commits = pc.fill_null(transactions["first_commit"], _NO_COMMIT).to_numpy()
+    first_commits = pc.fill_null(transactions["first_commit"], _LEAST).to_numpy()
     return pa.array((after < len(places)) & (reached[after] > first_commits))
 
 

@@ -114,9 +114,19 @@ def test_a_time_beyond_64_bits_keeps_no_transaction_waiting(tmp_path: Path) -> N
     assert keys_of(cycles) == [1, 2]
 
 
-def topic_logs(**rest: Any) -> TopicLogs:
+def test_a_patience_beyond_64_bits_has_no_end() -> None:
+    """A user who never gives a transaction up may state any number of seconds."""
+    logs, connector = topic_logs(1e15), Connector()
+    connector.whole(1, 2)
+    send(logs, connector.lines[:-1])
+    assert logs.cycle() == []
+    send(logs, connector.lines[-1:])
+    assert found_in(logs.cycle()) == [('{"id":1}', None), ('{"id":2}', None)]
+
+
+def topic_logs(patience_s: float = KafkaInput.transaction_patience_s, **rest: Any) -> TopicLogs:
     """Return logs of topics whose connector reports transactions."""
-    kafka = KafkaInput("localhost:9092", ".*")
+    kafka = KafkaInput("localhost:9092", ".*", transaction_patience_s=patience_s)
     return TopicLogs(settings_with(input=kafka, has_transaction_topic=True, **rest), kafka)
 
 
