@@ -43,7 +43,7 @@ class KafkaInput:
             "Maximum number of new messages per cycle, over all partitions; up to `read_tasks` tasks "
             "decode them, or the process that runs the cycle if they are few."
         ),
-    ] = 250_000
+    ] = 500_000
     transaction_patience_s: Annotated[
         float,
         Described(
