@@ -8,14 +8,14 @@ from typing import Any, Final
 import msgspec
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
-from pyiceberg.exceptions import NoSuchTableError, ValidationError
+from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError, ValidationError
 from pyiceberg.io import InputFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.typedef import Identifier
+from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from sqlalchemy import bindparam, select
-from sqlalchemy.exc import DatabaseError
+from sqlalchemy.exc import DatabaseError, IntegrityError
 
 from cdc_platform.lake.catalog.files import read_metadata_file
 from cdc_platform.lake.local_writer.metadata import Version3Metadata
@@ -58,6 +58,17 @@ class LakeSqlCatalog(Version3Metadata, SqlCatalog):
             with suppress(DatabaseError):
                 return super().create_tables()
         return super().create_tables()
+
+    def create_namespace(self, namespace: str | Identifier, properties: Properties = EMPTY_DICT) -> None:
+        """Create a namespace.
+
+        Raises:
+            NamespaceAlreadyExistsError: it exists, maybe since another process created it a moment ago.
+        """
+        try:
+            super().create_namespace(namespace, properties)
+        except IntegrityError as error:
+            raise NamespaceAlreadyExistsError(f"Namespace already exists: {namespace}") from error
 
     def load_table(self, identifier: str | Identifier) -> Table:
         """Return the current version of a table.
