@@ -139,12 +139,12 @@ def replay(
     nothing newer. A record that is still invalid returns to quarantine with its new reason.
     """
     from cdc_platform.lake.state.quarantine import load_quarantine
-    from cdc_platform.pipeline.on_demand.replay import replay_records
+    from cdc_platform.pipeline.on_demand.replay import ReplayOutcome, replay_records
 
     pipeline = _open(defs, name)
     with show_progress(pipeline.progress):
         outcome = replay_records(pipeline, replace(record_filter, record=record))
-        count = len(load_quarantine(pipeline.lake))
+        count = len(load_quarantine(pipeline.lake)) if outcome == ReplayOutcome() else 0
     text = describe_replay(outcome, defs, count)
     print_text(json.dumps(_outcome_as_dict(outcome), indent=2) if as_json else text)
 

@@ -6,18 +6,16 @@ themselves.
 
 import logging
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from cdc_platform.errors import CommitConflict, DiskFull, LakeDamaged
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.model.base.stored_names import CYCLE, LOG, RAW
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
-    from pyiceberg.table.snapshots import Snapshot
 
 LOGGER: Final = logging.getLogger(__name__)
 RESULTS_REMEDY: Final = (
@@ -118,21 +116,13 @@ def require_own(catalog: "Catalog", namespace: str, names: Collection[str]) -> f
         names: the tables with which a lake begins, of which a new one may lack some.
 
     Raises:
-        LakeDamaged: one of these is gone, and another one has a commit; or the raw records have none, and
-            the log has one of a cycle.
+        LakeDamaged: one of these is gone, and another one has a commit.
     """
-
-    def snapshots_of(name: str) -> "Sequence[Snapshot]":
-        return load_stored(catalog, f"{namespace}.{name}").metadata.snapshots
-
     own = list_own(catalog, namespace)
     present = own.intersection(names)
-    if len(present) < len(names) and any(map(snapshots_of, present)):
+    is_begun = (load_stored(catalog, f"{namespace}.{name}").metadata.snapshots for name in present)
+    if len(present) < len(names) and any(is_begun):
         require_present(catalog, namespace, {*names} - present)
-    # In this order: another process may commit to both meanwhile.
-    is_ordered = present >= {RAW, LOG} and any(map(_is_of_cycle, snapshots_of(LOG)))
-    if is_ordered and not snapshots_of(RAW):
-        raise LakeDamaged.replaced(f"{namespace}.{RAW}")
     return own
 
 
@@ -144,11 +134,6 @@ def require_present(catalog: "Catalog", namespace: str, missing: Collection[str]
     """
     for name in sorted({*missing} - list_own(catalog, namespace)) if missing else ():
         raise LakeDamaged.dropped(f"{namespace}.{name}")
-
-
-def _is_of_cycle(snapshot: "Snapshot") -> bool:
-    """Return whether a cycle made a snapshot: the first one, for the first branch, has no rows."""
-    return snapshot.summary is not None and CYCLE in snapshot.summary.additional_properties
 
 
 def drop_results(catalog: "Catalog", identifier: str, damage: LakeDamaged) -> None:

@@ -28,7 +28,7 @@ from cdc_platform.lake.catalog.lake_settings import (
 )
 from cdc_platform.lake.catalog.retries import commit_again
 from cdc_platform.lake.catalog.sql_catalog import LakeSqlCatalog
-from cdc_platform.lake.catalog.table_uuids import KEEPERS, require_listed, require_uuids, store_uuids
+from cdc_platform.lake.catalog.table_uuids import KEEPERS, require_keepers, require_uuids, store_uuids
 from cdc_platform.model.base.cached_values import cached_value
 from cdc_platform.model.base.names import lake_table_name, quote_spark
 from cdc_platform.model.base.schemas import (
@@ -146,7 +146,7 @@ class Lake:
             present = require_own(catalog, self.system_namespace, ORIGINAL_TABLES)
             schemas = own_tables(delivers_events=self.delivers_events)
             tables = {name: self._ensure(catalog, name, schemas[name]) for name in KEEPERS}
-            require_listed(catalog, self.system_namespace, tables, present)
+            require_keepers(catalog, self.system_namespace, tables, present)
             tables |= {name: self._ensure(catalog, name, schemas[name]) for name in schemas.keys() - tables}
             created = frozenset(schemas) - present
             self._table_uuids.update(require_uuids(self.system_namespace, tables, created))
@@ -184,7 +184,7 @@ class Lake:
             names = require_own(catalog, self.system_namespace, ORIGINAL_TABLES)
             if names >= {*KEEPERS}:
                 tables = {name: load_stored(catalog, f"{self.system_namespace}.{name}") for name in KEEPERS}
-                require_listed(catalog, self.system_namespace, tables, names)
+                require_keepers(catalog, self.system_namespace, tables, names)
                 self._table_uuids.update(require_uuids(self.system_namespace, tables))
         if RAW not in names:
             raise PipelineNotFound(

@@ -1,7 +1,6 @@
 """SQL catalog that reads each metadata file once, and shares the parts that no commit changes."""
 
 from collections.abc import Iterable
-from contextlib import suppress
 from threading import Lock
 from typing import Any, Final
 
@@ -55,8 +54,11 @@ class LakeSqlCatalog(Version3Metadata, SqlCatalog):
     def create_tables(self) -> None:
         """Create the catalog's two tables, or leave that to another process that opens the same new lake."""
         for _ in range(2):
-            with suppress(DatabaseError):
+            try:
                 return super().create_tables()
+            except DatabaseError as error:
+                if error.statement is None:  # no connection
+                    raise
         return super().create_tables()
 
     def create_namespace(self, namespace: str | Identifier, properties: Properties = EMPTY_DICT) -> None:

@@ -11,26 +11,31 @@ from typing import TYPE_CHECKING, Final
 
 from cdc_platform.errors import LakeDamaged
 from cdc_platform.lake.catalog.damage import load_stored, require_present
-from cdc_platform.model.base.stored_names import CHECK_RESULTS, LOG, RAW
+from cdc_platform.model.base.stored_names import CHECK_RESULTS, CYCLE, LOG, RAW
 from cdc_platform.model.base.stored_texts import parse_stored, read_stored
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
 
 UUIDS_PROPERTY: Final = "cdc.table-uuids"
 """Property of the raw records and of the log: the identifiers of all own tables by name, as JSON."""
-KEEPERS: Final = (RAW, LOG)
+KEEPERS: Final = (LOG, RAW)
+"""Loaded in this order: another process may commit to both meanwhile, to the raw records first."""
 
 
-def require_listed(
+def require_keepers(
     catalog: "Catalog", namespace: str, keepers: Mapping[str, "Table"], present: Collection[str]
 ) -> None:
-    """Ensure that a lake has the tables whose UUIDs it stores, before one is created again.
+    """Ensure that both keepers are of one lake, which has the tables whose UUIDs they store.
 
     Raises:
-        LakeDamaged: another program has dropped one of them.
+        LakeDamaged: another program has dropped one of the tables; or the raw records have no commit, and the
+            log has one of a cycle.
     """
+    if any(map(_is_of_cycle, keepers[LOG].metadata.snapshots)) and not keepers[RAW].metadata.snapshots:
+        raise LakeDamaged.replaced(f"{namespace}.{RAW}")
     stored = {name for keeper, table in keepers.items() for name in _stored_uuids(table, keeper)}
     require_present(catalog, namespace, stored.difference(present))
 
@@ -70,6 +75,11 @@ def store_uuids(
             current = load_stored(catalog, f"{namespace}.{keeper}")
             with suppress(CommitFailedException), current.transaction() as transaction:
                 transaction.set_properties({UUIDS_PROPERTY: json.dumps(dict(uuids), sort_keys=True)})
+
+
+def _is_of_cycle(snapshot: "Snapshot") -> bool:
+    """Return whether a cycle made a snapshot: the first one, for the first branch, has no rows."""
+    return snapshot.summary is not None and CYCLE in snapshot.summary.additional_properties
 
 
 def _uuids_of(tables: Mapping[str, "Table"]) -> dict[str, str]:

@@ -1,5 +1,7 @@
 """Opening a lake: made where it is missing, read in every older format, refused in a newer one."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -183,6 +185,21 @@ def test_raw_records_of_before_their_first_commit_are_no_beginning(tmp_path: Pat
     lake.catalog.register_table(f"bank__cdc.{RAW}", first)
     with pytest.raises(LakeDamaged, match="raw_change_records`: another program has replaced it"):
         _ = replace(lake, is_reader=is_reader).catalog
+
+
+def test_threads_that_open_a_new_lake_at_once_get_the_same_one(tmp_path: Path) -> None:
+    """A part of the catalog that another thread creates at the moment is taken as it is."""
+    at_once = threading.Barrier(4)
+
+    def opened(folder: Path) -> list[str]:
+        at_once.wait()
+        lake = Lake(LakeSettings(str(folder)), "bank")
+        return [str(lake.system_table(name).metadata.table_uuid) for name in SYSTEM_TABLES]
+
+    with ThreadPoolExecutor(4) as threads:
+        for number in range(3):
+            first, *others = threads.map(opened, [tmp_path / str(number)] * 4)
+            assert others == [first] * 3
 
 
 def test_a_lake_whose_creation_was_interrupted_gets_the_other_tables(tmp_path: Path) -> None:
