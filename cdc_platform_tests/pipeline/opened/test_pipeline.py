@@ -18,6 +18,7 @@ from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.pipeline.schema.schema_evolution import find_exclusions
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput
+from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
 from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.support.pipelines import make_pipeline, source_of
 
@@ -126,7 +127,7 @@ def test_of_two_names_that_differ_in_case_the_first_is_had(tmp_path: Path) -> No
     ],
 )
 def test_a_lake_in_the_folder_of_its_files_is_refused(lake: str, files: str, *, is_refused: bool) -> None:
-    """Iceberg's metadata are Avro and JSON files, too, and would become events without end."""
+    """Iceberg's metadata are Avro and JSON files, too, and would become events; spools read own names."""
     catalog = {"type": "rest", "uri": "http://catalog"}
     lakes = (LakeSettings(lake, catalog), LakeSettings("/elsewhere", {**catalog, "warehouse": lake}))
     for source in (DatastreamSettings(files), DebeziumSettings(FilesInput(files))):
@@ -135,3 +136,5 @@ def test_a_lake_in_the_folder_of_its_files_is_refused(lake: str, files: str, *, 
                 pytest.raises(SettingError, match="would be read as events") if is_refused else nullcontext()
             ):
                 PipelineSettings("shop", source, settings)
+    spool = DebeziumSettings(EngineInput("host", "database", "user", files))
+    assert PipelineSettings("shop", spool, lakes[0]).source is spool

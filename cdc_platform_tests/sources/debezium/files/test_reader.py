@@ -10,6 +10,7 @@ from typing import Any, BinaryIO, Final
 import pytest
 
 from cdc_platform.errors import LakeDamaged
+from cdc_platform.model.stream.files import SourceFile
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.sources.debezium.files import reader, segments
 from cdc_platform.sources.debezium.settings.debezium_settings import FilesInput
@@ -47,6 +48,29 @@ def read_all(cycles: Cycles, path: Path) -> list[int]:
         if progress.version:
             return counts
         assert len(counts) < 100
+
+
+def test_a_file_that_grows_while_it_is_read_bounds_its_cycle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was written since the folder was listed is not little that is left, and no damage."""
+    connector = Connector()
+    for key in range(200):
+        connector.transaction += 1
+        connector.insert(key)
+    path = written(tmp_path, connector.lines[:9])
+    list_files = FileStore.list_files
+
+    def listed(store: FileStore) -> Iterator[SourceFile]:
+        files = [*list_files(store)]
+        if len(path.read_text().splitlines()) < len(connector.lines):
+            written(tmp_path, connector.lines)
+        return iter(files)
+
+    monkeypatch.setattr(FileStore, "list_files", listed)
+    counts = read_all(Cycles(settings_with(input=FilesInput(str(tmp_path)))), path)
+    assert counts[0] <= 2 * PARTS
+    assert sum(counts) == 200
 
 
 @pytest.mark.parametrize(("is_gzip", "counts"), [(False, [7, 7, 10]), (True, [7, 7, 7, 3])])
