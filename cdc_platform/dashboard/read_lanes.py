@@ -10,7 +10,7 @@ from cdc_platform.dashboard.cut_history import CutHistory
 from cdc_platform.dashboard.time_span import COLUMNS, TimeSpan
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.model.base.stored_names import READ_PROGRESS
-from cdc_platform.model.stream.unread import UNREAD
+from cdc_platform.model.stream.unread import FORGOTTEN, UNREAD
 
 SHOWN: Final = 12
 """Maximum number of lanes in the chart: those with the newest reads."""
@@ -38,7 +38,8 @@ def load_read_lanes(lake: Lake, history: CutHistory, span: TimeSpan) -> ReadLane
     if not len(history.cycle):
         return ReadLanes((), 0)
     rows = lake.system_table(READ_PROGRESS).scan(
-        f"cycle >= {history.cycle[0]}", selected_fields=("cycle", "path")
+        f"cycle >= {history.cycle[0]} and (version is null or version != '{FORGOTTEN}')",
+        selected_fields=("cycle", "path"),
     )
     read = rows.to_arrow()
     read = read.filter(pc.invert(pc.starts_with(read["path"], UNREAD)))

@@ -18,10 +18,12 @@ from cdc_platform.assets.tables import find_stored
 from cdc_platform.errors import CaptureStopped
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.markers import list_markers
+from cdc_platform.lake.state.read_progress import load_read_progress
 from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.sources.debezium.engine.spool import Spool
+from cdc_platform.sources.debezium.engine.spool_files import SpoolFile
 from cdc_platform.sources.debezium.files.source import DebeziumSource
 from cdc_platform.sources.debezium.settings.connector import Strategy
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
@@ -217,6 +219,8 @@ def test_the_lake_is_the_database(
             sync(pipeline, spark)
     assert quarantined_rows(pipeline) == []
     assert Spool(tmp_path / "spool").files()[0].first_offset > 0
+    read_files = filter(None, (SpoolFile.of(Path(path)) for path in load_read_progress(pipeline.lake)))
+    assert min(file.first_offset for file in read_files) > 0
     for table in TABLES:
         last = checkpoints[-1]
         assert difference(true_rows(last, table), stored_rows(pipeline, last, table)) == []

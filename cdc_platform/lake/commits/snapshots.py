@@ -1,19 +1,21 @@
 """Old snapshots: those that may expire, and small tables whose writers expire them, without Spark."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Final
 
 import pyarrow as pa
-from pyiceberg.table import Table
+from pyiceberg.manifest import ManifestFile
+from pyiceberg.table import Table, Transaction
 from pyiceberg.table.refs import SnapshotRefType
-from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.table.update import RemoveSnapshotsUpdate
-from pyiceberg.table.update.snapshot import ExpireSnapshots
+from pyiceberg.table.update.snapshot import ExpireSnapshots, _OverwriteFiles
 
 from cdc_platform.lake.catalog.files import files_of
 from cdc_platform.lake.commits.branches import assert_head
-from cdc_platform.lake.commits.commits import BRANCH, MAIN, head
+from cdc_platform.lake.commits.commits import BRANCH, MAIN
+from cdc_platform.lake.commits.data_files import DataFileWriter
 from cdc_platform.lake.commits.metadata_files import delete_files
 from cdc_platform.model.base.timestamps import MICROS_PER_S, clock_micros
 
@@ -57,6 +59,43 @@ def _chain(snapshots: Mapping[int, Snapshot], newest: int) -> Iterator[int]:
         snapshot_id = snapshots[snapshot_id].parent_snapshot_id
 
 
+class _Replacement(_OverwriteFiles):
+    """Replacement of all files; pyiceberg would add one manifest of deleted files for each in the past."""
+
+    def _existing_manifests(self) -> list[ManifestFile]:
+        return []
+
+
+def replace_in_one(
+    transaction: Transaction,
+    table: Table,
+    parts: Iterable[pa.Table],
+    properties: Mapping[str, str] | None = None,
+) -> None:
+    """Replace all rows of a table in one snapshot.
+
+    Pyiceberg's `overwrite` makes two: a table whose newest commit is lost would go back to the first of them,
+    which has no rows.
+
+    Args:
+        transaction: a transaction of the table.
+        table: the table, without partitions.
+        parts: the new rows; each part becomes a file.
+        properties: further entries of the snapshot's summary.
+    """
+    writer = DataFileWriter.of(table)
+    with _Replacement(
+        operation=Operation.APPEND if table.current_snapshot() is None else Operation.OVERWRITE,
+        transaction=transaction,
+        io=table.io,
+        snapshot_properties={**(properties or {})},
+    ) as snapshot:
+        for task in table.scan().plan_files():
+            snapshot.delete_data_file(task.file)
+        for file in (file for rows in parts for file in writer.write(rows.to_batches())):
+            snapshot.append_data_file(file)
+
+
 def replace_rows(table: Table, rows: pa.Table) -> None:
     """Replace all rows of a table in one commit, which also expires old snapshots and deletes their files.
 
@@ -69,7 +108,7 @@ def replace_rows(table: Table, rows: pa.Table) -> None:
     old, snapshots = find_expendable(table, before_micros, KEPT_NEWEST), table.metadata.snapshots
     expired = old if len(old) >= KEPT_NEWEST else ()
     with table.transaction() as transaction:
-        (transaction.append if head(table) is None else transaction.overwrite)(rows)
+        replace_in_one(transaction, table, [rows])
         if expired:
             ExpireSnapshots(transaction).by_ids([*expired]).commit()
     if expired:

@@ -11,6 +11,7 @@ from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.retries import commit_again
 from cdc_platform.lake.commits.commits import Version, read_mark
+from cdc_platform.lake.commits.snapshots import replace_in_one
 from cdc_platform.model.base.schemas import PARTITION_LINEAGE, TIMESTAMP
 from cdc_platform.model.base.stored_names import CYCLE, LINEAGE, RAW
 from cdc_platform.model.base.stored_texts import understanding
@@ -125,11 +126,10 @@ def save_lineage(lake: Lake, lineage: Lineage) -> Lineage:
 
     def save() -> Lineage:
         table = lake.system_table(LINEAGE)
-        is_first = table.current_snapshot() is None
-        if not is_first and read_mark(table).cycle >= lineage.cycle:
+        if table.current_snapshot() is not None and read_mark(table).cycle >= lineage.cycle:
             return load_lineage(lake) or lineage
-        write = table.append if is_first else table.overwrite
-        write(rows, snapshot_properties=properties)
+        with table.transaction() as transaction:
+            replace_in_one(transaction, table, [rows], properties)
         return lineage
 
     return commit_again(save, CommitConflict.of(LINEAGE))

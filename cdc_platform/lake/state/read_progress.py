@@ -8,36 +8,42 @@ its own, `unread_path`, until it has been read.
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.retries import commit_again
-from cdc_platform.lake.commits.commits import Version, head, read_mark
+from cdc_platform.lake.commits.commits import Version, head, number_of, read_mark
 from cdc_platform.lake.commits.metadata_files import delete_old_metadata
+from cdc_platform.lake.commits.snapshots import replace_in_one
+from cdc_platform.lake.state.cuts import cycle_published_by
 from cdc_platform.lake.state.quarantine import Replays, load_replays, untaken_records
+from cdc_platform.lake.state.read_state import ReadState, former_reads
 from cdc_platform.model.base.progress import StepReport
 from cdc_platform.model.base.quantities import as_count
 from cdc_platform.model.base.schemas import READ_PROGRESS_ROWS
 from cdc_platform.model.base.stored_names import CYCLE, LOG, QUARANTINE, RAW, READ_PROGRESS
 from cdc_platform.model.base.stored_texts import read_stored, understanding
-from cdc_platform.model.base.timestamps import MICROS_PER_S
+from cdc_platform.model.base.timestamps import MICROS_PER_S, clock_micros
 from cdc_platform.model.stream.files import READ_AGAIN, FileReport
 from cdc_platform.model.stream.quarantined_records import QuarantinedRecord
 from cdc_platform.model.stream.records import RecordKind
-from cdc_platform.model.stream.unread import UNREAD, FailedRead, failed_reads, unread_path
+from cdc_platform.model.stream.unread import FailedRead, failed_reads, unread_path
 
 PARTS_WITHIN_MICROS: Final = 100_000
 """Longest time between the parts of one replay: one microsecond for each cycle that takes a part of it."""
 REPLAY: Final = "quarantine@"
 """Prefix of the path under which the read progress stores a replay of texts that a cycle has taken."""
+MAX_DATA_FILES: Final = 24
+"""Number of files of the read progress at which its newest entries replace all rows; each cycle adds one."""
+SHOWN_MICROS: Final = 7 * 86_400 * MICROS_PER_S
+"""Time for which the status page shows when files were read."""
 POLL_TIME: Final = "cdc.polled"
 """Property with the moment of the newest poll that found nothing, in microseconds."""
 POLLS_STORED_EVERY_S: Final = 60
@@ -119,8 +125,7 @@ def load_replay_progress(lake: Lake) -> ReplayProgress | None:
         untaken = len(untaken_records(lake, lake.system_table(QUARANTINE), lake.system_table(LOG)))
         return ReplayProgress(0, untaken, 0, 0.0) if untaken else None
     replays = load_replays(lake)
-    version = Version.newest(lake.system_table(READ_PROGRESS))
-    moments, files = _open_replays(replays, _read(version) if version is not None else _ReadProgress({}, {}))
+    moments, files = _open_replays(replays, _stored(lake.system_table(READ_PROGRESS)))
     # What the stored progress has taken is never taken back, and the rest has to be read each time.
     if moments or files:
         moments, files = _open_replays(replays, _derive_read_progress(lake))
@@ -133,7 +138,7 @@ def load_replay_progress(lake: Lake) -> ReplayProgress | None:
     return ReplayProgress(done_bytes, sum(sizes.values()), files, elapsed_s)
 
 
-def _open_replays(replays: Replays, state: "_ReadProgress") -> tuple[Sequence[int], int]:
+def _open_replays(replays: Replays, state: ReadState) -> tuple[Sequence[int], int]:
     """Return the moments of the replays of texts, and the number of files, that no cycle has taken."""
     moments = [micros for micros in replays.texts if replay_path(micros) not in state.versions]
     return moments, sum(state.cycles.get(path, cycle + 1) <= cycle for path, cycle in replays.files.items())
@@ -181,66 +186,70 @@ def list_failed_reads(lake: Lake) -> Mapping[str, FailedRead]:
     return failed_reads(_derive_read_progress(lake).versions)
 
 
-def _derive_read_progress(lake: Lake) -> "_ReadProgress":
+def _derive_read_progress(lake: Lake) -> ReadState:
     """Return the read progress without storing it."""
     table, cycle = lake.system_table(READ_PROGRESS), read_mark(lake.system_table(RAW)).cycle
-    rows = [table.scan().to_arrow().cast(READ_PROGRESS_ROWS)] if head(table) is not None else []
-    new = _reported_after(lake, read_mark(table).cycle, cycle)
-    return _derive(pa.concat_tables([*rows, new]))
+    return _stored(table).extended(_reported_after(lake, read_mark(table).cycle, cycle))
 
 
-@dataclass(frozen=True)
-class _ReadProgress:
-    """Each path with its last read version and the cycle of that read; and the reads that failed since.
-
-    ``failed_cycles`` has the cycle of each file's failed read, by the file's own path.
-    """
-
-    versions: Mapping[str, str]
-    cycles: Mapping[str, int]
-    failed_cycles: Mapping[str, int] = field(default_factory=dict)
-
-
-def _store_read_progress(lake: Lake) -> _ReadProgress:
+def _store_read_progress(lake: Lake) -> ReadState:
     cycle = read_mark(lake.system_table(RAW)).cycle
 
-    def store() -> _ReadProgress:
+    def store() -> ReadState:
         table = lake.system_table(READ_PROGRESS)
-        mark = read_mark(table)
-        if mark.cycle < cycle:
-            new = _reported_after(lake, mark.cycle, cycle)
-            table.append(new, snapshot_properties={CYCLE: str(cycle)})
-        version = Version.newest(table)
-        return _read(version) if version is not None else _ReadProgress({}, {})
+        mark, state = read_mark(table), _stored(table)
+        if mark.cycle >= cycle:
+            return state
+        new, properties = _reported_after(lake, mark.cycle, cycle), {CYCLE: str(cycle)}
+        state = state.extended(new)
+        if _data_files_of(table) < MAX_DATA_FILES:
+            table.append(new, snapshot_properties=properties)
+        else:
+            rows = pa.concat_tables([table.scan().to_arrow().cast(READ_PROGRESS_ROWS), new])
+            former = former_reads(rows, state, _newest_cycle_not_shown(lake))
+            with table.transaction() as transaction:
+                replace_in_one(transaction, table, (state.rows(), former), properties)
+        _remember(table, state)
+        return state
 
     return commit_again(store, CommitConflict.of(READ_PROGRESS))
 
 
-# A cycle needs it twice; the progress of a few pipelines is cached.
+def _data_files_of(table: Table) -> int:
+    newest = head(table)
+    return (number_of(newest, "total-data-files") or 0) if newest is not None else 0
+
+
+def _newest_cycle_not_shown(lake: Lake) -> int:
+    """Return the newest cycle whose reads the status page no longer shows."""
+    return cycle_published_by(lake, clock_micros() - SHOWN_MICROS) or 0
+
+
+# A cycle needs the state twice, and the next one continues from it; a few pipelines are cached.
 @lru_cache(maxsize=4)
-def _read(version: Version) -> _ReadProgress:
-    return _derive(version.table.scan(snapshot_id=version.snapshot_id).to_arrow())
+def _known_states(_location: str) -> dict[int, ReadState]:
+    """Return the states of a table by snapshot, at most the newest one."""
+    return {}
 
 
-@understanding(READ_PROGRESS)
-def _derive(rows: pa.Table) -> _ReadProgress:
-    rows = rows.sort_by("cycle")
-    is_failure = pc.starts_with(rows["path"], UNREAD)
-    paths, versions, cycles = _columns(rows.filter(pc.invert(is_failure)))
-    read = _ReadProgress(dict(zip(paths, versions, strict=True)), dict(zip(paths, cycles, strict=True)))
-    failed: dict[str, FailedRead] = {}
-    failed_cycles: dict[str, int] = {}
-    for path, text, cycle in zip(*_columns(rows.filter(is_failure)), strict=True):
-        if read.cycles.get(path.removeprefix(UNREAD), 0) < cycle:
-            failure = read_stored(FailedRead.from_text, text, READ_PROGRESS, f"row `{path}`")
-            failed[path] = failure.after(failed.get(path))
-            failed_cycles[path.removeprefix(UNREAD)] = cycle
-    failures = {path: failure.to_text() for path, failure in failed.items()}
-    return _ReadProgress({**read.versions, **failures}, read.cycles, failed_cycles) if failures else read
+def _stored(table: Table) -> ReadState:
+    version = Version.newest(table)
+    if version is None:
+        return ReadState()
+    state = _known_states(version.location).get(version.snapshot_id)
+    if state is None:
+        # Rows without a version only show when files were read, and are in files of their own.
+        state = ReadState().extended(table.scan("version is not null").to_arrow())
+        _remember(table, state)
+    return state
 
 
-def _columns(rows: pa.Table) -> tuple[list[Any], ...]:
-    return tuple(rows[name].to_pylist() for name in ("path", "version", "cycle"))
+def _remember(table: Table, state: ReadState) -> None:
+    version = Version.newest(table)
+    if version is not None:
+        states = _known_states(version.location)
+        states.clear()
+        states[version.snapshot_id] = state
 
 
 @understanding(RAW)

@@ -60,8 +60,11 @@ from cdc_platform.pipeline.versions.log_span import tables_changed_after
 ROLLING_TABLES: Final = (RAW, LOG, CUT, QUARANTINE)
 """The platform's own tables that grow by a few files each cycle."""
 
-EVENT_ROLLING_TABLES: Final = (READ_PROGRESS, DELETION_MARKERS)
+EVENT_ROLLING_TABLES: Final = (DELETION_MARKERS,)
 """The same for event sources."""
+
+REPLACED_TABLES: Final = (LINEAGE, READ_PROGRESS)
+"""Tables whose files their writers replace: maintenance only expires their snapshots."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +171,7 @@ def _list_tasks(run: MaintenanceRun) -> list[TableTask]:
         ),
         *(
             TableTask(name, _urgency_of_system_table(run, name), partial(_maintain_system_table, name))
-            for name in (*_rolling_tables(pipeline), LINEAGE)
+            for name in (*_rolling_tables(pipeline), *_replaced_tables(pipeline))
         ),
         *(TableTask(name, 0, partial(_clean, name)) for name in (UNMAINTAINED if run.is_thorough else ())),
     ]
@@ -195,6 +198,10 @@ def _rolling_tables(pipeline: Pipeline) -> tuple[str, ...]:
     return (*ROLLING_TABLES, *(EVENT_ROLLING_TABLES if pipeline.capabilities.delivers_events else ()))
 
 
+def _replaced_tables(pipeline: Pipeline) -> tuple[str, ...]:
+    return tuple(name for name in REPLACED_TABLES if name != READ_PROGRESS or pipeline.lake.delivers_events)
+
+
 def _urgency_of_table(run: MaintenanceRun, table: Table) -> float:
     pipeline, due_after = run.pipeline, run.pipeline.settings.maintenance.minor_every_cycles
     # Even a large share of deleted rows is not rewritten in every cycle.
@@ -206,7 +213,7 @@ def _urgency_of_table(run: MaintenanceRun, table: Table) -> float:
 def _urgency_of_system_table(run: MaintenanceRun, name: str) -> float:
     table = run.pipeline.lake.system_table(name)
     age = age_of_system_table(run.pipeline, name, table, run.now_micros)
-    return max(age, fragmentation(run.pipeline, table)) if name != LINEAGE else age
+    return age if name in REPLACED_TABLES else max(age, fragmentation(run.pipeline, table))
 
 
 def _maintain_table(table: str, run: MaintenanceRun) -> MaintenanceOutcome:
@@ -242,7 +249,7 @@ def _maintain_system_table(name: str, run: MaintenanceRun) -> MaintenanceOutcome
         forget_deletion_markers(pipeline, spark, run.now_micros)
     minor, system_table = 0, pipeline.lake.system_table(name)
     is_fragmented = fragmentation(pipeline, system_table) >= 1
-    if name != LINEAGE and (run.is_thorough or is_fragmented):
+    if name not in REPLACED_TABLES and (run.is_thorough or is_fragmented):
         small_file_bytes = pipeline.settings.maintenance.small_file_bytes
         where = ""
         if name in REWRITABLE_TABLES:

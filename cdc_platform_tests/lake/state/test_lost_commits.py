@@ -17,6 +17,7 @@ from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.branches import move_branch
 from cdc_platform.lake.commits.commits import BRANCH, MAIN, head, read_mark
+from cdc_platform.lake.state.control import load_lineage, save_lineage
 from cdc_platform.lake.state.cuts import Cut, append_cut, list_cuts
 from cdc_platform.lake.state.lost_commits import revert_lost_commits
 from cdc_platform.model.base.schemas import (
@@ -26,6 +27,7 @@ from cdc_platform.model.base.schemas import (
     RAW_CHANGE_RECORDS,
 )
 from cdc_platform.model.base.stored_names import CUT, CYCLE, DELETION_MARKERS, LINEAGE, LOG, QUARANTINE, RAW
+from cdc_platform.model.stream.lineage import begin
 
 
 @pytest.fixture
@@ -61,6 +63,18 @@ def test_a_lost_commit_is_made_again(lake: Lake, cycles: int) -> None:
     assert revert_lost_commits(lake) == ()
     table = commit(lake, RAW, RAW_CHANGE_RECORDS, cycles)
     assert table.scan().to_arrow()["cycle"].to_pylist() == [*range(cycles, 0, -1)]
+
+
+def test_a_lost_replacement_of_all_rows_goes_back_to_the_rows_before(lake: Lake) -> None:
+    """A lineage is never seen without rows, as between the deletion of the old ones and the new ones."""
+    lineages = [replace(begin(start_micros), cycle=start_micros) for start_micros in (1, 2)]
+    for lineage in lineages:
+        save_lineage(lake, lineage)
+    lose(lake.system_table(LINEAGE))
+    assert revert_lost_commits(lake) == (f"p__cdc.{LINEAGE}",)
+    assert load_lineage(lake) == lineages[0]
+    save_lineage(lake, lineages[1])
+    assert load_lineage(lake) == lineages[1]
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,15 @@ import json
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LOGGED_FILES, LakeSettings
 from cdc_platform.lake.commits.commits import read_mark
+from cdc_platform.lake.state import read_progress
+from cdc_platform.lake.state.cuts import Cut, append_cut
 from cdc_platform.lake.state.read_progress import (
+    MAX_DATA_FILES,
     POLLS_STORED_EVERY_S,
     list_failed_reads,
     load_poll,
@@ -62,6 +66,40 @@ def test_another_process_continues_from_what_is_stored(tmp_path: Path) -> None:
     assert other.system_table(READ_PROGRESS).scan().to_arrow().num_rows == 2
 
 
+def test_cycles_for_weeks_leave_few_rows(tmp_path: Path) -> None:
+    """The newest entries replace all rows now and then; before the first cut, the page shows all reads."""
+    settings = LakeSettings(str(tmp_path))
+    lake, cycles = Lake(settings, "files", delivers_events=True), 2 * MAX_DATA_FILES + 10
+    sizes = []
+    for cycle in range(1, cycles + 1):
+        report(lake, cycle, {f"f{cycle // 10}": str(cycle), "state": str(cycle)})
+        load_read_progress(lake)
+        sizes.append(_data_files(lake))
+    expected = {f"f{cycle // 10}": str(cycle) for cycle in range(1, cycles + 1)} | {"state": str(cycles)}
+    assert expected == load_read_progress(lake)
+    assert expected == load_read_progress(Lake(settings, "files", delivers_events=True))
+    rows = lake.system_table(READ_PROGRESS).scan().to_arrow()
+    assert len(rows) == 2 * cycles
+    assert rows["version"].null_count > cycles
+    assert max(sizes) == MAX_DATA_FILES
+
+
+def test_reads_that_are_no_longer_shown_leave_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of cycles that were published long ago, only the newest entry of each file stays."""
+    monkeypatch.setattr(read_progress, "SHOWN_MICROS", 0)
+    lake = Lake(LakeSettings(str(tmp_path)), "files", delivers_events=True)
+    for cycle in range(1, MAX_DATA_FILES + 2):
+        report(lake, cycle, {"state": str(cycle)})
+        append_cut(lake, Cut(cycle, cycle, cycle, {}, cycle))
+        load_read_progress(lake)
+    expected = [{"cycle": MAX_DATA_FILES + 1, "path": "state", "version": str(MAX_DATA_FILES + 1)}]
+    assert lake.system_table(READ_PROGRESS).scan().to_arrow().to_pylist() == expected
+
+
+def _data_files(lake: Lake) -> int:
+    return len([*lake.system_table(READ_PROGRESS).scan().plan_files()])
+
+
 def test_failed_reads_count_until_one_succeeds(tmp_path: Path) -> None:
     """Unread files are known with their attempts; looking at them stores nothing."""
     lake = Lake(LakeSettings(str(tmp_path)), "files", delivers_events=True)
@@ -72,9 +110,9 @@ def test_failed_reads_count_until_one_succeeds(tmp_path: Path) -> None:
     expected = FailedRead("2", 3, "Broken", tries=2)
     assert {"a": expected, "c": expected} == list_failed_reads(lake)
     assert read_mark(lake.system_table(READ_PROGRESS)).cycle == 0
-    read_progress = load_read_progress(lake)
-    assert {"a": expected, "c": expected} == failed_reads(read_progress) == list_failed_reads(lake)
-    assert (read_progress["a"], read_progress["b"], read_progress.get("c")) == ("1", "1", None)
+    progress = load_read_progress(lake)
+    assert {"a": expected, "c": expected} == failed_reads(progress) == list_failed_reads(lake)
+    assert (progress["a"], progress["b"], progress.get("c")) == ("1", "1", None)
     report(lake, 4, {"a": "2"})
     report(lake, 5, {"c": FailedRead("3", 9, "").reported_version}, is_read=False)
     assert (

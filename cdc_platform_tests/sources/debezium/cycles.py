@@ -63,7 +63,7 @@ class Cycles:
         read_micros = READ_MICROS + self.cycle
         lines = {file.path: progress[file.path].lines for file in unread}
         states = {"state": self.read_progress.get(STATE), "passed": self.read_progress.get(PASSED)}
-        inputs = {"files": unread, "lines": lines, **states}
+        inputs = {"files": unread, "lines": lines, "forgotten": [], **states}
         plan = ReadPlan((ReadWindow("", read_micros - 1, read_micros),), inputs)
         batches = FilesReading(source.store, self.settings, self.cycle, plan, self.split_lines).locally()
         return [row for batch in batches for row in batch.to_pylist()]

@@ -93,6 +93,23 @@ class Spool:
                     deleted += 1
         return deleted
 
+    def find_forgettable(self, lines: Mapping[str, int]) -> frozenset[str]:
+        """Return the names of files that have been read completely and deleted, before the oldest one left.
+
+        No other file ever has such a name, so nothing has to be known of it any more.
+
+        Args:
+            lines: number of lines that the lake has of each file, by its name.
+
+        Raises:
+            SpoolUnusable: the folder cannot be read.
+        """
+        oldest_offset = min((file.first_offset for file in self.files()), default=0)
+        read = [(name, int(match[1]), int(match[2])) for name in lines if (match := NAME.fullmatch(name))]
+        return frozenset(
+            name for name, offset, count in read if lines[name] >= count and offset + count <= oldest_offset
+        )
+
     def require_next(self, lines: Mapping[str, int]) -> int:
         """Check that the spool has the next events after the lake's last one, without a gap.
 

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from cdc_platform.model.stream.files import SourceFile
 from cdc_platform.model.stream.read_windows import ReadPlan
+from cdc_platform.model.stream.unread import FORGOTTEN
 from cdc_platform.sources.debezium.files.decoding import FileSplitDecoder
 from cdc_platform.sources.debezium.files.split_starts import SplitStarts
 from cdc_platform.sources.debezium.files.splits import FileSplit, FileSplitter, SplitSize
@@ -76,6 +77,7 @@ class FilesReading:
         self._state: str | None = inputs["state"]
         self.files: Sequence[SourceFile] = inputs["files"]
         self._lines_read: dict[str, int] = inputs["lines"]
+        self._forgotten: Sequence[str] = inputs["forgotten"]
         self._store = store
         self._settings = settings
         self._split_lines = split_lines
@@ -174,7 +176,8 @@ class FilesReading:
             for path, lines in outcome.lines.items()
             if path not in reported
         }
-        return Reading(files, progress, reported)
+        former = {path: SourceFile(path, "", 0, 0) for path in self._forgotten}
+        return Reading(files | former, progress | dict.fromkeys(former, FORGOTTEN), reported)
 
 
 def _up_to(splits: Iterator[FileSplit], enough: float, left_bytes: float) -> Iterator[FileSplit]:

@@ -5,15 +5,12 @@ import time
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import replace
-from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
-from cdc_platform.errors import SourceError, SpoolUnusable, as_source_error
+from cdc_platform.errors import SourceError, as_source_error
 from cdc_platform.model.base.cached_values import cached_value
-from cdc_platform.model.base.decoding_errors import MALFORMED
-from cdc_platform.model.base.stored_texts import parse_stored
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.model.stream.files import SourceFile
@@ -23,6 +20,7 @@ from cdc_platform.model.stream.window_plans import plan_arrivals
 from cdc_platform.sources.arrival import ArrivalTimeSource, storable, table_of
 from cdc_platform.sources.debezium.engine.engine_process import Capture
 from cdc_platform.sources.debezium.engine.spool import Spool
+from cdc_platform.sources.debezium.engine.spool_comments import comments_by_table
 from cdc_platform.sources.debezium.engine.spool_files import SpoolFile, reported_as_unusable
 from cdc_platform.sources.debezium.files.decoding import event_files
 from cdc_platform.sources.debezium.rows.checkpoints import Decoded
@@ -74,6 +72,15 @@ def states_of(read_progress: Mapping[str, str]) -> dict[str, str | None]:
     return {"state": read_progress.get(STATE), "passed": read_progress.get(PASSED)}
 
 
+def _lines_by_name(progress: Mapping[str, str]) -> dict[str, int]:
+    """Return the number of lines that the lake has of each file, by its name."""
+    return {
+        Path(path).name: read_progress_of(progress, path, FileProgress.of).lines
+        for path in progress
+        if path not in (STATE, PASSED)
+    }
+
+
 def _first_lines(stream: BinaryIO) -> Iterator[bytes]:
     text_bytes = 0
     for line in islice(read_lines(stream), DESCRIBED_MESSAGES):
@@ -82,39 +89,6 @@ def _first_lines(stream: BinaryIO) -> Iterator[bytes]:
         text_bytes += len(line.text)
         if text_bytes > DESCRIBED_BYTES:
             return
-
-
-@lru_cache(maxsize=8)
-def _comments_by_table(
-    path: Path, _written_ns: int, table_name: str, database: str, captured: str
-) -> Mapping[str, Mapping[str, str]]:
-    """Return the comments of a spool by table of the lake and column; every table asks in every cycle.
-
-    Only tables whose SCHEMA.TABLE matches the expression ``captured`` count, because others may have the same
-    name in the lake. Where Python does not support an expression of Java, all tables count. Of several tables
-    that count and have one name, the first one gives all comments.
-
-    Raises:
-        SpoolUnusable: the file is damaged.
-    """
-    is_captured: Callable[[str], object] = bool
-    with suppress(re.error):
-        is_captured = re.compile(captured, re.IGNORECASE).fullmatch
-    try:
-        comments = parse_stored(path.read_text(encoding="utf-8"), list[tuple[str, str, str, str]])
-    except MALFORMED as error:
-        raise SpoolUnusable(
-            f"The comments of the source's tables are damaged ({error}). Delete the file, which the engine "
-            f"writes again when it starts: {path}"
-        ) from error
-    tables: dict[str, tuple[str, dict[str, str]]] = {}
-    for schema, table, column, comment in sorted(comments):
-        if is_captured(f"{schema}.{table}"):
-            name = table_name.format(database=database, schema=schema, table=table)
-            owner, of_table = tables.setdefault(name, (f"{schema}.{table}", {}))
-            if owner == f"{schema}.{table}":
-                of_table[column] = comment
-    return {name: of_table for name, (_, of_table) in tables.items()}
 
 
 class DebeziumSource(ArrivalTimeSource):
@@ -189,7 +163,12 @@ class DebeziumSource(ArrivalTimeSource):
         windows = plan_arrivals(lineage, request)
         read_lines = {file.path: read.lines for file, read in progress.items()}
         lines = {file.path: read_lines[file.path] for file in unread}
-        inputs = {"files": unread, "lines": lines, **states_of(stored_progress)}
+        inputs = {
+            "files": unread,
+            "lines": lines,
+            "forgotten": self._find_forgettable(stored_progress),
+            **states_of(stored_progress),
+        }
         return ReadPlan(windows, inputs, files=len(unread))
 
     def readable(self, _origins: Collection[str]) -> frozenset[str]:
@@ -205,7 +184,7 @@ class DebeziumSource(ArrivalTimeSource):
         captured = "|".join((*place.tables, *parents)) if place.tables else "(?s:.*)"
         names, path = (self.settings.table_name, place.database, captured), Spool(place.folder()).comments
         with reported_as_unusable(path.parent), suppress(FileNotFoundError):
-            return {"": "", **_comments_by_table(path, path.stat().st_mtime_ns, *names).get(table, {})}
+            return {"": "", **comments_by_table(path, path.stat().st_mtime_ns, *names).get(table, {})}
         return {}
 
     def decode_again(
@@ -231,11 +210,7 @@ class DebeziumSource(ArrivalTimeSource):
         own_input = self.settings.input
         if self.capture is None or not isinstance(own_input, EngineInput):
             return lambda _file: True
-        lines = {
-            Path(path).name: read_progress_of(progress, path, FileProgress.of).lines
-            for path in progress
-            if path not in (STATE, PASSED)
-        }
+        lines = _lines_by_name(progress)
         spool = Spool(Path(own_input.spool))
         # Before the engine starts, which moves the slot.
         with reported_as_unusable(spool.folder):
@@ -250,6 +225,14 @@ class DebeziumSource(ArrivalTimeSource):
             return spooled is not None and spooled.next_offset <= next_offset
 
         return is_captured
+
+    def _find_forgettable(self, progress: Mapping[str, str]) -> list[str]:
+        """Return the files of a spool that the read progress no longer needs."""
+        own_input = self.settings.input
+        if not isinstance(own_input, EngineInput):
+            return []
+        names = Spool(Path(own_input.spool)).find_forgettable(_lines_by_name(progress))
+        return [path for path in progress if Path(path).name in names]
 
     def read(self, spark: "SparkSession", cycle: int, plan: ReadPlan, max_tasks: int) -> "TaskRecords":
         """Decode the files of a plan in Spark tasks, and return their raw records."""

@@ -95,6 +95,21 @@ def test_what_has_been_read_long_ago_is_deleted(tmp_path: Path) -> None:
     assert spool.next_offset() == 10
 
 
+def test_only_deleted_files_before_those_left_are_forgettable(tmp_path: Path) -> None:
+    """Nothing of an emptied spool is, nor what comes after a file that is left, nor a file read in part."""
+    spool = filled(tmp_path, 2, 3, 1, 4)
+    first, second, third, _ = (file.path for file in spool.files())
+    read = read_whole(spool)
+    assert spool.find_forgettable(read) == frozenset()
+    first.unlink()
+    third.unlink()
+    assert spool.find_forgettable(read) == {first.name}
+    second.unlink()
+    assert spool.find_forgettable(read | {second.name: 2}) == {first.name, third.name}
+    empty(spool)
+    assert spool.find_forgettable(read) == frozenset()
+
+
 def test_a_lake_that_lacks_deleted_events_is_reported(tmp_path: Path) -> None:
     """A lake from an older copy, or a new one, would continue with an unnoticed gap."""
     spool = filled(tmp_path, 2, 3, 1)

@@ -28,7 +28,7 @@ def reading(settings: DebeziumSettings, split_lines: int) -> FilesReading:
     """Return the reading of all files of a stream that begins."""
     store = event_files(settings)
     files = sorted(store.list_files(), key=lambda file: file.path)
-    inputs = {"files": files, "lines": {file.path: 0 for file in files}}
+    inputs = {"files": files, "lines": {file.path: 0 for file in files}, "forgotten": []}
     plan = ReadPlan((ReadWindow("", 1, 2),), {**inputs, "state": None, "passed": None})
     return FilesReading(store, settings, 1, plan, split_lines)
 
