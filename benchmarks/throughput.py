@@ -52,7 +52,7 @@ from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
 from cdc_platform.sources.debezium.splits.outcome import OUTCOME, SplitOutcome
 from cdc_platform.sources.debezium.splits.split_reader import SplitContext
 from cdc_platform.sources.debezium.transactions.transactions import EVENTS
-from cdc_platform.sources.workers import prepare_worker
+from cdc_platform.sources.workers import prepare_reader
 from cdc_platform.spark.launch.spark_settings import SparkSettings
 from cdc_platform_tests.servers.kafka import broker
 
@@ -212,7 +212,7 @@ def decode_alone(options: argparse.Namespace, report: Report) -> None:
     context = SplitContext(settings.to_options(), 1, ReadWindow("stream", 0, 2**50), is_one_stream=True)
     events = min(options.changes, SPLIT_EVENTS)
     decoder = FileSplitDecoder(context, None, [FileSplit((Segment(found, 0, 0, events),))])
-    prepare_worker()
+    prepare_reader()
     seconds = []
     for _ in range(ROUNDS_ALONE):
         gc.collect()

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from cdc_platform.sources.task_plan import TaskPlan
-from cdc_platform.sources.workers import prepare_worker
+from cdc_platform.sources.workers import prepare_reader, prepare_worker
 
 Batches = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -34,6 +34,7 @@ class TaskRecords:
 
 
 def _apply(read: Batches, function: Batches, inputs: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    prepare_worker()
     return function(read(inputs))
 
 
@@ -50,7 +51,7 @@ def load_tasks(spark: SparkSession, plan: TaskPlan) -> DataFrame:
 
 def read_tasks(plan: TaskPlan) -> Generator[pa.RecordBatch, None, None]:
     """Yield the data of a plan, read part after part in this process."""
-    prepare_worker()
+    prepare_reader()
     for part in plan.parts:
         yield from plan.read(part)
 

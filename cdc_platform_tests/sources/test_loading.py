@@ -1,5 +1,7 @@
 """The platform's data source in Spark."""
 
+import gc
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -21,6 +23,19 @@ def test_each_session_reads_a_plan(spark: "SparkSession") -> None:
     for session in (spark, spark, spark.newSession(), spark):
         assert sorted(row.a for row in load_tasks(session, PLAN).collect()) == [1, 2, 3]
         spark.createDataFrame([], "b int")
+
+
+@pytest.mark.integration
+def test_a_worker_searches_no_modules_for_garbage(spark: "SparkSession") -> None:
+    """Spark collects garbage after each task; a process that is no worker exempts nothing from that."""
+    plan = TaskPlan(pa.schema([("frozen", pa.int64())]), _frozen_objects, [(), ()])
+    frozen = gc.get_freeze_count()
+    assert min(row.frozen for row in load_tasks(spark, plan).collect()) > 10_000
+    assert all(row["frozen"] <= frozen for batch in read_tasks(plan) for row in batch.to_pylist())
+
+
+def _frozen_objects(_part: object) -> Iterator[pa.RecordBatch]:
+    yield pa.record_batch({"frozen": [gc.get_freeze_count()]})
 
 
 def test_this_process_reads_a_plan() -> None:

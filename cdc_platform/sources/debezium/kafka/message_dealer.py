@@ -1,5 +1,6 @@
 """Deals messages out to splits, so that those of a transaction are in one split."""
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -16,16 +17,25 @@ DEALT_MESSAGES: Final = pa.schema([(SPLIT, pa.int32()), (OCTETS, pa.binary())])
 DEALT_BYTES: Final = 16 * 1024**2
 """Bytes of messages that a task deals out at once."""
 _COLON: Final = r"\s*:\s*"
-_STATUS: Final = rf'"status"{_COLON}"(?:BEGIN|END)"'
-_TRANSACTION: Final = (
-    rf'(?:"source"{_COLON}\{{[^{{}}]*"txId"|"__(?:source_)?txId"){_COLON}(?P<change>[0-9]+)'
-    rf'|(?:^|"payload"{_COLON})\{{\s*{_STATUS}\s*,\s*"id"{_COLON}"(?P<boundary>[0-9]+):'
+_CHANGE: Final = re.compile(rf'txId"{_COLON}(?P<number>[0-9]+)'.encode())
+_CHANGE_SIGN: Final = b'txId"'
+"""Start of such a place. In an envelope, and in a flattened message, the source follows the columns."""
+_BOUNDARY: Final = re.compile(
+    (
+        rf'(?:\A|"payload"{_COLON})\{{\s*"status"{_COLON}"(?:BEGIN|END)"'
+        rf'\s*,\s*"id"{_COLON}"(?P<number>[0-9]+):'
+    ).encode()
 )
 _SNAPSHOT_ROW: Final = (
     rf'"snapshot"{_COLON}"(?:true|first|last|first_in_data_collection|last_in_data_collection)"'
 )
 _TOGETHER: Final = 5_000
 """Offsets of a partition whose snapshot rows go to the same split."""
+
+
+_ODD: Final = 0x9E3779B97F4A7C15
+_MASK: Final = 2**64 - 1
+"""Fibonacci hashing: the upper bits of a product depend on all bits of a number."""
 
 
 @dataclass(frozen=True)
@@ -69,27 +79,34 @@ class MessageDealer:
     def _splits_of(self, messages: pa.RecordBatch) -> pa.Array:
         """Return the split of each message."""
         routes = self.routes(messages).dictionary_encode()
-        # Similar checksums would share remainders.
-        numbers = (int.from_bytes(digest(route)) for route in routes.dictionary.to_pylist())
-        splits = [number % self.splits for number in numbers]
+        splits = [_mixed(route) % self.splits for route in routes.dictionary.to_pylist()]
         return pa.array(splits, pa.int32()).take(routes.indices)
 
     def routes(self, messages: pa.RecordBatch) -> pa.Array:
         """Return the text of each message that it shares with those that must be in its split."""
-        values = pc.cast(messages.column("value"), pa.large_binary())
-        matches = pc.extract_regex(values, _TRANSACTION)
-        groups = [
-            pc.cast(pc.fill_null(pc.struct_field(matches, name), b""), pa.string())
-            for name in ("change", "boundary")
-        ]
-        routes = pc.binary_join_element_wise(*groups, "")
+        routes = pa.array(map(_transaction_of, messages.column("value").to_pylist()), pa.string())
         if not self.spreads_snapshots:
             return routes
+        values = pc.cast(messages.column("value"), pa.large_binary())
         is_row = pc.fill_null(pc.match_substring_regex(values, _SNAPSHOT_ROW), False)
         numbers = pc.cast(pc.divide(messages.column("offset"), _TOGETHER), pa.string())
         partitions = pc.cast(messages.column("partition"), pa.string())
         of_rows = pc.binary_join_element_wise(messages.column("topic"), partitions, numbers, "/")
         return pc.if_else(is_row, of_rows, routes)
+
+
+def _transaction_of(value: bytes | None) -> bytes:
+    """Return the number of a message's transaction, empty without one."""
+    if not value:
+        return b""
+    place = value.rfind(_CHANGE_SIGN)
+    match = (place >= 0 and _CHANGE.match(value, place)) or _BOUNDARY.search(value)
+    return match["number"] if match else b""
+
+
+def _mixed(route: str) -> int:
+    """Return a number for a route, the same in all processes; similar routes share no remainders."""
+    return (int(route) * _ODD & _MASK) >> 32 if route.isdigit() else int.from_bytes(digest(route))
 
 
 def messages_of(blocks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
