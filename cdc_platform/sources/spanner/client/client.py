@@ -1,6 +1,5 @@
 """Client of a change stream: the connection to its database, and the stream's properties."""
 
-import gc
 from functools import lru_cache
 from typing import Final
 
@@ -140,7 +139,4 @@ class SpannerClient(SpannerConnection):
 @lru_cache(maxsize=8)
 def client_of(settings_json: str) -> SpannerClient:
     """Return the client for the settings in this Spark worker; later tasks reuse it."""
-    client = SpannerClient(SpannerSettings.from_options(settings_json))
-    # A worker never unloads its modules: the garbage collector need not scan them while records arrive.
-    gc.freeze()
-    return client
+    return SpannerClient(SpannerSettings.from_options(settings_json))
