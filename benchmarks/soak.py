@@ -29,7 +29,7 @@ from pyspark.sql import SparkSession
 from benchmarks.measure.harness import Report, arguments
 from benchmarks.measure.soak_results import Sample, SoakResult, judge, markdown
 from benchmarks.measure.tables import open_session
-from cdc_platform.lake.catalog.lake import SYSTEM_TABLES, Lake
+from cdc_platform.lake.catalog.lake import Lake, own_tables
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.spark.launch.spark_settings import SparkSettings
 from cdc_platform_tests.servers.kafka import Broker, broker
@@ -132,7 +132,7 @@ def take_sample(cycle: int, session: Session, temporary: Path, lakes: Sequence[L
 
 def tables_of(lake: Lake) -> Iterator[Table]:
     """Return all tables of a pipeline."""
-    yield from map(lake.system_table, SYSTEM_TABLES)
+    yield from map(lake.system_table, own_tables(delivers_events=lake.delivers_events))
     for name in lake.table_names():
         if (table := lake.table(name)) is not None:
             yield table
