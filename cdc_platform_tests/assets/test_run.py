@@ -13,7 +13,7 @@ from dagster._core.loader import LoadingContextForTest
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
 from cdc_platform import resources
-from cdc_platform.claims import PIPELINE_TAG, WORKER_TAG
+from cdc_platform.claims import CLAIM_TAG, PIPELINE_TAG
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.cuts import list_cuts, newest_cut
 from cdc_platform.model.base.names import FRESH
@@ -126,7 +126,7 @@ def test_a_run_claims_its_pipeline(whole: Whole) -> None:
     """A run writes its process into its tags before it does anything."""
     run = whole.bench.instance.get_run_by_id(whole.result.run_id)
     assert run is not None
-    assert (run.tags[PIPELINE_TAG], WORKER_TAG in run.tags) == (whole.bench.pipeline.name, True)
+    assert (run.tags[PIPELINE_TAG], CLAIM_TAG in run.tags) == (whole.bench.pipeline.name, True)
 
 
 def follow(bench: Bench) -> dg.ExecuteInProcessResult:
