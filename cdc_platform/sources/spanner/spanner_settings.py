@@ -162,7 +162,12 @@ class SpannerSettings(SourceSettings):
 
     def with_deadline(self, deadline_s: float) -> Self:
         """Return these settings with a single attempt of at most `deadline_s` seconds per request."""
-        return replace(self, deadline_s=min(deadline_s, self.deadline_s), max_attempts=1)
+        return replace(
+            self,
+            deadline_s=min(deadline_s, self.deadline_s),
+            connect_deadline_s=min(deadline_s, self.connect_deadline_s),
+            max_attempts=1,
+        )
 
     def with_environment(self, environment: Mapping[str, str] = os.environ) -> Self:
         """Return the settings with the emulator that the environment names, unless they name one."""

@@ -54,6 +54,13 @@ def test_unusable_setting_is_named(setting: str, value: object) -> None:
         SpannerSettings(**fields)  # type: ignore[arg-type] # the point of the test
 
 
+def test_a_deadline_also_ends_the_start_of_a_session() -> None:
+    """A code location waits for each silent source in turn, and the start of a session is a request, too."""
+    short, long = SETTINGS.with_deadline(2.0), SETTINGS.with_deadline(600.0)
+    assert (short.deadline_s, short.connect_deadline_s, short.max_attempts) == (2.0, 2.0, 1)
+    assert (long.deadline_s, long.connect_deadline_s) == (60.0, 8.0)
+
+
 @pytest.mark.parametrize(
     ("heartbeat_ms", "stuck_after_s", "silence_s"),
     [
