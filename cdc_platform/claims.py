@@ -23,8 +23,6 @@ LOST_TAG: Final = "cdc/lost"
 FULL_CHECKS_TAG: Final = "cdc/full_checks"
 """States whether a run checks everything, instead of only new data."""
 
-START_TIMEOUT_S: Final = 90
-"""Seconds after which a run without a claim counts as lost: its process died while it started."""
 WAIT_S: Final = 0.5
 
 LAUNCHED: Final = (
@@ -178,7 +176,7 @@ def has_waiting_run(instance: dg.DagsterInstance, run_id: str, pipeline: str) ->
 
 def _report_if_lost(instance: dg.DagsterInstance, record: dg.RunRecord) -> bool:
     run = record.dagster_run
-    reason = _loss_reason(record)
+    reason = _loss_reason(record, instance.run_monitoring_start_timeout_seconds)
     if reason is None:
         return False
     instance.add_run_tags(run.run_id, {LOST_TAG: run.run_id})
@@ -189,7 +187,11 @@ def _report_if_lost(instance: dg.DagsterInstance, record: dg.RunRecord) -> bool:
     return True
 
 
-def _loss_reason(record: dg.RunRecord) -> str | None:
+def _loss_reason(record: dg.RunRecord, start_timeout_s: int) -> str | None:
+    """Return the reason why a run counts as lost; a process that does not begin in that time died before.
+
+    On a cluster it may take minutes, for which users set Dagster's own timeout; 0 is none.
+    """
     run = record.dagster_run
     if run.status not in LAUNCHED:
         return None
@@ -198,8 +200,10 @@ def _loss_reason(record: dg.RunRecord) -> str | None:
         worker = claim.worker
         return f"The run's process {worker.pid} on {worker.host} is gone." if worker.is_lost() else None
     age_s = time.time() - record.update_timestamp.timestamp()
-    if age_s > START_TIMEOUT_S:
-        return f"The run's process did not begin within {START_TIMEOUT_S} s."
+    if 0 < start_timeout_s < age_s:
+        return (
+            f"The run's process did not begin within {start_timeout_s} s (`run_monitoring` in dagster.yaml)."
+        )
     return None
 
 

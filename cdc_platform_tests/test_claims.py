@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from uuid import uuid4
 
 import dagster as dg
@@ -121,14 +122,31 @@ def test_a_cancelling_run_that_was_killed_ends_as_cancelled(instance: dg.Dagster
     assert status_of(instance, run_id) is dg.DagsterRunStatus.CANCELED
 
 
+@pytest.mark.parametrize(
+    ("monitoring", "age_s", "is_lost"),
+    [
+        ({}, 170, False),
+        ({}, 190, True),
+        ({"start_timeout_seconds": 600}, 590, False),
+        ({"start_timeout_seconds": 600}, 610, True),
+        ({"start_timeout_seconds": 0}, 1e6, False),
+    ],
+)
 def test_a_run_that_never_began_is_given_up_in_time(
-    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    monitoring: Mapping[str, int],
+    age_s: float,
+    *,
+    is_lost: bool,
 ) -> None:
-    """A run without a worker holds others up while it may still start, and not longer."""
-    run_id = make_run(instance, dg.DagsterRunStatus.STARTING)
-    assert [run_id] == [record.dagster_run.run_id for record in unfinished_runs(instance, "bank")]
-    monkeypatch.setattr(claims, "START_TIMEOUT_S", -1)
-    assert unfinished_runs(instance, "bank") == []
+    """It holds others up while it may still start, which is as long as Dagster is set to wait for it."""
+    settings = {"run_monitoring": {"enabled": True, **monitoring}}
+    with dg.DagsterInstance.local_temp(str(tmp_path), overrides=settings) as instance:
+        make_run(instance, dg.DagsterRunStatus.STARTING)
+        now_s = time.time() + age_s
+        monkeypatch.setattr(claims, "time", SimpleNamespace(time=lambda: now_s))
+        assert is_lost == (unfinished_runs(instance, "bank") == [])
 
 
 def test_a_queued_run_is_never_given_up() -> None:
