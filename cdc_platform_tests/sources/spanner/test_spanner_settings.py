@@ -27,6 +27,12 @@ def test_environment_names_an_emulator() -> None:
     assert SETTINGS.with_environment({}).emulator_host is None
 
 
+def test_an_unusable_emulator_of_the_environment_is_named_by_its_variable() -> None:
+    """Google's own clients only warn of an address with a scheme, so users may have one."""
+    with pytest.raises(SettingError, match="variable SPANNER_EMULATOR_HOST counts, which must look like"):
+        SETTINGS.with_environment({"SPANNER_EMULATOR_HOST": "http://localhost:9010"})
+
+
 @pytest.mark.parametrize(
     ("setting", "value"),
     [
