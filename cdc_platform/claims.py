@@ -4,6 +4,7 @@ A run first writes the process that executes it into its own tags. Dagster's def
 whether a run's process is alive; with this tag, any process on the same machine can find out.
 """
 
+import multiprocessing
 import os
 import socket
 import subprocess
@@ -16,14 +17,12 @@ from typing import Final
 import dagster as dg
 
 PIPELINE_TAG: Final = "cdc/pipeline"
-WORKER_TAG: Final = "cdc/worker"
-CLAIMED_TAG: Final = "cdc/claimed_at"
+CLAIM_TAG: Final = "cdc/claim"
 LOST_TAG: Final = "cdc/lost"
+"""Names the run whose process died: Dagster copies tags to a run that executes another one again."""
 FULL_CHECKS_TAG: Final = "cdc/full_checks"
 """States whether a run checks everything, instead of only new data."""
 
-START_TIMEOUT_S: Final = 90
-"""Seconds after which a run without a claim counts as lost: its process died while it started."""
 WAIT_S: Final = 0.5
 
 LAUNCHED: Final = (
@@ -56,11 +55,38 @@ class Worker:
     @classmethod
     def current(cls) -> "Worker":
         """Return the worker that is this process."""
-        return cls(socket.gethostname(), os.getpid(), _start_time(os.getpid()) or "")
+        return cls.of(os.getpid())
+
+    @classmethod
+    def of(cls, pid: int) -> "Worker":
+        """Return the worker that is a process of this machine."""
+        return cls(socket.gethostname(), pid, _start_time(pid) or "")
 
     def is_lost(self) -> bool:
         """Return whether the process is certainly gone; False for processes of other machines."""
         return self.host == socket.gethostname() and _start_time(self.pid) != self.started
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The turn of a run, by the time at which it was claimed, and the process whose end ends the run."""
+
+    run_id: str
+    claimed_at: float
+    worker: Worker
+
+    def to_tag(self) -> str:
+        """Return the claim as the text of a tag."""
+        return f"{self.run_id}/{self.claimed_at:.6f}/{self.worker.to_tag()}"
+
+    @classmethod
+    def of_run(cls, run: dg.DagsterRun) -> "Claim | None":
+        """Return the claim of a run; None if it has claimed nothing, whatever it copies of another run."""
+        run_id, _, rest = run.tags.get(CLAIM_TAG, "").partition("/")
+        if run_id != run.run_id:
+            return None
+        claimed_at, _, worker = rest.partition("/")
+        return cls(run_id, float(claimed_at), Worker.from_tag(worker))
 
 
 def _start_time(pid: int) -> str | None:
@@ -88,18 +114,21 @@ def claim_run(
     Raises:
         Failure: the run was terminated externally in that time.
     """
-    claimed_at = f"{time.time():.6f}"
-    tags = {PIPELINE_TAG: pipeline, WORKER_TAG: Worker.current().to_tag(), CLAIMED_TAG: claimed_at}
-    instance.add_run_tags(run_id, tags)
+    record = instance.get_run_record_by_id(run_id)
+    # Ephemeral runs of tests are unknown to the instance until they end.
+    if record is None:
+        return
+    # The steps of a run may each claim it, in their own processes: its turn is that of the first one.
+    earlier = Claim.of_run(record.dagster_run)
+    claimed_at = round(time.time(), 6) if earlier is None else earlier.claimed_at
+    claim = Claim(run_id, claimed_at, _worker_of(instance, run_id))
+    instance.add_run_tags(run_id, {PIPELINE_TAG: pipeline, CLAIM_TAG: claim.to_tag()})
     reported: set[str] = set()
     while True:
         mine = instance.get_run_record_by_id(run_id)
         if mine is None or mine.dagster_run.is_finished:
-            # Ephemeral runs of tests are unknown to the instance until they end.
-            if mine is None:
-                return
             raise dg.Failure(f"Run {run_id} was terminated externally before it began.", allow_retries=False)
-        older_runs = [other for other in unfinished_runs(instance, pipeline) if _is_before(other, mine)]
+        older_runs = [other for other in unfinished_runs(instance, pipeline) if _is_before(other, claim)]
         if not older_runs:
             return
         for other in older_runs:
@@ -109,14 +138,23 @@ def claim_run(
         time.sleep(WAIT_S)
 
 
-def _is_before(other: dg.RunRecord, mine: dg.RunRecord) -> bool:
+def _worker_of(instance: dg.DagsterInstance, run_id: str) -> Worker:
+    """Return the process whose end ends a run: this one, or its parent if this one executes a single step."""
+    parent = multiprocessing.parent_process()
+    if parent is None or parent.pid is None:
+        return Worker.current()
+    # A run's own process may have a parent, too: the code location's server.
+    started = instance.get_records_for_run(run_id, of_type=dg.DagsterEventType.STEP_WORKER_STARTED).records
+    step_pids = {record.event_log_entry.get_dagster_event().pid for record in started}
+    return Worker.of(parent.pid) if os.getpid() in step_pids else Worker.current()
+
+
+def _is_before(other: dg.RunRecord, mine: Claim) -> bool:
     """Return whether another run claimed its turn first; runs that have not started do not count."""
-    return CLAIMED_TAG in other.dagster_run.tags and _order(other) < _order(mine)
-
-
-def _order(record: dg.RunRecord) -> tuple[float, str]:
-    run = record.dagster_run
-    return float(run.tags[CLAIMED_TAG]), run.run_id
+    theirs = Claim.of_run(other.dagster_run)
+    if theirs is None or theirs.run_id == mine.run_id:
+        return False
+    return (theirs.claimed_at, theirs.run_id) < (mine.claimed_at, mine.run_id)
 
 
 def unfinished_runs(instance: dg.DagsterInstance, pipeline: str) -> list[dg.RunRecord]:
@@ -131,16 +169,17 @@ def has_waiting_run(instance: dg.DagsterInstance, run_id: str, pipeline: str) ->
     """Return whether another run of the pipeline waits for this one to end."""
     records = instance.get_run_records(dg.RunsFilter(tags={PIPELINE_TAG: pipeline}, statuses=list(LAUNCHED)))
     return any(
-        record.dagster_run.run_id != run_id and WORKER_TAG in record.dagster_run.tags for record in records
+        record.dagster_run.run_id != run_id and Claim.of_run(record.dagster_run) is not None
+        for record in records
     )
 
 
 def _report_if_lost(instance: dg.DagsterInstance, record: dg.RunRecord) -> bool:
     run = record.dagster_run
-    reason = _loss_reason(record)
+    reason = _loss_reason(record, instance.run_monitoring_start_timeout_seconds)
     if reason is None:
         return False
-    instance.add_run_tags(run.run_id, {LOST_TAG: "true"})
+    instance.add_run_tags(run.run_id, {LOST_TAG: run.run_id})
     if run.status is dg.DagsterRunStatus.CANCELING:
         instance.report_run_canceled(run, reason)
     else:
@@ -148,17 +187,23 @@ def _report_if_lost(instance: dg.DagsterInstance, record: dg.RunRecord) -> bool:
     return True
 
 
-def _loss_reason(record: dg.RunRecord) -> str | None:
+def _loss_reason(record: dg.RunRecord, start_timeout_s: int) -> str | None:
+    """Return the reason why a run counts as lost; a process that does not begin in that time died before.
+
+    On a cluster it may take minutes, for which users set Dagster's own timeout; 0 is none.
+    """
     run = record.dagster_run
     if run.status not in LAUNCHED:
         return None
-    tag = run.tags.get(WORKER_TAG)
-    if tag is not None:
-        worker = Worker.from_tag(tag)
+    claim = Claim.of_run(run)
+    if claim is not None:
+        worker = claim.worker
         return f"The run's process {worker.pid} on {worker.host} is gone." if worker.is_lost() else None
     age_s = time.time() - record.update_timestamp.timestamp()
-    if age_s > START_TIMEOUT_S:
-        return f"The run's process did not begin within {START_TIMEOUT_S} s."
+    if 0 < start_timeout_s < age_s:
+        return (
+            f"The run's process did not begin within {start_timeout_s} s (`run_monitoring` in dagster.yaml)."
+        )
     return None
 
 
@@ -179,7 +224,7 @@ def failures_in_a_row(instance: dg.DagsterInstance, pipeline: str, limit: int) -
     count = 0
     for record in records:
         run = record.dagster_run
-        if run.status is not dg.DagsterRunStatus.FAILURE or LOST_TAG in run.tags:
+        if run.status is not dg.DagsterRunStatus.FAILURE or run.tags.get(LOST_TAG) == run.run_id:
             break
         count += 1
     return count, (records[0].end_time or 0.0) if count else 0.0

@@ -5,18 +5,21 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from uuid import uuid4
 
 import dagster as dg
 import pytest
 
 from cdc_platform import claims
 from cdc_platform.claims import (
+    CLAIM_TAG,
     LOST_TAG,
     PIPELINE_TAG,
-    WORKER_TAG,
+    Claim,
     Worker,
     claim_run,
     failures_in_a_row,
@@ -38,12 +41,35 @@ def make_run(
     instance: dg.DagsterInstance,
     status: dg.DagsterRunStatus = STARTED,
     pipeline: str = "bank",
-    **tags: str,
+    worker: Worker | None = None,
+    parent: str | None = None,
 ) -> str:
-    """Add a run of a pipeline in some status, and return its id."""
-    named = {PIPELINE_TAG: pipeline, **{key.replace("__", "/"): value for key, value in tags.items()}}
-    run = dg.DagsterRun(job_name="bank_sync", status=status, tags=named)
+    """Add a run of a pipeline in some status, and return its id.
+
+    With a worker the run has claimed its turn; with a parent it has that run's tags, as Dagster copies them.
+    """
+    run_id = str(uuid4())
+    tags = {PIPELINE_TAG: pipeline, **(tags_of(instance, parent) if parent else {})}
+    if worker is not None:
+        tags[CLAIM_TAG] = Claim(run_id, 1.0, worker).to_tag()
+    run = dg.DagsterRun("bank_sync", run_id, status=status, tags=tags)
     return instance.add_run(run).run_id
+
+
+def tags_of(instance: dg.DagsterInstance, run_id: str) -> Mapping[str, str]:
+    """Return the tags of a run."""
+    run = instance.get_run_by_id(run_id)
+    assert run is not None
+    return run.tags
+
+
+def claim_of(instance: dg.DagsterInstance, run_id: str) -> Claim:
+    """Return the claim of a run that has one."""
+    run = instance.get_run_by_id(run_id)
+    assert run is not None
+    claim = Claim.of_run(run)
+    assert claim is not None
+    return claim
 
 
 def status_of(instance: dg.DagsterInstance, run_id: str) -> dg.DagsterRunStatus:
@@ -84,26 +110,43 @@ def test_of_another_machine_nothing_is_known() -> None:
 
 def test_a_killed_run_is_reported_failed(instance: dg.DagsterInstance) -> None:
     """A run whose process is gone fails with that reason, and no longer keeps others from starting."""
-    run_id = make_run(instance, cdc__worker=dead_worker().to_tag())
+    run_id = make_run(instance, worker=dead_worker())
     assert unfinished_runs(instance, "bank") == []
     assert status_of(instance, run_id) is dg.DagsterRunStatus.FAILURE
 
 
 def test_a_cancelling_run_that_was_killed_ends_as_cancelled(instance: dg.DagsterInstance) -> None:
     """A run that was being cancelled when its process died counts as cancelled."""
-    run_id = make_run(instance, dg.DagsterRunStatus.CANCELING, cdc__worker=dead_worker().to_tag())
+    run_id = make_run(instance, dg.DagsterRunStatus.CANCELING, worker=dead_worker())
     assert unfinished_runs(instance, "bank") == []
     assert status_of(instance, run_id) is dg.DagsterRunStatus.CANCELED
 
 
+@pytest.mark.parametrize(
+    ("monitoring", "age_s", "is_lost"),
+    [
+        ({}, 170, False),
+        ({}, 190, True),
+        ({"start_timeout_seconds": 600}, 590, False),
+        ({"start_timeout_seconds": 600}, 610, True),
+        ({"start_timeout_seconds": 0}, 1e6, False),
+    ],
+)
 def test_a_run_that_never_began_is_given_up_in_time(
-    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    monitoring: Mapping[str, int],
+    age_s: float,
+    *,
+    is_lost: bool,
 ) -> None:
-    """A run without a worker holds others up while it may still start, and not longer."""
-    run_id = make_run(instance, dg.DagsterRunStatus.STARTING)
-    assert [run_id] == [record.dagster_run.run_id for record in unfinished_runs(instance, "bank")]
-    monkeypatch.setattr(claims, "START_TIMEOUT_S", -1)
-    assert unfinished_runs(instance, "bank") == []
+    """It holds others up while it may still start, which is as long as Dagster is set to wait for it."""
+    settings = {"run_monitoring": {"enabled": True, **monitoring}}
+    with dg.DagsterInstance.local_temp(str(tmp_path), overrides=settings) as instance:
+        make_run(instance, dg.DagsterRunStatus.STARTING)
+        now_s = time.time() + age_s
+        monkeypatch.setattr(claims, "time", SimpleNamespace(time=lambda: now_s))
+        assert is_lost == (unfinished_runs(instance, "bank") == [])
 
 
 def test_a_queued_run_is_never_given_up() -> None:
@@ -113,7 +156,7 @@ def test_a_queued_run_is_never_given_up() -> None:
 
 def test_other_pipelines_do_not_matter(instance: dg.DagsterInstance) -> None:
     """Different pipelines run at the same time."""
-    make_run(instance, pipeline="shop", cdc__worker=Worker.current().to_tag())
+    make_run(instance, pipeline="shop", worker=Worker.current())
     assert unfinished_runs(instance, "bank") == []
 
 
@@ -141,12 +184,10 @@ def test_a_claim_waits_for_the_run_before(
 
 def test_a_claim_does_not_wait_for_a_dead_run(instance: dg.DagsterInstance) -> None:
     """A run whose process was killed does not hold up the next one."""
-    make_run(instance, cdc__worker=dead_worker().to_tag(), cdc__claimed_at="1.0")
+    make_run(instance, worker=dead_worker())
     run_id = make_run(instance)
     claim_run(instance, run_id, "bank")
-    run = instance.get_run_by_id(run_id)
-    assert run is not None
-    assert Worker.from_tag(run.tags[WORKER_TAG]).pid == os.getpid()
+    assert os.getpid() == claim_of(instance, run_id).worker.pid
 
 
 def test_a_run_that_was_given_up_does_not_begin(instance: dg.DagsterInstance) -> None:
@@ -167,9 +208,55 @@ def test_failures_in_a_row_are_counted(instance: dg.DagsterInstance) -> None:
 
 def test_a_killed_process_is_no_failure_of_the_run(instance: dg.DagsterInstance) -> None:
     """Runs that lost their process are tried again at once."""
-    run_id = make_run(instance, cdc__worker=dead_worker().to_tag())
+    run_id = make_run(instance, worker=dead_worker())
     unfinished_runs(instance, "bank")
-    run = instance.get_run_by_id(run_id)
-    assert run is not None
-    assert run.tags[LOST_TAG] == "true"
+    assert run_id == tags_of(instance, run_id)[LOST_TAG]
     assert failures_in_a_row(instance, "bank", limit=5) == (0, 0.0)
+
+
+def test_a_run_that_is_executed_again_is_not_the_lost_one(instance: dg.DagsterInstance) -> None:
+    """Dagster copies the tags of a run to the one that repeats it, whose own process has yet to begin."""
+    lost_id = make_run(instance, worker=dead_worker())
+    unfinished_runs(instance, "bank")
+    run_id = make_run(instance, dg.DagsterRunStatus.STARTING, parent=lost_id)
+    assert [run_id] == [record.dagster_run.run_id for record in unfinished_runs(instance, "bank")]
+    assert not has_waiting_run(instance, lost_id, "bank")
+
+
+def test_a_failure_of_a_run_that_is_executed_again_counts(instance: dg.DagsterInstance) -> None:
+    """The process of its parent was killed, its own was not."""
+    lost_id = make_run(instance, worker=dead_worker())
+    unfinished_runs(instance, "bank")
+    make_run(instance, dg.DagsterRunStatus.FAILURE, parent=lost_id)
+    assert failures_in_a_row(instance, "bank", limit=5)[0] == 1
+
+
+@dg.op
+def first_step(context: dg.OpExecutionContext) -> int:
+    """Claim the run, and return the process that executes this step."""
+    claim_run(context.instance, context.run_id, "bank")
+    return os.getpid()
+
+
+@dg.op
+def second_step(context: dg.OpExecutionContext, first_pid: int) -> None:
+    """Look at the run as another process does between two steps, and claim it again."""
+    assert Worker.of(first_pid).started == ""
+    going_on = unfinished_runs(context.instance, "bank")
+    assert [context.run_id] == [record.dagster_run.run_id for record in going_on]
+    before = claim_of(context.instance, context.run_id)
+    claim_run(context.instance, context.run_id, "bank")
+    assert before == claim_of(context.instance, context.run_id)
+
+
+@dg.job(executor_def=dg.multiprocess_executor)
+def two_steps() -> None:
+    """Run two steps, each in its own process."""
+    second_step(first_step())
+
+
+@pytest.mark.integration
+def test_steps_in_processes_of_their_own_are_one_run(shared_instance: dg.DagsterInstance) -> None:
+    """Dagster's default executor ends a step's process before the next one begins: the run goes on."""
+    with dg.execute_job(dg.reconstructable(two_steps), shared_instance) as result:
+        assert result.success

@@ -18,7 +18,7 @@ from cdc_platform.lake.catalog.column_comments import COLUMN_COMMENTS
 from cdc_platform.metadata import COLUMN_SCHEMA
 from cdc_platform.pipeline.checks.check_result import CheckResult
 from cdc_platform.pipeline.checks.invariants import CHECKS, QUARANTINE_EMPTY, checks_of
-from cdc_platform_tests.yaml_files import bank_attributes, write_defs
+from cdc_platform_tests.yaml_files import bank_attributes, write_defs, write_two
 
 ROOT = Path(__file__).parents[1]
 GOLDEN = Path(__file__).parent / "golden" / "definitions.json"
@@ -162,6 +162,24 @@ def test_without_named_tables_a_silent_source_leaves_those_of_the_lake(
         f"bank__cdc/{name}" for name in ("raw_change_records", "partition_lineage", "change_log", "cut")
     } < set(actual["assets"])
     assert not (tmp_path / "lake").exists()
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_a_lake_that_cannot_be_read_does_not_keep_other_pipelines_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, *, is_damaged: bool
+) -> None:
+    """A code location loads although a lake's catalog does not answer, or is damaged; the log says why."""
+    lake: dict[str, Any] = {"path": "lake"}
+    if is_damaged:
+        (tmp_path / "lake").mkdir()
+        (tmp_path / "lake" / "catalog.db").write_text("no database " * 100)
+    else:
+        lake["catalog"] = {"type": "rest", "uri": "http://127.0.0.1:1"}
+    write_two(tmp_path, bank_attributes(name="shop", tables=None, lake=lake))
+    monkeypatch.setenv(PLACE_VARIABLE, str(tmp_path))
+    actual = outline(definitions.defs())
+    assert {"bank/accounts", "bank__cdc/cut", "shop__cdc/cut"} < set(actual["assets"])
+    assert "Pipeline shop: its tables cannot be listed" in caplog.text
 
 
 def test_the_place_is_configured_or_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

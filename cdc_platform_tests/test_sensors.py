@@ -6,6 +6,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
+from uuid import uuid4
 
 import dagster as dg
 import pytest
@@ -13,7 +14,7 @@ from dagster._core.storage.tags import SENSOR_NAME_TAG
 
 from cdc_platform import sensors
 from cdc_platform.assets.layers import PipelineAssets
-from cdc_platform.claims import FULL_CHECKS_TAG, PIPELINE_TAG, Worker
+from cdc_platform.claims import CLAIM_TAG, FULL_CHECKS_TAG, PIPELINE_TAG, Claim, Worker
 from cdc_platform.errors import SourceUnreachable
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
@@ -185,16 +186,21 @@ def test_full_checks_run_periodically(instance: dg.DagsterInstance, settings: Pi
     assert third.tags[FULL_CHECKS_TAG] == "true"
 
 
+def add_claimed_run(instance: dg.DagsterInstance, status: dg.DagsterRunStatus, worker: Worker) -> str:
+    """Add a run that a process has claimed, and return its id."""
+    run_id = str(uuid4())
+    tags = {PIPELINE_TAG: "bank", CLAIM_TAG: Claim(run_id, 1.0, worker).to_tag()}
+    return instance.add_run(dg.DagsterRun("bank_sync", run_id, status=status, tags=tags)).run_id
+
+
 @pytest.mark.parametrize("status", ["NOT_STARTED", "STARTING", "STARTED", "CANCELING"])
 @pytest.mark.usefixtures("source")
 def test_two_runs_of_a_pipeline_never_overlap(
     instance: dg.DagsterInstance, settings: PipelineSettings, status: str
 ) -> None:
     """While a run is in progress in any status, no other is asked for."""
-    tags = {PIPELINE_TAG: "bank", "cdc/worker": Worker.current().to_tag()}
-    run = dg.DagsterRun(job_name="bank_sync", status=dg.DagsterRunStatus[status], tags=tags)
-    instance.add_run(run)
-    assert run.run_id[:8] in reason(evaluate_pipeline(instance, settings, Running(), WANTED))
+    run_id = add_claimed_run(instance, dg.DagsterRunStatus[status], Worker.current())
+    assert run_id[:8] in reason(evaluate_pipeline(instance, settings, Running(), WANTED))
 
 
 @pytest.mark.usefixtures("source")
@@ -203,8 +209,7 @@ def test_a_killed_run_does_not_stop_the_pipeline(
 ) -> None:
     """The look after a run lost its process asks for the next one."""
     earlier_worker = Worker(Worker.current().host, Worker.current().pid, "another start")
-    tags = {PIPELINE_TAG: "bank", "cdc/worker": earlier_worker.to_tag()}
-    instance.add_run(dg.DagsterRun(job_name="bank_sync", status=dg.DagsterRunStatus.STARTED, tags=tags))
+    add_claimed_run(instance, dg.DagsterRunStatus.STARTED, earlier_worker)
     assert run_request_of(evaluate_pipeline(instance, settings, Running(), WANTED))
 
 

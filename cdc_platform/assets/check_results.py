@@ -44,6 +44,11 @@ def check_key(assets: PipelineAssets, check: Check) -> dg.AssetCheckKey:
     return dg.AssetCheckKey(layers[check.asset], check.name)
 
 
+def step_name(assets: PipelineAssets, check: Check) -> str:
+    """Return the name of the step that runs a check, where runs have it as a step."""
+    return f"{assets.pipeline}__{check.name}"
+
+
 def table_check_keys(assets: PipelineAssets, check: Check) -> Mapping[str, dg.AssetCheckKey]:
     """Return the keys of a check on each table or history, by their names in a cut."""
     if not check.table_name:
@@ -113,7 +118,8 @@ def check_log(
 ) -> Iterator[dg.AssetCheckEvaluation]:
     """Run the checks of every cycle before publication, unless they are steps of the run.
 
-    A run without the log and its checks thus cannot publish data that an earlier run refused to publish.
+    A run without the log and its checks, or one that repeats steps of another run, thus cannot publish data
+    that an earlier run refused to publish.
 
     Raises:
         CheckFailed: a blocking check has failed.
@@ -201,5 +207,9 @@ def all_check_keys(assets: PipelineAssets) -> list[dg.AssetCheckKey]:
 
 
 def _is_step(context: dg.AssetExecutionContext, assets: PipelineAssets, check: Check) -> bool:
+    # A run that repeats chosen steps of another one has all assets and checks of that one.
+    chosen = context.run.step_keys_to_execute
+    if chosen is not None and step_name(assets, check) not in chosen:
+        return False
     # The layer has checks as well as assets, although its type names assets only.
     return context.job_def.asset_layer.has(check_key(assets, check))  # type: ignore[arg-type]

@@ -5,7 +5,13 @@ from collections.abc import Iterator
 import dagster as dg
 from dagster import AssetCheckExecutionContext, AssetCheckResult
 
-from cdc_platform.assets.check_results import as_result, check_key, evaluate, table_check_keys
+from cdc_platform.assets.check_results import (
+    as_result,
+    check_key,
+    evaluate,
+    step_name,
+    table_check_keys,
+)
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.claims import FULL_CHECKS_TAG
 from cdc_platform.lake.commits.commits import read_mark
@@ -28,7 +34,7 @@ def build_checks(assets: PipelineAssets) -> list[dg.AssetChecksDefinition]:
 
 def _build_check(assets: PipelineAssets, check: Check) -> dg.AssetChecksDefinition:
     @dg.multi_asset_check(
-        name=f"{assets.pipeline}__{check.name}",
+        name=step_name(assets, check),
         specs=list(_specs(assets, check)),
         can_subset=True,
         required_resource_keys={assets.run_key},

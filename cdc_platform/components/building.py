@@ -23,7 +23,8 @@ from cdc_platform.assets.upstream import NO_UPSTREAM, Upstream, build_source
 from cdc_platform.checks.asset_checks import build_checks
 from cdc_platform.checks.freshness import build_freshness_check, build_freshness_sensor
 from cdc_platform.claims import PIPELINE_TAG
-from cdc_platform.errors import CdcError, PipelineNotFound
+from cdc_platform.errors import CdcError
+from cdc_platform.lake.catalog.access import reaching
 from cdc_platform.model.schema.lake_tables import LakeTable
 from cdc_platform.model.schema.table_options import PLAIN
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
@@ -116,20 +117,24 @@ def _build_raw(assets: PipelineAssets) -> dg.AssetsDefinition:
 
 
 def find_tables(settings: PipelineSettings) -> tuple[str, ...]:
-    """Return the source tables of a pipeline: those of the settings, else of the source, else of the lake."""
+    """Return the source tables of a pipeline: of the settings, else of the source, else of the lake.
+
+    A code location has several pipelines: none of them may keep it from loading because a server is down.
+    """
     if settings.tables is not None:
         return tuple(sorted(settings.tables))
     source = settings.source.with_deadline(DISCOVERY_DEADLINE_S)
     pipeline = open_pipeline(replace(settings, source=source))
     try:
-        # The lake knows tables that the source dropped; the source knows tables that no cycle has read yet.
-        watched = {table.name for table in pipeline.source.list_tables()}
-        return tuple(pipeline.select_tables(watched.union(table.name for table in pipeline.tables)))
+        with reaching(settings.lake):
+            # The lake knows tables that the source dropped, the source those that no cycle has read yet.
+            watched = {table.name for table in pipeline.source.list_tables()}
+            return tuple(pipeline.select_tables(watched.union(table.name for table in pipeline.tables)))
     except CdcError as error:
         table_names = _known_tables(pipeline)
         LOGGER.warning(
-            "Pipeline %s: the source cannot list its tables, so only those of the lake are shown (%s). "
-            "Reload the code location once it can, or name the tables in the setting `tables`. %s",
+            "Pipeline %s: its tables cannot be listed, so only those that the lake shows are assets (%s). "
+            "Reload the code location once they can, or name the tables in the setting `tables`. %s",
             settings.name,
             ", ".join(table_names) or "none",
             error,
@@ -147,8 +152,10 @@ def find_histories(settings: PipelineSettings, tables: Collection[str]) -> tuple
 
 
 def _known_tables(pipeline: Pipeline) -> tuple[str, ...]:
+    """Return the tables in the lake; none if it cannot be read, since other pipelines are loaded as well."""
     try:
-        pipeline.lake.require()
-    except PipelineNotFound:
+        with reaching(pipeline.settings.lake):
+            pipeline.lake.require()
+            return pipeline.present_tables
+    except CdcError:
         return ()
-    return pipeline.present_tables

@@ -11,7 +11,8 @@ from functools import cache
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
 import dagster as dg
-from pydantic import Field, create_model
+from pydantic import BeforeValidator, Field, create_model
+from pydantic_core import PydanticKnownError
 
 from cdc_platform.model.base.declared_settings import Setting, is_enumeration, is_group, settings_of
 
@@ -105,7 +106,16 @@ def _plain(kind: Any, title: str) -> Any:
         return dict[str, _plain(inner[1], title)]  # type: ignore[misc]  # the same
     if is_enumeration(kind):
         return Union[Literal[tuple(member.value for member in kind)], str]  # noqa: UP007  made here
+    if kind in (int, float):
+        return Annotated[kind, BeforeValidator(_refuse_truth)]
     return group_of(kind, title) if is_group(kind) else kind
+
+
+def _refuse_truth(value: object) -> object:
+    """Return the value of a number; YAML reads `yes`, `no`, `on` and `off` as booleans, which are 1 and 0."""
+    if isinstance(value, bool):
+        raise PydanticKnownError("float_type")
+    return value
 
 
 def _says(text: str) -> dg.Resolver:

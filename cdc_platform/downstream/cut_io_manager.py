@@ -34,7 +34,7 @@ class CutIOManager(dg.ConfigurableIOManager):
     The annotation of an input chooses its form: `pyarrow.Table`, which an input without one gets as well,
     `pandas.DataFrame`, `polars.DataFrame`, `duckdb.DuckDBPyRelation`, which reads what a query needs, or
     `TablesAtCut`, which has all tables of the cut. Runs are tagged with their cut, so that one that is
-    executed again reads the same.
+    executed again reads the same, unless it publishes its own.
 
     Args:
         defs: the YAML file that declares the pipeline.
@@ -75,16 +75,17 @@ def _find_cut(context: dg.InputContext, published: PublishedTables) -> int | Non
     """Return the number of the run's cut, None without a run.
 
     Steps in other processes find the same one, since nothing depends on when they look: the run says when it
-    began, or which cut it has published first. The tag is for a re-execution, which inherits it.
+    began, or which cut it has published first. The tag is for a re-execution, which inherits it, and reads
+    that cut unless it publishes another one.
     """
     pipeline = published.lake.pipeline
     record = context.instance.get_run_record_by_id(context.step_context.run_id)
     if record is None:
         return None
     run, tag = record.dagster_run, f"{CUT_TAG}/{pipeline}"
-    if tag in run.tags:
-        return int(run.tags[tag])
     number = _cut_of_run(context, run.run_id, dg.AssetKey([published.lake.system_namespace, CUT_ASSET]))
+    if number is None and tag in run.tags:
+        return int(run.tags[tag])
     if number is None:
         begun_s = record.start_time
         cuts = cuts_since_moment(published.lake, int(begun_s * 1e6)) if begun_s is not None else ()

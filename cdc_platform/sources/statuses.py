@@ -37,6 +37,10 @@ RETRY_RULES: Final = {
 _TRANSPORT_TEXTS: Final = ("RST_STREAM", "EOS on DATA frame", "GOAWAY", "Stream removed", "Connection reset")
 
 
+_OTHER_SERVER_TEXTS: Final = ("ethod not found", "unknown service", "Received http2 header with status")
+"""Texts with UNIMPLEMENTED from servers of other APIs, in several languages, and from web servers."""
+
+
 @dataclass(frozen=True)
 class StatusMeaning:
     """Meaning of a status code with a text in its message; `advice` states what the operator should do."""
@@ -90,7 +94,14 @@ def error_of_call(
     if not isinstance(error, GoogleAPICallError):
         return SourceError(f"Cannot read {title}: {type(error).__name__}: {error}")
     code = error.grpc_status_code.name if error.grpc_status_code else "UNKNOWN"
-    return of_status(code, str(error.message))
+    text = str(error.message)
+    if code == "UNIMPLEMENTED" and any(part in text for part in _OTHER_SERVER_TEXTS):
+        advice = f"Check `{host_setting}`, and the proxies on the way"
+        return SourceUnreachable(
+            f"Cannot read {title}: the server that answers is not that of its API. {advice}. It said "
+            f"{code}: {text}"
+        )
+    return of_status(code, text)
 
 
 _LOCAL_CHANNEL_OPTIONS: Final = (

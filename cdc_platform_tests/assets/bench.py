@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 import pytest
+from dagster._core.definitions.job_base import InMemoryJob
+from dagster._core.execution.api import create_execution_plan, execute_run
 
 from cdc_platform import resources
 from cdc_platform.assets.layers import PipelineAssets
@@ -70,6 +72,14 @@ class Bench:
             },
             raise_on_error=False,
         )
+
+    def repeat(self, selection: Sequence[dg.AssetKey]) -> dg.JobExecutionResult:
+        """Run the steps of some assets as Dagster repeats chosen steps of a run of all assets and checks."""
+        job = self.definitions.resolve_job_def(f"{self.pipeline.name}_sync")
+        steps = [key.to_python_identifier() for key in selection]
+        plan = create_execution_plan(job, step_keys_to_execute=steps)
+        run = self.instance.create_run_for_job(job, execution_plan=plan)
+        return execute_run(InMemoryJob(job), run, self.instance)
 
     def cut_config(self, follow_s: float) -> dict[str, Any]:
         """Return the configuration of a run that continues."""

@@ -13,7 +13,7 @@ from dagster._core.loader import LoadingContextForTest
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
 from cdc_platform import resources
-from cdc_platform.claims import PIPELINE_TAG, WORKER_TAG
+from cdc_platform.claims import CLAIM_TAG, PIPELINE_TAG
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.cuts import list_cuts, newest_cut
 from cdc_platform.model.base.names import FRESH
@@ -126,7 +126,7 @@ def test_a_run_claims_its_pipeline(whole: Whole) -> None:
     """A run writes its process into its tags before it does anything."""
     run = whole.bench.instance.get_run_by_id(whole.result.run_id)
     assert run is not None
-    assert (run.tags[PIPELINE_TAG], WORKER_TAG in run.tags) == (whole.bench.pipeline.name, True)
+    assert (run.tags[PIPELINE_TAG], CLAIM_TAG in run.tags) == (whole.bench.pipeline.name, True)
 
 
 def follow(bench: Bench) -> dg.ExecuteInProcessResult:
@@ -239,7 +239,7 @@ def test_a_failing_check_keeps_the_cut_from_being_published(bench: Bench) -> Non
 def test_what_a_check_has_refused_no_other_run_publishes(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
-    """A run that leaves out the log and its checks, or rebuilds a table or history, checks them first."""
+    """A run without the log and its checks, or that rebuilds a table, or repeats steps, checks them first."""
     with open_bench(spark, session_lake, accounts=TableOptions(history=True)) as bench:
         begun = source_of(bench.pipeline).first_micros
         answer_with(bench.pipeline, begun + SECOND, opening(1, 100, begun + 1))
@@ -252,6 +252,8 @@ def test_what_a_check_has_refused_no_other_run_publishes(
         rebuilds = ((account, {"rebuild": True}), (history, {"rebuild": True}), (history, {"at_cut": 1}))
         for key, config in rebuilds:
             assert_refused(bench, [key], {key.to_python_identifier(): config})
+        assert not bench.repeat([account, history, transfers, bench.assets.cut]).success
+        assert balances(bench.pipeline) == {1: 100}
 
 
 def assert_refused(

@@ -34,6 +34,8 @@ def problem_of(tmp_path: Path, changes: dict[str, Any]) -> str | None:
         ({"tables": "accounts"}, 'must be a list, such as [accounts, transfers], and not "accounts"'),
         ({"tables": [["a"]]}, "must be a text, such as accounts, and not a list"),
         ({"max_window_s": float("nan")}, "must be a finite number, but is: nan"),
+        ({"runs": {"follow_s": False}}, "must be a number, such as 600.0, and not false"),
+        ({"copy_chunk_rows": True}, "must be a number, such as 25000, and not true"),
         ({"max_window_s": [1]}, "must be a number, such as 3600.0, and not a list"),
         ({"spark": {"class_archive": "maybe"}}, 'must be true or false, such as true, and not "maybe"'),
     ],

@@ -1,5 +1,6 @@
 """Inputs of assets downstream: a table at a cut, in the form of the input's annotation."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import dagster as dg
@@ -98,7 +99,9 @@ def publish_row(lake: Lake, number: int) -> None:
     append_cut(lake, Cut(number, MOMENT, number, {"accounts": snapshot.snapshot_id}, clock_micros()))
 
 
-def run_with_cut(defs: Path, *, waits: bool) -> dg.ExecuteInProcessResult:
+def run_with_cut(
+    defs: Path, tags: Mapping[str, str] | None = None, *, waits: bool
+) -> dg.ExecuteInProcessResult:
     """Return a run that publishes the second cut, and reads a table after that or before."""
     table, cut = dg.AssetKey(["bank", "accounts"]), dg.AssetKey(["bank__cdc", "cut"])
 
@@ -114,6 +117,7 @@ def run_with_cut(defs: Path, *, waits: bool) -> dg.ExecuteInProcessResult:
         [dg.AssetSpec(table), publish, count],
         resources={"cut": CutIOManager(defs=str(defs))},
         selection=[publish, count],
+        tags=tags,
         raise_on_error=False,
     )
 
@@ -139,6 +143,13 @@ def test_a_run_reads_the_cut_of_its_beginning(three_cuts: Path) -> None:
 def test_a_run_that_publishes_a_cut_reads_it(three_cuts: Path) -> None:
     """It reads the first cut that it has published, even if newer ones were published meanwhile."""
     result = run_with_cut(three_cuts, waits=True)
+    (made,) = result.asset_materializations_for_node("count")
+    assert made.metadata["rows"].value == 2
+
+
+def test_a_run_that_publishes_a_cut_again_reads_that(three_cuts: Path) -> None:
+    """The cut of the run that it repeats, whose tags it has, is older than what it makes itself."""
+    result = run_with_cut(three_cuts, {"cdc_platform/cut/bank": "1"}, waits=True)
     (made,) = result.asset_materializations_for_node("count")
     assert made.metadata["rows"].value == 2
 

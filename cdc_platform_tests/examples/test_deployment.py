@@ -86,6 +86,11 @@ def test_containers_have_the_variables_of_the_pipeline(compose: dict[str, Any]) 
         assert names <= compose["services"][name]["environment"].keys()
 
 
+def test_a_new_container_has_the_host_of_the_one_before(compose: dict[str, Any]) -> None:
+    """A run that ended with its container would count as one of another machine, which may go on for ever."""
+    assert compose["services"]["code"]["hostname"] == "code"
+
+
 def test_only_this_machine_reaches_the_pages(compose: dict[str, Any]) -> None:
     """Neither UI has a login, so both are published on loopback, where the other one links to them."""
     services = compose["services"]

@@ -70,10 +70,19 @@ def same_type(first: ColumnType, other: ColumnType) -> bool:
         return True
     if first.element is not None and other.element is not None:
         return same_type(first.element, other.element)
-    is_rare = not {first.code, other.code} <= _COMMON
+    codes = {first.code, other.code}
+    if any(map(_is_name, codes)) and all(_is_name(code) or code in _NAMED for code in codes):
+        return True
+    is_rare = not codes <= _COMMON
     return is_rare and spark_type(first) == spark_type(other)
 
 
+def _is_name(code: str) -> bool:
+    """Return whether a code is the name of a message or an enum, as the information schema may spell them."""
+    return code.startswith("`")
+
+
+_NAMED: Final = frozenset({"PROTO", "ENUM"})
 _COMMON: Final = frozenset(
     {
         *("BOOL", "INT64", "FLOAT32", "FLOAT64", "NUMERIC", "STRING", "BYTES", "DATE", "TIMESTAMP"),

@@ -162,12 +162,27 @@ class SpannerSettings(SourceSettings):
 
     def with_deadline(self, deadline_s: float) -> Self:
         """Return these settings with a single attempt of at most `deadline_s` seconds per request."""
-        return replace(self, deadline_s=min(deadline_s, self.deadline_s), max_attempts=1)
+        return replace(
+            self,
+            deadline_s=min(deadline_s, self.deadline_s),
+            connect_deadline_s=min(deadline_s, self.connect_deadline_s),
+            max_attempts=1,
+        )
 
     def with_environment(self, environment: Mapping[str, str] = os.environ) -> Self:
-        """Return the settings with the emulator that the environment names, unless they name one."""
+        """Return the settings with the emulator that the environment names, unless they name one.
+
+        Raises:
+            SettingError: the environment names it in another form.
+        """
         host = self.emulator_host or environment.get(EMULATOR_VARIABLE) or None
-        return replace(self, emulator_host=host)
+        try:
+            return replace(self, emulator_host=host)
+        except SettingError as error:
+            problem = (
+                f"is empty, so the environment variable {EMULATOR_VARIABLE} counts, which {error.problem}"
+            )
+            raise SettingError(error.setting, problem) from error
 
 
 def _check_silence(stuck_after_s: float, heartbeat_ms: int) -> None:

@@ -242,6 +242,10 @@ def test_rare_types_may_be_spelled_differently() -> None:
     """A type without a code in the records is the one that the information schema names."""
     assert same_type(ColumnType("TYPE_CODE_UNSPECIFIED"), ColumnType("UUID"))
     assert same_type(ColumnType("ARRAY", ColumnType("HOLOGRAM")), ColumnType("ARRAY", ColumnType("hologram")))
+    assert same_type(ColumnType("`ex.Msg`"), ColumnType("PROTO"))
+    assert same_type(ColumnType("ARRAY", ColumnType("ENUM")), ColumnType("ARRAY", ColumnType("`ex.Enum`")))
+    assert not same_type(ColumnType("`ex.Msg`"), ColumnType("INT64"))
+    assert not same_type(ColumnType("PROTO"), ColumnType("ENUM"))
     assert not same_type(ColumnType("STRING"), ColumnType("JSON"))
     assert not same_type(ColumnType("ARRAY", ColumnType("STRING")), ColumnType("ARRAY", ColumnType("JSON")))
 
@@ -354,3 +358,12 @@ def test_a_copy_shows_columns_that_nothing_else_shows() -> None:
         (SchemaChange.COLUMN_DROPPED, "fleeting", 9),
     ]
     assert "fleeting" in lake_columns(history.tables["notes"])
+
+
+def test_a_message_that_records_and_schema_spell_differently_is_one_type() -> None:
+    """Otherwise each cycle would retype the column twice, and set its values aside."""
+    named, coded = notes(x="`ex.Msg`"), notes(x="PROTO")
+    windows = [([observation(micros, coded)], read_at(micros + 5, named)) for micros in (20, 30, 40)]
+    history, events = follow(([], read_at(10, named)), *windows)
+    assert changes(events) == []
+    assert lake_columns(history.tables["notes"]) == {"id": "INT64", "x": "`ex.Msg`"}

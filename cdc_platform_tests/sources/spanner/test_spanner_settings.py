@@ -27,6 +27,12 @@ def test_environment_names_an_emulator() -> None:
     assert SETTINGS.with_environment({}).emulator_host is None
 
 
+def test_an_unusable_emulator_of_the_environment_is_named_by_its_variable() -> None:
+    """Google's own clients only warn of an address with a scheme, so users may have one."""
+    with pytest.raises(SettingError, match="variable SPANNER_EMULATOR_HOST counts, which must look like"):
+        SETTINGS.with_environment({"SPANNER_EMULATOR_HOST": "http://localhost:9010"})
+
+
 @pytest.mark.parametrize(
     ("setting", "value"),
     [
@@ -52,6 +58,13 @@ def test_unusable_setting_is_named(setting: str, value: object) -> None:
 
     with pytest.raises(SettingError, match=f"`{setting}`"):
         SpannerSettings(**fields)  # type: ignore[arg-type] # the point of the test
+
+
+def test_a_deadline_also_ends_the_start_of_a_session() -> None:
+    """A code location waits for each silent source in turn, and the start of a session is a request, too."""
+    short, long = SETTINGS.with_deadline(2.0), SETTINGS.with_deadline(600.0)
+    assert (short.deadline_s, short.connect_deadline_s, short.max_attempts) == (2.0, 2.0, 1)
+    assert (long.deadline_s, long.connect_deadline_s) == (60.0, 8.0)
 
 
 @pytest.mark.parametrize(

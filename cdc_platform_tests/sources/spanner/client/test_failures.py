@@ -1,5 +1,8 @@
 import re
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
+import grpc  # type: ignore[import-untyped] # ships no types
 import pytest
 from google.auth.exceptions import DefaultCredentialsError, TransportError
 
@@ -17,6 +20,7 @@ from cdc_platform.errors import (
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.sources.spanner.client.connection import SpannerConnection
 from cdc_platform.sources.spanner.client.failures import refused_start, to_source_error
+from cdc_platform.sources.spanner.client.query import Query
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 from cdc_platform.sources.statuses import Retries
 
@@ -168,3 +172,17 @@ def test_credentials_that_cannot_be_fetched_now_are_fetched_later(
     assert error is type(actual)
     assert text in str(actual)
     assert actual.retryable == (error is SourceUnreachable)
+
+
+def test_a_server_of_another_api_is_no_mistake_of_the_platform() -> None:
+    """A wrong port, at which any gRPC server answers, is a wrong setting."""
+    server = grpc.server(ThreadPoolExecutor(1), options=[("grpc.so_reuseport", 0)])
+    host = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    client = SpannerConnection(replace(SETTINGS, emulator_host=host).with_deadline(60))
+    try:
+        with pytest.raises(SourceUnreachable, match="Check `emulator_host`"):
+            client.fetch(Query("SELECT 1"))
+    finally:
+        client.close()
+        server.stop(None).wait()
