@@ -134,9 +134,9 @@ def block_type(field: Mapping[str, Any]) -> PostgresType | None:
         return None
     length, scale = whole_number(parameters.get(_SOURCE_LENGTH) or 0), parameters.get(_SOURCE_SCALE)
     # A numeric without a precision has the length 0.
-    if str(name).lower().lstrip("_") not in _WITH_LENGTH or not 0 < length < UNBOUNDED:
-        return PostgresType.parse(str(name))
-    return PostgresType.parse(str(name), (length, *([whole_number(scale)] if scale is not None else [])))
+    has_length = str(name).lower().lstrip("_") in _WITH_LENGTH and 0 < length < UNBOUNDED
+    sizes = (length, *([whole_number(scale)] if scale is not None else [])) if has_length else ()
+    return PostgresType.propagated(str(name), sizes, is_array=field["type"] == "array")
 
 
 _WITH_LENGTH: Final = frozenset({"numeric", "decimal", "bit", "varbit"})
