@@ -126,8 +126,10 @@ class Planner:
 
     def _make(self, event: DataEvent, table: str, keys: tuple[str, ...], row: Mapping[str, Any]) -> TablePlan:
         fields = {item["field"]: item for item in (*(event.key_fields or ()), *(event.fields or ()))}
+        # Converters are set up apart: the key alone may have a block.
+        of_row = row if event.fields is None else [item["field"] for item in event.fields]
         left_out = self.settings.ignored_columns.get(table, ())
-        names = [name for name in (*keys, *(fields or row)) if name not in left_out]
+        names = [name for name in (*keys, *of_row) if name not in left_out]
         _check_names(table, names)
         plans = {name: self._column(event, table, name, fields.get(name)) for name in dict.fromkeys(names)}
         if not keys:
