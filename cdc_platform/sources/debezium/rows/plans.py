@@ -20,6 +20,7 @@ from cdc_platform.sources.debezium.values.encodings import (
     agreed_encoding,
     declared_encoding,
 )
+from cdc_platform.sources.debezium.values.key_losses import key_loss
 from cdc_platform.sources.debezium.values.placeholder_zeros import is_zero
 from cdc_platform.sources.debezium.values.postgres_types import PostgresType
 from cdc_platform.sources.debezium.values.unavailable import masked_markers, version_of
@@ -131,6 +132,7 @@ class Planner:
         left_out = self.settings.ignored_columns.get(table, ())
         names = [name for name in (*keys, *of_row) if name not in left_out]
         _check_names(table, names)
+        self._check_keys(table, {name: fields.get(name) for name in keys if name not in left_out})
         plans = {name: self._column(event, table, name, fields.get(name)) for name in dict.fromkeys(names)}
         if not keys:
             return TablePlan(keys, plans, _keyless_types(plans.values()))
@@ -156,11 +158,26 @@ class Planner:
 
     def _declared_encoding(self, table: str, name: str, field: Mapping[str, Any] | None) -> Encoding | None:
         """Return the encoding of the declared type, or of the type that the connector propagates."""
+        known_type = self._known_type(table, name, field)
+        return None if known_type is None else declared_encoding(known_type, self.settings.connector)
+
+    def _known_type(self, table: str, name: str, field: Mapping[str, Any] | None) -> PostgresType | None:
         declaration = self.settings.columns.get(table, {}).get(name)
-        postgres_type = (
-            PostgresType.parse(declaration) if declaration else block_type(field) if field else None
-        )
-        return None if postgres_type is None else declared_encoding(postgres_type, self.settings.connector)
+        return PostgresType.parse(declaration) if declaration else block_type(field) if field else None
+
+    def _check_keys(self, table: str, fields: Mapping[str, Mapping[str, Any] | None]) -> None:
+        """Reject a key whose values do not arrive whole.
+
+        Raises:
+            MessageUnusable: two keys of the table may become one.
+        """
+        for name, column in fields.items():
+            loss = key_loss(column, self._known_type(table, name, column), self.settings.connector)
+            if loss is not None:
+                raise MessageUnusable(
+                    f"The key's column `{name}` of `{table}` arrives without {loss}. Two rows may otherwise "
+                    "have one key, and one of them would replace the other."
+                )
 
     def _detector(
         self,
