@@ -20,7 +20,7 @@ from cdc_platform.sources.debezium.values.encodings import (
     agreed_encoding,
     declared_encoding,
 )
-from cdc_platform.sources.debezium.values.key_losses import key_loss
+from cdc_platform.sources.debezium.values.key_faults import key_fault
 from cdc_platform.sources.debezium.values.placeholder_zeros import is_zero
 from cdc_platform.sources.debezium.values.postgres_types import PostgresType
 from cdc_platform.sources.debezium.values.unavailable import masked_markers, version_of
@@ -132,7 +132,7 @@ class Planner:
         left_out = self.settings.ignored_columns.get(table, ())
         names = [name for name in (*keys, *of_row) if name not in left_out]
         _check_names(table, names)
-        self._check_keys(table, {name: fields.get(name) for name in keys if name not in left_out})
+        self._check_keys(table, {name: fields.get(name) for name in keys}, left_out)
         plans = {name: self._column(event, table, name, fields.get(name)) for name in dict.fromkeys(names)}
         if not keys:
             return TablePlan(keys, plans, _keyless_types(plans.values()))
@@ -165,19 +165,15 @@ class Planner:
         declaration = self.settings.columns.get(table, {}).get(name)
         return PostgresType.parse(declaration) if declaration else block_type(field) if field else None
 
-    def _check_keys(self, table: str, fields: Mapping[str, Mapping[str, Any] | None]) -> None:
-        """Reject a key whose values do not arrive whole.
-
-        Raises:
-            MessageUnusable: two keys of the table may become one.
-        """
+    def _check_keys(
+        self, table: str, fields: Mapping[str, Mapping[str, Any] | None], ignored: Sequence[str]
+    ) -> None:
+        modes = self.settings.connector
         for name, column in fields.items():
-            loss = key_loss(column, self._known_type(table, name, column), self.settings.connector)
-            if loss is not None:
-                raise MessageUnusable(
-                    f"The key's column `{name}` of `{table}` arrives without {loss}. Two rows may otherwise "
-                    "have one key, and one of them would replace the other."
-                )
+            known_type = self._known_type(table, name, column)
+            fault = key_fault(column, known_type, modes, is_ignored=name in ignored)
+            if fault is not None:
+                raise MessageUnusable(f"The column `{name}` of `{table}` {fault}.")
 
     def _detector(
         self,

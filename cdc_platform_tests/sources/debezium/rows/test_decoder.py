@@ -347,6 +347,16 @@ def test_tables_are_named_by_a_template() -> None:
     assert name == event.table
 
 
+def test_a_column_of_the_key_cannot_be_ignored() -> None:
+    """Without it two rows would have one key; a transform may have added it to the key alone."""
+    added = "__dbz__physicalTableIdentifier"
+    for name in ("n", added):
+        changed = line(envelope("u", after=ROW), {"id": 1, name: 2})
+        reason = only_fault(changed, ignored_columns={TABLE: (name,)}).reason
+        assert f"The column `{name}` of `{TABLE}` is part of its key" in reason
+        assert "`ignored_columns`" in reason
+
+
 def test_ignored_columns_stay_out() -> None:
     """A generated column is in snapshots only, so the table does not have it."""
     event = only_event(update(after={**ROW, "total": 5}), ignored_columns={TABLE: ("total",)})

@@ -1,4 +1,4 @@
-"""Losses of values on their way to the platform by which two keys may become one."""
+"""Keys that the lake cannot have: of columns that are ignored, or whose values do not arrive whole."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -18,16 +18,37 @@ _OTHER_KEY: Final = (
 )
 
 
-def key_loss(
-    field: Mapping[str, Any] | None, known_type: PostgresType | None, modes: ConnectorModes
+def key_fault(
+    field: Mapping[str, Any] | None,
+    known_type: PostgresType | None,
+    modes: ConnectorModes,
+    *,
+    is_ignored: bool,
 ) -> str | None:
-    """Return what values of a key column lack when they arrive, and what to do; None if they lack nothing.
+    """Return why a column cannot be part of a key, as the end of a sentence that begins with the column.
 
     Args:
         field: the column's field of the schema block.
         known_type: its declared or propagated type.
         modes: modes of the connector in the settings, which count without a block.
+        is_ignored: whether the settings ignore the column.
     """
+    if is_ignored:
+        return (
+            "is part of its key, so it cannot be in `ignored_columns`. If the transform ByLogicalTableRouter "
+            "adds it to keys, set its `key.enforce.uniqueness` to `false`"
+        )
+    loss = _loss(field, known_type, modes)
+    return loss and (
+        f"is part of its key, and arrives without {loss}. Two rows may otherwise have one key, and one of "
+        "them would replace the other"
+    )
+
+
+def _loss(
+    field: Mapping[str, Any] | None, known_type: PostgresType | None, modes: ConnectorModes
+) -> str | None:
+    """Return what values of a key column lack when they arrive, and what to do; None if they lack nothing."""
     name = known_type.name if known_type is not None else ""
     if name == "name":
         return f"its value, except in snapshots. {_OTHER_KEY}"
