@@ -24,7 +24,7 @@ from cdc_platform_tests.sources.debezium.cycles import append
 from cdc_platform_tests.sources.debezium.written_events import TABLE, envelope, line, settings_with
 from cdc_platform_tests.support.cycles import failed_checks, sync
 from cdc_platform_tests.support.debezium.connector import Connector
-from cdc_platform_tests.support.pipelines import rows_of
+from cdc_platform_tests.support.pipelines import merging_by_spark, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -216,3 +216,36 @@ def test_a_row_of_a_snapshot_moves_no_version_of_a_change(
         (2, 2, 20, 120),
         (2, 4, 120, None),
     ]
+
+
+@pytest.mark.parametrize("by_spark", [False, True])
+def test_an_array_may_be_a_key(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path, *, by_spark: bool
+) -> None:
+    """PostgreSQL allows it: rows are found by it, wherever net changes are merged."""
+
+    def event(op: str, key: list[int | None], n: int) -> str:
+        source = {"lsn": n, "txId": n, "sequence": f'["{n - 1}","{n}"]'}
+        return line(
+            envelope(op, after={"id": key, "n": n} if op != "d" else None, source=source), {"id": key}
+        )
+
+    columns = {TABLE: {"id": "integer[]", "n": "integer"}}
+    settings = settings_with(input=FilesInput(str(tmp_path)), columns=columns)
+    options = {TABLE: TableOptions(history=True)}
+    name = f"array_key_{next(_serial)}"
+    pipeline = open_pipeline(PipelineSettings(name, settings, session_lake, table_options=options))
+    pipeline = merging_by_spark(pipeline) if by_spark else pipeline
+    for lines in (
+        [event("c", [1], 10), event("c", [1, 2], 20), event("c", [], 30), event("c", [12], 40)],
+        [event("u", [1, 2], 50), event("d", [12], 60), event("c", [2], 70)],
+    ):
+        append(tmp_path / "events.jsonl", lines)
+        pipeline = sync(pipeline, spark)
+    assert sorted((row["n"], row["id"]) for row in rows_of(pipeline, TABLE)) == [
+        (10, [1]),
+        (30, []),
+        (50, [1, 2]),
+        (70, [2]),
+    ]
+    assert failed_checks(pipeline, spark, "tables_equal_log", "histories_sound", "keys_unique") == {}

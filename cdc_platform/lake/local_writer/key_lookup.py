@@ -73,7 +73,8 @@ class KeyIndex:
     def __init__(self, keys: pa.Table) -> None:
         """Index distinct keys, each a row of key columns."""
         self.names: list[str] = keys.column_names
-        self._values = [pc.unique(keys[name]) for name in self.names]
+        self._types: list[pa.DataType] = keys.schema.types
+        self._values = [pc.unique(_comparable(keys[name])) for name in self.names]
         self._combined: list[pa.Array] = []
         codes = self._look_up(keys, 0)
         for place in range(1, len(self.names)):
@@ -88,8 +89,8 @@ class KeyIndex:
         return codes
 
     def _look_up(self, rows: pa.Table, place: int) -> Codes:
-        values = self._values[place]
-        return _codes(pc.index_in(rows[self.names[place]].cast(values.type), value_set=values))
+        column = rows[self.names[place]].cast(self._types[place])
+        return _codes(pc.index_in(_comparable(column), value_set=self._values[place]))
 
     def _combine(self, codes: Codes, rows: pa.Table, place: int) -> Codes:
         further = self._look_up(rows, place)
@@ -99,6 +100,13 @@ class KeyIndex:
     def _narrow(self, codes: Codes, place: int) -> Codes:
         """Renumber the combined codes to keep the numbers small."""
         return _codes(pc.index_in(pa.array(codes), value_set=self._combined[place - 1]))
+
+
+def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
+    """Return values that are equal if those of a column are; Arrow does not compare arrays."""
+    if not pa.types.is_nested(column.type):
+        return column
+    return pa.array([None if value is None else repr(value) for value in column.to_pylist()], pa.string())
 
 
 def _codes(values: pa.Array | pa.ChunkedArray) -> Codes:

@@ -41,6 +41,8 @@ class SourceCapabilities:
         knows_addresses: whether deletes may identify their row by its physical address only.
         values_fit: whether every value of an event fits the type that the event declares for its column.
             Where the table has the same types, the values need no check.
+        log_places: pattern of SQL for the ordering keys that are positions in a log of the source which may
+            start over; None if there are none, or events show it.
         schema_policies: schema policies of the tables whose columns do not follow the source; `*` stands for
             all tables without their own policy.
     """
@@ -57,6 +59,7 @@ class SourceCapabilities:
     completes_log: bool = False
     knows_addresses: bool = False
     values_fit: bool = False
+    log_places: str | None = None
     schema_policies: tuple[tuple[str, SchemaPolicy], ...] = ()
 
     def schema_policy_of(self, table: str) -> SchemaPolicy:

@@ -7,6 +7,7 @@ from cdc_platform.model.stream.source_capabilities import SourceCapabilities
 from cdc_platform.pipeline.checks.check_result import Check, Severity
 from cdc_platform.pipeline.checks.lineage_checks import check_alive, check_lineage, check_watermark
 from cdc_platform.pipeline.checks.log_checks import check_exactly_once, check_nothing_lost, check_transactions
+from cdc_platform.pipeline.checks.order_check import check_order
 from cdc_platform.pipeline.checks.snapshot_check import check_snapshots
 from cdc_platform.pipeline.checks.source_checks import check_schema, check_source
 from cdc_platform.pipeline.checks.table_checks import check_histories, check_keys, check_tables_equal_log
@@ -99,6 +100,17 @@ CHECKS: tuple[Check, ...] = (
         every_cycle=False,
         run=check_snapshots,
         applies=lambda capabilities: capabilities.leaves_values_out and capabilities.comes_in_order,
+        severity=Severity.WARNING,
+    ),
+    Check(
+        "order_follows_clock",
+        "change_log",
+        "Of each row, the change with the greatest position in the source's log is also the newest by the "
+        "source's clock, give or take an hour. A warning names rows that stand still because the log has "
+        "started over.",
+        every_cycle=False,
+        run=check_order,
+        applies=lambda capabilities: capabilities.log_places is not None,
         severity=Severity.WARNING,
     ),
     Check(

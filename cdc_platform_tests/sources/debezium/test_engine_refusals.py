@@ -66,6 +66,23 @@ def test_a_source_that_cannot_be_captured_says_why(capturing: Cluster, tmp_path:
     assert "Value must be one of bytes, base64, hex" in answers[-1][1]
 
 
+@pytest.mark.integration
+@pytest.mark.parametrize("statement", ["CREATE DOMAIN feeling AS mood", "CREATE TYPE feeling AS ENUM ()"])
+def test_an_enum_that_the_connector_cannot_read_is_found(
+    capturing: Cluster, tmp_path: Path, statement: str
+) -> None:
+    """Such a domain, or an enum without values, ends the connector; the error has a query that names it."""
+    with database(capturing, "domains") as name, closing(connect(capturing, name)) as connection:
+        cursor = connection.cursor()
+        for each in (SETUP[0], "CREATE TYPE mood AS ENUM ('sad')", statement):
+            cursor.execute(each)
+        ((error, text),) = ask(Order(settings_for(capturing, name, tmp_path / "spool")).to_json() + "\n")
+        assert error == "CaptureStopped"
+        assert "domain over an enum" in text
+        cursor.execute(text.split("`")[1])
+        assert cursor.fetchall() == [("feeling",)]
+
+
 def ask(lines: str) -> list[tuple[str, str]]:
     """Return error and text for each order."""
     command = [sys.executable, "-m", "cdc_platform_tests.sources.debezium.refusals_run"]

@@ -1,4 +1,4 @@
-"""Types that the engine sends always, sometimes, as base64 of their texts, or not at all."""
+"""Types that the engine sends always, sometimes, as base64 of their texts, or not at all; users' types."""
 
 import json
 from base64 import b64decode
@@ -55,8 +55,20 @@ ABSENT: Final[dict[str, tuple[str, str]]] = {
     "intervals": ("interval[]", "ARRAY['1 day'::interval]"),
     "varyings": ("bit varying(20)[]", "ARRAY[B'101'::varbit(20)]"),
 }
+OWN: Final[dict[str, tuple[str, str, object, str]]] = {
+    # column: type that its user has made, value, what the log has, type in the lake
+    "a_count": ("far.positive", "7", 7, "INT64"),
+    "a_price": ("price", "1.50", "1.50", "DECIMAL"),
+    "a_moment": ("moment", "'2024-02-29 07:04:56.5+00'", "2024-02-29T07:04:56.500000Z", "TIMESTAMP"),
+    "octets": ("octets", "'\\xff00'", "/wA=", "BYTES"),
+    "a_state": ("_state", "'sad'", "sad", "STRING"),
+    "states": ("_state[]", "'{sad}'", ["sad"], "ARRAY"),
+    "far_moods": ("far.mood[]", "'{glad}'", ["glad"], "ARRAY"),
+}
+WITHOUT_MARKER: Final = frozenset({*OUT_OF_LINE, "states", "far_moods"})
+"""Columns that lie out of line and arrive as null then."""
 COLUMNS: Final = {
-    name: (kind, value) for name, (kind, value, *_) in (SENT | OUT_OF_LINE | UNKNOWN | ABSENT).items()
+    name: (kind, value) for name, (kind, value, *_) in (SENT | OUT_OF_LINE | UNKNOWN | ABSENT | OWN).items()
 }
 
 
@@ -75,6 +87,13 @@ def changes(server: Cluster, name: str, spool: Path, properties: Mapping[str, st
             [
                 "CREATE EXTENSION isn",
                 "CREATE TYPE pair AS (a int, b text)",
+                "CREATE SCHEMA far",
+                "CREATE DOMAIN far.positive AS int CHECK (value > 0)",
+                "CREATE DOMAIN price AS numeric(10,2)",
+                "CREATE DOMAIN moment AS timestamptz",
+                "CREATE DOMAIN octets AS bytea",
+                "CREATE TYPE _state AS ENUM ('sad')",
+                "CREATE TYPE far.mood AS ENUM ('glad')",
                 # A text that stays in its row makes this so long that whatever can be moved out of it is.
                 f"CREATE TABLE t (id int PRIMARY KEY, n int, {columns})",
                 "ALTER TABLE t ADD filler text DEFAULT repeat('x', 3000)",
@@ -114,14 +133,17 @@ def test_what_is_sent_of_types_that_the_connector_hardly_knows(
     inserted, _, updated, nulls = changes(capturing, name, tmp_path / "spool", properties)
     assert (updated.mod_type, nulls.mod_type) == (ModType.UPDATE, ModType.UPDATE)
     row = json.loads(inserted.new_values or "")
-    types = [*SENT, *OUT_OF_LINE, *(UNKNOWN if includes_unknown else ())]
+    types = [*SENT, *OUT_OF_LINE, *OWN, *(UNKNOWN if includes_unknown else ())]
     assert sorted(["n", "filler", *types]) == sorted(row)
     assert [row[column] for column in ("bits", "varying", "book")] == ["00000000101", "101", "0-393-04002-X"]
+    codes = {column["name"]: column["type"]["code"] for column in json.loads(inserted.column_types)}
+    expected = {column: (value, code) for column, (_, _, value, code) in OWN.items()}
+    assert expected == {column: (row[column], codes[column]) for column in OWN}
     if includes_unknown:
         texts = {column: b64decode(row[column]).decode() for column in UNKNOWN}
         assert {column: text for column, (_, _, text) in UNKNOWN.items()} == texts
     marked = {"a_path", "a_polygon", "a_pair"} if includes_unknown else set()
-    assert marked | {*OUT_OF_LINE} == {*updated.unavailable_columns}
-    assert {*OUT_OF_LINE} == {*nulls.unavailable_columns}
+    assert marked | WITHOUT_MARKER == {*updated.unavailable_columns}
+    assert {*WITHOUT_MARKER} == {*nulls.unavailable_columns}
     assert json.loads(updated.new_values or "").items() <= (row | {"n": 1}).items()
     assert {json.loads(nulls.new_values or "")[column] for column in SENT} == {None}

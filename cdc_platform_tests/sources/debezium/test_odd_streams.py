@@ -132,6 +132,21 @@ def test_dots_of_names_do_not_make_two_tables_one() -> None:
     assert {"a.b__c", "a__b.c"} == {event.table for event in separate if isinstance(event, SourceEvent)}
 
 
+def test_tables_of_two_databases_are_not_one() -> None:
+    """A pattern of topics may match those of another connector, whose rows have the same keys."""
+    lines = [
+        line(envelope("c", after={"id": 1, "n": n}, source={"db": database}), {"id": 1})
+        for n, database in enumerate(("shop", "billing"))
+    ]
+    first, second = decode_all(*lines)
+    assert isinstance(first, SourceEvent)
+    assert isinstance(second, FaultyEvent)
+    assert "`shop`, and this one from `billing`" in second.reason
+    columns = {f"{database}.orders": COLUMNS[TABLE] for database in ("shop", "billing")}
+    separate = decode_all(*lines, columns=columns, table_name="{database}.{table}")
+    assert [*columns] == [event.table for event in separate if isinstance(event, SourceEvent)]
+
+
 @pytest.mark.parametrize("name", ["", "N", "_pos", "b\u0131g", "x\u017f"])
 def test_a_column_that_the_lake_cannot_have_is_refused(name: str) -> None:
     """An event with an empty or reserved name, or with two that are one to Spark, never enters the log."""

@@ -13,7 +13,7 @@ from cdc_platform.model.stream.files import MAX_BYTES, MAX_FILES
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities, SourceSettings
 from cdc_platform.sources.datastream.settings.bounds import DEFAULT_BOUNDS, Bounds
 from cdc_platform.sources.datastream.settings.declarations import ALL_TABLES, check_column_lists, declarations
-from cdc_platform.sources.datastream.settings.kinds import SourceKind
+from cdc_platform.sources.datastream.settings.kinds import LOG_PLACES, SourceKind
 from cdc_platform.sources.datastream.settings.policies import BackfillPolicy, KeylessPolicy, OrderBy
 from cdc_platform.sources.datastream.settings.stream_settings import StreamSettings
 from cdc_platform.sources.datastream.settings.table_names import name_by_template
@@ -251,6 +251,7 @@ class DatastreamSettings(SourceSettings):
             deletion_markers_s=self.deletion_marker_retention_s,
             leaves_values_out=bool(self.null_means_unchanged),
             values_fit=True,
+            log_places=LOG_PLACES,
             knows_addresses=self.source in (None, SourceKind.ORACLE),
             schema_policies=tuple(
                 (table, SchemaPolicy(policy))

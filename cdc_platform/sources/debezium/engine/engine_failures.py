@@ -89,6 +89,15 @@ MEANINGS: Final = (
         "prevents such changes in the future.",
     ),
     ErrorMeaning(
+        # The connector reads the labels of all enums when it starts, and such types have none of their own.
+        r"ResultSet\.getArray",
+        CaptureStopped,
+        "The connector cannot start while the database has a domain over an enum, or an enum without values, "
+        "even if no table uses it. Find these types with `SELECT oid::regtype FROM pg_type WHERE typcategory "
+        "= 'E' AND oid NOT IN (SELECT enumtypid FROM pg_enum)`; use the enum itself in place of the domain, "
+        "and drop them.",
+    ),
+    ErrorMeaning(
         r"configuration is not valid", CaptureStopped, "The engine rejects a property: check `properties`."
     ),
     ErrorMeaning(

@@ -118,7 +118,7 @@ def _check_slot(connection: Any, settings: EngineInput) -> None:
         plugin, database, is_active, wal_status = slot
         if (plugin, database) != ("pgoutput", settings.database):
             raise SettingError(
-                "engine.slot",
+                "input.engine.slot",
                 f"names a slot of something else, of the plugin `{plugin}` and the database `{database}`: "
                 f"choose another name. Source: {database_of(settings)}",
             )

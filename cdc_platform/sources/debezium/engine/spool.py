@@ -216,7 +216,7 @@ class Spool:
         for name, value in identity.items():
             if members.get(name) != value:
                 raise SettingError(
-                    "engine.spool",
+                    "input.engine.spool",
                     f"is the spool of another source: its {name} is `{members.get(name)}`, not `{value}`. "
                     f"Choose another folder, and begin a new lake or pipeline for it: {self.folder}",
                 )

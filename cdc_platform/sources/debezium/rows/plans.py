@@ -20,6 +20,7 @@ from cdc_platform.sources.debezium.values.encodings import (
     agreed_encoding,
     declared_encoding,
 )
+from cdc_platform.sources.debezium.values.key_faults import key_fault
 from cdc_platform.sources.debezium.values.placeholder_zeros import is_zero
 from cdc_platform.sources.debezium.values.postgres_types import PostgresType
 from cdc_platform.sources.debezium.values.unavailable import masked_markers, version_of
@@ -126,9 +127,12 @@ class Planner:
 
     def _make(self, event: DataEvent, table: str, keys: tuple[str, ...], row: Mapping[str, Any]) -> TablePlan:
         fields = {item["field"]: item for item in (*(event.key_fields or ()), *(event.fields or ()))}
+        # Converters are set up apart: the key alone may have a block.
+        of_row = row if event.fields is None else [item["field"] for item in event.fields]
         left_out = self.settings.ignored_columns.get(table, ())
-        names = [name for name in (*keys, *(fields or row)) if name not in left_out]
+        names = [name for name in (*keys, *of_row) if name not in left_out]
         _check_names(table, names)
+        self._check_keys(table, {name: fields.get(name) for name in keys}, left_out)
         plans = {name: self._column(event, table, name, fields.get(name)) for name in dict.fromkeys(names)}
         if not keys:
             return TablePlan(keys, plans, _keyless_types(plans.values()))
@@ -154,11 +158,22 @@ class Planner:
 
     def _declared_encoding(self, table: str, name: str, field: Mapping[str, Any] | None) -> Encoding | None:
         """Return the encoding of the declared type, or of the type that the connector propagates."""
+        known_type = self._known_type(table, name, field)
+        return None if known_type is None else declared_encoding(known_type, self.settings.connector)
+
+    def _known_type(self, table: str, name: str, field: Mapping[str, Any] | None) -> PostgresType | None:
         declaration = self.settings.columns.get(table, {}).get(name)
-        postgres_type = (
-            PostgresType.parse(declaration) if declaration else block_type(field) if field else None
-        )
-        return None if postgres_type is None else declared_encoding(postgres_type, self.settings.connector)
+        return PostgresType.parse(declaration) if declaration else block_type(field) if field else None
+
+    def _check_keys(
+        self, table: str, fields: Mapping[str, Mapping[str, Any] | None], ignored: Sequence[str]
+    ) -> None:
+        modes = self.settings.connector
+        for name, column in fields.items():
+            known_type = self._known_type(table, name, column)
+            fault = key_fault(column, known_type, modes, is_ignored=name in ignored)
+            if fault is not None:
+                raise MessageUnusable(f"The column `{name}` of `{table}` {fault}.")
 
     def _detector(
         self,

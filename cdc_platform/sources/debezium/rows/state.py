@@ -64,7 +64,7 @@ class DecoderState:
         full: tables whose replica identity was seen to be FULL, by `SCHEMA.TABLE`.
         unusable: tables whose replica identity was seen to be an index other than the key.
         snapshots: the snapshots of each server.
-        owners: the table of the database, `SCHEMA.TABLE`, that each table of the lake is.
+        owners: the table that each table of the lake is: `SCHEMA.TABLE`, and its database.
         keys: key columns of each table of the lake, sorted.
         key_types: types in the lake of the key columns of each table of the lake.
         flat_deletes: last key that a flattened topic reported as deleted, by topic; empty for none.
@@ -77,7 +77,7 @@ class DecoderState:
     unusable: set[str] = field(default_factory=set)
     flat_deletes: dict[str, str] = field(default_factory=dict)
     snapshots: SnapshotWatch = field(default_factory=SnapshotWatch)
-    owners: dict[str, str] = field(default_factory=dict)
+    owners: dict[str, list[str]] = field(default_factory=dict)
     keys: dict[str, list[str]] = field(default_factory=dict)
     key_types: dict[str, dict[str, str]] = field(default_factory=dict)
     use: StateUse = field(default_factory=StateUse)
@@ -196,6 +196,6 @@ class _StoredState:
     unusable: set[str]
     flat_deletes: dict[str, str]
     snapshots: dict[str, ServerSnapshots]
-    owners: dict[str, str] = field(default_factory=dict)
+    owners: dict[str, list[str]] = field(default_factory=dict)
     keys: dict[str, list[str]] = field(default_factory=dict)
     key_types: dict[str, dict[str, str]] = field(default_factory=dict)

@@ -132,11 +132,19 @@ def block_type(field: Mapping[str, Any]) -> PostgresType | None:
     name = parameters.get(_SOURCE_TYPE)
     if not name:
         return None
+    sizes = _propagated_sizes(str(name).lower().lstrip("_"), parameters)
+    return PostgresType.propagated(str(name), sizes, is_array=field["type"] == "array")
+
+
+def _propagated_sizes(name: str, parameters: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return precision and scale, or length; for times the digits of a second, which are the scale."""
     length, scale = whole_number(parameters.get(_SOURCE_LENGTH) or 0), parameters.get(_SOURCE_SCALE)
+    scales = (whole_number(scale),) if scale is not None else ()
+    if name in _WITH_DIGITS:
+        return scales
     # A numeric without a precision has the length 0.
-    if str(name).lower().lstrip("_") not in _WITH_LENGTH or not 0 < length < UNBOUNDED:
-        return PostgresType.parse(str(name))
-    return PostgresType.parse(str(name), (length, *([whole_number(scale)] if scale is not None else [])))
+    return (length, *scales) if name in _WITH_LENGTH and 0 < length < UNBOUNDED else ()
 
 
 _WITH_LENGTH: Final = frozenset({"numeric", "decimal", "bit", "varbit"})
+_WITH_DIGITS: Final = frozenset({"time", "timestamp"})

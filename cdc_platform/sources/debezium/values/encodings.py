@@ -15,6 +15,7 @@ from cdc_platform.sources.debezium.settings.connector import (
     TimeMode,
 )
 from cdc_platform.sources.debezium.values.postgres_types import PostgresType
+from cdc_platform.sources.debezium.values.unavailable import is_known
 
 MILLIS: Final = 3
 MICROS: Final = 6
@@ -231,20 +232,21 @@ _BY_MODE: Final = {
 def agreed_encoding(reported: Encoding, declared: Encoding) -> Encoding:
     """Return the encoding of a column with both a schema block and a declared type.
 
-    The block determines the JSON, the declaration the type. A column that is kept as text also accepts values
-    that its own type cannot represent, such as infinite dates.
+    The block determines the JSON, the declaration the type, unless it is the name of a domain or another type
+    of the user's. A column that is kept as text also accepts values that its own type cannot represent, such
+    as infinite dates.
     """
+    if not (declared.is_lenient or is_known(declared.source)):
+        return reported
     if reported.element is not None and declared.element is not None:
         element = agreed_encoding(reported.element, declared.element)
         return replace(declared, element=element, column_type=ColumnType(ARRAY, element.column_type))
     # A block has the same length for `bit` and `bit varying`.
     digits = declared.digits if declared.kind is EncodingKind.BITS else reported.digits
-    if declared.is_lenient and reported.kind is not EncodingKind.TEXT:
-        return replace(reported, column_type=declared.column_type, digits=digits, is_lenient=True)
     if reported.kind is EncodingKind.TEXT:
         return _texts_read_as(declared)
-    if declared.column_type.code == "STRING" and declared.kind is EncodingKind.TEXT:
-        return replace(reported, column_type=declared.column_type, is_lenient=True)
+    if declared.is_lenient or (declared.column_type.code == "STRING" and declared.kind is EncodingKind.TEXT):
+        return replace(reported, column_type=declared.column_type, digits=digits, is_lenient=True)
     if reported.kind is EncodingKind.FLOAT and declared.kind in _DECIMALS:
         return replace(declared, kind=EncodingKind.DECIMAL_TEXT)
     return replace(declared, kind=reported.kind, digits=digits, element=reported.element)

@@ -72,14 +72,31 @@ class PostgresType:
             return cls(plain)
         array = _ARRAY.fullmatch(plain)
         inner = array.group(1) if array else plain[1:] if plain.startswith("_") else None
-        if inner is not None:
-            element = cls.parse(inner, sizes)
-            return cls(f"{element.name}[]", element=element)
+        return cls._scalar(plain, sizes) if inner is None else _array_of(cls.parse(inner, sizes))
+
+    @classmethod
+    def propagated(cls, text: str, sizes: tuple[int, ...] = (), *, is_array: bool) -> "PostgresType":
+        """Return the type of a name in a schema block, such as `INT4`, `_INT4` or `"EXTENSIONS"."CITEXT"`.
+
+        Args:
+            text: the type as the connector propagates it.
+            sizes: precision and scale, or length.
+            is_array: whether the column is an array; a scalar type's name may begin with an underscore, too.
+        """
+        if len(text) > _MAX_CHARACTERS:
+            return cls(text)
+        bare = _bare(text.lower())
+        if is_array and bare.startswith("_"):
+            return _array_of(cls._scalar(bare[1:], sizes))
+        return cls._scalar(bare, sizes)
+
+    @classmethod
+    def _scalar(cls, plain: str, sizes: tuple[int, ...]) -> "PostgresType":
         match = _SIZES.search(plain)
         if match is not None:
             sizes = tuple(int(size) for size in match.groups() if size is not None)
             plain = _SPACES.sub(" ", _SIZES.sub("", plain)).strip()
-        name = plain.rpartition(".")[2].strip('"') if "." in plain else plain
+        name = _bare(plain)
         return cls(_ALIASES.get(name, name), sizes)
 
     def kept_as_text(self) -> "PostgresType":
@@ -87,3 +104,12 @@ class PostgresType:
         if self.element is None:
             return replace(self, is_kept_as_text=True)
         return replace(self, element=self.element.kept_as_text())
+
+
+def _bare(name: str) -> str:
+    """Return a name without its schema."""
+    return name.rpartition(".")[2].strip('"') if "." in name else name
+
+
+def _array_of(element: PostgresType) -> PostgresType:
+    return PostgresType(f"{element.name}[]", element=element)

@@ -42,6 +42,7 @@ SEQUENCE: Final = rf"(?a)^{_SEQUENCE.pattern}\Z"
 _SEQUENCES: Final = re.compile(rf"^{_SEQUENCE.pattern}$", re.ASCII | re.MULTILINE)
 _BEYOND: Final = 2**64
 _SHOWN: Final = 100
+_CONNECTOR: Final = "postgresql"
 ADDED_PREFIX: Final = "__"
 """Prefix of the columns that a flattening transform adds to the row."""
 OLD_KEY: Final = "__debezium.oldkey"
@@ -163,7 +164,17 @@ def _notification(message: Message, payload: dict[str, Any]) -> Notification:
 
 
 def source_of(fields: Mapping[str, Any]) -> SourceInfo:
-    """Return the position of an event from its block `source`."""
+    """Return the position of an event from its block `source`.
+
+    Raises:
+        MessageUnusable: the event is not of PostgreSQL.
+    """
+    connector = fields.get("connector")
+    if connector not in (None, _CONNECTOR):
+        raise MessageUnusable(
+            f"The event comes from Debezium's connector {connector!r}, and the platform reads events of "
+            f"{_CONNECTOR!r} only. Take its topics or files out of the input."
+        )
     schema, table = str(fields.get("schema") or ""), str(fields.get("table") or "")
     return SourceInfo(
         str(fields.get("name") or ""),

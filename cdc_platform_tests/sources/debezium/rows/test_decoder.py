@@ -96,6 +96,17 @@ def test_a_value_alone_needs_its_keys_declared() -> None:
     assert (lost.mod_type, gained.mod_type) == (ModType.DELETE, ModType.INSERT)
 
 
+@pytest.mark.parametrize("op", ["c", "u", "r", "d"])
+def test_a_block_of_the_key_alone_takes_no_column_away(op: str) -> None:
+    """Kafka Connect's converters are set up apart, and only that of keys may send blocks."""
+    block = {"type": "struct", "fields": [{"field": "id", "type": "int64", "optional": False}]}
+    images = {"before": {**ROW, "n": None}} if op == "d" else {"after": ROW}
+    bare, described = (
+        only_event(line(envelope(op, **images), key)) for key in (KEY, {"schema": block, "payload": KEY})
+    )
+    assert bare == described
+
+
 def test_a_marker_is_one_only_where_a_value_can_be_unavailable() -> None:
     """INSERT sends all values: a marker in it is a user's value, unless the key has changed."""
     headers = {"__debezium.context.taskId": "0"}
@@ -295,6 +306,13 @@ FAULTS: Final[list[tuple[Any, Any, str]]] = [
     (envelope("u", after={**ROW, "extra": True}), KEY, "columns"),
     (envelope("u", after={**ROW, "extra": None}), KEY, "columns"),
     (envelope("c", after=ROW), {"id": None}, "key"),
+    (envelope("c", after=ROW, source={"connector": "mysql"}), KEY, "'mysql'"),
+    (
+        envelope("c", after=ROW, source={"connector": "sqlserver", "commit_lsn": "25:d98:a8"}),
+        KEY,
+        "'sqlserver'",
+    ),
+    ({"op": "c", "after": "{}", "source": {"connector": "mongodb"}}, KEY, "'mongodb'"),
     ("text", KEY, "JSON"),
     ({"id": 1}, KEY, "add.fields"),
     (
@@ -327,6 +345,16 @@ def test_tables_are_named_by_a_template() -> None:
     name = "d.public.orders"
     event = only_event(update(), columns={name: COLUMNS[TABLE]}, table_name="{database}.{schema}.{table}")
     assert name == event.table
+
+
+def test_a_column_of_the_key_cannot_be_ignored() -> None:
+    """Without it two rows would have one key; a transform may have added it to the key alone."""
+    added = "__dbz__physicalTableIdentifier"
+    for name in ("n", added):
+        changed = line(envelope("u", after=ROW), {"id": 1, name: 2})
+        reason = only_fault(changed, ignored_columns={TABLE: (name,)}).reason
+        assert f"The column `{name}` of `{TABLE}` is part of its key" in reason
+        assert "`ignored_columns`" in reason
 
 
 def test_ignored_columns_stay_out() -> None:
