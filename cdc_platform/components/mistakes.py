@@ -58,28 +58,7 @@ class Mistake:
 
 def find_uncaught_mistakes(document: Document, component: type[BaseModel]) -> list[SettingError]:
     """Return the mistakes of a document that pydantic would miss, or describe in its own words."""
-    return [
-        *_find_plain_groups(document, component),
-        *_find_unset(document),
-        *(
-            _as_error(document, mistake, component)
-            for mistake in _find_booleans(document.attributes, component)
-        ),
-    ]
-
-
-def _find_booleans(
-    attributes: Mapping[str, Any], component: type[BaseModel], outer: Names = ()
-) -> Iterator[Mistake]:
-    """Yield a mistake for each boolean in place of a number, which pydantic takes for 0 or 1."""
-    for name, value in attributes.items():
-        field = component.model_fields.get(name)
-        kinds = (field.annotation, *get_args(field.annotation)) if field is not None else ()
-        if isinstance(value, bool) and bool not in kinds and (int in kinds or float in kinds):
-            yield Mistake((*outer, name), "int_type" if int in kinds else "float_type", {}, value)
-        for kind in kinds if isinstance(value, Mapping) else ():
-            if isinstance(kind, type) and issubclass(kind, BaseModel):
-                yield from _find_booleans(value, kind, (*outer, name))
+    return [*_find_plain_groups(document, component), *_find_unset(document)]
 
 
 def _find_unset(document: Document) -> Iterator[SettingError]:

@@ -7,7 +7,7 @@ number, and the version 1.10 into 1.1.
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING
-from functools import cache
+from functools import cache, partial
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
 import dagster as dg
@@ -107,14 +107,15 @@ def _plain(kind: Any, title: str) -> Any:
     if is_enumeration(kind):
         return Union[Literal[tuple(member.value for member in kind)], str]  # noqa: UP007  made here
     if kind in (int, float):
-        return Annotated[kind, BeforeValidator(_refuse_truth)]
+        error: Literal["int_type", "float_type"] = "int_type" if kind is int else "float_type"
+        return Annotated[kind, BeforeValidator(partial(_refuse_boolean, error=error))]
     return group_of(kind, title) if is_group(kind) else kind
 
 
-def _refuse_truth(value: object) -> object:
+def _refuse_boolean(value: object, error: Literal["int_type", "float_type"]) -> object:
     """Return the value of a number; YAML reads `yes`, `no`, `on` and `off` as booleans, which are 1 and 0."""
     if isinstance(value, bool):
-        raise PydanticKnownError("float_type")
+        raise PydanticKnownError(error)
     return value
 
 

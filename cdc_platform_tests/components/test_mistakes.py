@@ -45,7 +45,7 @@ def problem_of(tmp_path: Path, changes: dict[str, Any]) -> str | None:
         ({"tables": [["a"]]}, "must be a text, such as accounts, and not a list"),
         ({"max_window_s": float("nan")}, "must be a finite number, but is: nan"),
         ({"runs": {"follow_s": False}}, "must be a number, such as 600.0, and not false"),
-        ({"copy_chunk_rows": True}, "must be a number, such as 25000, and not true"),
+        ({"copy_chunk_rows": True}, "must be a whole number, such as 25000, and not true"),
         ({"max_window_s": [1]}, "must be a number, such as 3600.0, and not a list"),
         ({"max_window_s": True}, "must be a number, such as 3600.0, and not true"),
         ({"maintenance": {"keep_snapshots": False}}, "must be a whole number, such as 50, and not false"),
