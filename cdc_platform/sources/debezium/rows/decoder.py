@@ -194,7 +194,8 @@ class Decoder:
             raise MessageUnusable(
                 f"The events of `{first}` come from the database `{first_database}`, and this one from "
                 f"`{second_database}`. Read the events of one connector in a pipeline, or give the tables of "
-                "databases different names by `table_name`, such as {database}.{table}."
+                "databases different names by `table_name`, such as {database}.{table}. If the database has "
+                "another name now, begin a new pipeline."
             )
         bare = second.replace('"', "")
         raise MessageUnusable(
