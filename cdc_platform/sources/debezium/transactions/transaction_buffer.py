@@ -142,10 +142,11 @@ class TransactionBuffer:
     def _until(self, passing: pa.Table) -> PassedUntil:
         """Return the last transaction that has passed, after more of them.
 
-        A transaction with only faulty events, or committed after it was read, does not count, since its
-        position would make all later transactions look repeated.
+        A part of a transaction that has only faulty events, or one that was committed after it was read, does
+        not count, since its position would make all later transactions look repeated.
         """
         counts = pc.or_(pc.invert(passing["has_events"]), passing["has_sound_events"])
+        counts = pc.or_(counts, passing[_IS_WHOLE])
         if self.read_micros is not None:
             latest_ms = self.read_micros // 1000 + _CLOCKS_DIFFER_MS
             counts = pc.and_(counts, pc.less_equal(passing[_COMMITTED], latest_ms))

@@ -170,6 +170,11 @@ class LoadedDice(Random):
     Delivery("truncates", frozenset({0, 13}), 1, (*range(16), *range(12, 36)), (10, 25)),
     Random(385869),  # noqa: S311  a test's moments, not a secret
 )
+@example(
+    # The only event of a transaction, which cannot be read, comes twice, and later the boundaries come again.
+    Delivery("transactions", frozenset({5}), 1, (*range(7), *range(41)), (), has_headers=False),
+    LoadedDice(0, 2, 2, 0),
+)
 @given(deliveries(), st.randoms(use_true_random=False))
 def test_cycles_have_whole_transactions_in_order(delivery: Delivery, dice: Random) -> None:
     """For any lag of partitions, repeats and unreadable messages, the result is one lake.
