@@ -114,6 +114,9 @@ LOOPBACK: Final = {
     # A machine that sleeps for two minutes, or a clock that is set ahead, is no lost executor: ten minutes
     # later Spark would end its process, since it did not accept its own heartbeats any more.
     "spark.storage.blockManagerHeartbeatTimeoutMs": "1000d",
+    # Each stage and each scan of a table is a broadcast of some kilobytes, for which Spark allocates a whole
+    # block: with the default of 4 MiB that is a third of all that Java allocates in small cycles.
+    "spark.broadcast.blockSize": "256k",
 }
 """Settings of a driver without workers on other machines."""
 

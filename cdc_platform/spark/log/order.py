@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from string import ascii_lowercase, ascii_uppercase
 from typing import Final, NamedTuple
 
 from pyspark.sql import Column, DataFrame, Row
@@ -25,6 +26,12 @@ RECORD_PARTS: Final = (
     "cast(null as string) as origin",
 )
 """Columns that a change stream does not have."""
+CHANGE_KIND: Final = f"translate(mod_type, '{ascii_uppercase}', '{ascii_lowercase}')"
+"""SQL of a record's operation as a kind of change.
+
+The first `lower` of a process takes 0.7 s of processor time: Spark then asks ICU for the title case of every
+character of Unicode.
+"""
 IS_TRUNCATE: Final = f"change_kind = '{ChangeKind.TRUNCATE.value}'"
 IS_DELETE: Final = f"change_kind = '{ChangeKind.DELETE.value}'"
 UNSOUND = "unsound"
@@ -137,7 +144,7 @@ def changes_of(mods: DataFrame, fault: str, parts: Sequence[str], condition: str
     # SQL texts: an expression built here would cost a few calls of Spark's JVM.
     return changes.selectExpr(
         "table_name",
-        "lower(mod_type) as change_kind",
+        f"{CHANGE_KIND} as change_kind",
         "record_timestamp as commit_timestamp",
         "server_transaction_id as transaction_id",
         "concat_ws('/', server_transaction_id, record_sequence) as record_id",
