@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import repeat
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from cdc_platform.model.base.timestamps import is_moment
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.sources.sound_rows import (
     MAX_TEXT_CHARACTERS,
+    UNFIT,
     safe_text,
     safe_value,
     sound_batches,
@@ -60,6 +62,34 @@ _MODS: Final = RAW_EVENT_RECORDS.field("mods").type
 def to_batches(cycle: int, rows: Sequence[ChangeRow]) -> Iterator[pa.RecordBatch]:
     """Yield the batches of a cycle's changes; one that Arrow cannot hold becomes a fault."""
     return sound_batches(lambda some: _batch(cycle, some), rows, _fault)
+
+
+class ChangeColumns:
+    """Collects data changes by the fields of `ChangeRow`.
+
+    Attributes:
+        count: number of changes.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._columns: dict[str, list[Any]] = {name: [] for name in _FIELDS}
+
+    def add(self, count: int, values: Mapping[str, object]) -> None:
+        """Add changes, with the values of `columns_batch`."""
+        self.count += count
+        for name, column in self._columns.items():
+            added = values.get(name)
+            column.extend(added if isinstance(added, list | tuple) else repeat(added, count))
+
+    def to_batches(self, cycle: int) -> Iterator[pa.RecordBatch]:
+        """Yield the batches of a cycle's changes; one that Arrow cannot hold becomes a fault."""
+        try:
+            yield columns_batch(cycle, self.count, self._columns)
+        except UNFIT:
+            yield from to_batches(
+                cycle, list(map(ChangeRow._make, zip(*self._columns.values(), strict=True)))
+            )
 
 
 def _fault(row: ChangeRow, error: Exception) -> ChangeRow:

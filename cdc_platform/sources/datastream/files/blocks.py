@@ -1,11 +1,14 @@
 """Files of JSON lines in blocks: many lines, parsed once, and their rows a column at a time."""
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
-from cdc_platform.sources.datastream.files.json_events import Parsed, SchemaName, parsed_lines, row_of
+from cdc_platform.model.base.decoding_errors import MALFORMED
+from cdc_platform.sources.datastream.files.decoding import EventFaulty
+from cdc_platform.sources.datastream.files.file_runs import FileEvent, form_of
+from cdc_platform.sources.datastream.files.json_events import check_event, parsed_lines, row_of
 from cdc_platform.sources.datastream.files.lines import read_blocks
 from cdc_platform.sources.datastream.settings.bounds import DEFAULT_BOUNDS, Bounds
 from cdc_platform.sources.datastream.values.columns import RowBatch
@@ -15,32 +18,80 @@ MAX_AHEAD_BYTES: Final = 1 << 24
 """Maximum bytes of a file's text in memory at once; parsed, they take several times as much memory."""
 
 
+class EventGroup:
+    """Events of one form.
+
+    Args:
+        rows: receives their rows; None if they have none.
+
+    Attributes:
+        places: places of the events in their block; those that cannot be used have a row at most.
+    """
+
+    def __init__(self, rows: RowBatch | None) -> None:
+        self.rows = rows
+        self.places: list[int] = []
+
+
 class LineBlock:
-    """Lines, the parsed content of each, and the batch of its row."""
+    """Lines, and their events, in groups.
+
+    Attributes:
+        events: event of each line; of a line with a fault, one without content.
+        faults: error of each line without a usable event, and what the line states, by place.
+        groups: the events by form, in the order in which their forms came up.
+    """
 
     def __init__(self, lines: Sequence[bytes], max_values: int) -> None:
         self.lines = lines
         self.size_bytes = sum(map(len, lines))
-        self.events: Sequence[Parsed] = parsed_lines(lines, max_values)
-        self._batches: dict[tuple[SchemaName, tuple[str, ...]], RowBatch] = {}
-        self.batch_of: Sequence[RowBatch | None] = list(map(self._batch_of, self.events))
+        self.faults: dict[int, tuple[Exception, Mapping[str, Any]]] = {}
+        self._groups: dict[Hashable, EventGroup] = {}
+        self.events: list[FileEvent] = []
+        for place, content in enumerate(parsed_lines(lines, max_values)):
+            event = content if isinstance(content, FileEvent) else self._checked(place, content)
+            self.events.append(event)
+            if place not in self.faults:
+                self._add(place, event)
+
+    @property
+    def groups(self) -> Collection[EventGroup]:
+        """The events by form, in the order in which their forms came up."""
+        return self._groups.values()
 
     @property
     def batches(self) -> Sequence[RowBatch]:
         """The rows that tables can have, in the order in which their schemas and columns came up."""
-        return [batch for batch in self._batches.values() if batch.name_reason is None]
+        batches = (group.rows for group in self.groups)
+        return [batch for batch in batches if batch is not None and batch.name_reason is None]
 
-    def _batch_of(self, event: Parsed) -> RowBatch | None:
-        named_row = row_of(event)
-        if named_row is None:
-            return None
-        schema, row = named_row
-        names = tuple(row)
-        batch = self._batches.get((schema, names))
-        if batch is None:
-            batch = self._batches[schema, names] = RowBatch(schema, names)
-        batch.rows.append(row)
-        return batch
+    def _checked(self, place: int, content: dict[str, Any] | EventFaulty) -> FileEvent:
+        try:
+            return check_event(content)
+        except MALFORMED as error:
+            self.faults[place] = error, {} if isinstance(content, EventFaulty) else content
+        if isinstance(content, EventFaulty):
+            return FileEvent()
+        named_row = row_of(content)
+        if named_row is not None:
+            (object_name, schema_key), row = named_row
+            self._group(FileEvent(object_name=object_name, schema_key=schema_key, payload=row))
+        return FileEvent()
+
+    def _add(self, place: int, event: FileEvent) -> None:
+        self._group(event).places.append(place)
+
+    def _group(self, event: FileEvent) -> EventGroup:
+        """Return the group of an event, with its row."""
+        form, row = form_of(event), event.payload
+        group = self._groups.get(form)
+        if group is None:
+            schema = event.object_name or "", event.schema_key or ""
+            batch = None if row is None else RowBatch(schema, tuple(row))
+            group = self._groups[form] = EventGroup(batch)
+        if row is not None and group.rows is not None:
+            group.rows.rows.append(row)
+        return group
 
 
 class Blocks:

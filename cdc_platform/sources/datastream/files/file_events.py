@@ -1,18 +1,18 @@
 """Decoding of a file's bytes into the changes of its events."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
 from cdc_platform.errors import SourceError
-from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
+from cdc_platform.model.stream.events import ChangeRun, FaultyEvent, SourceEvent
 from cdc_platform.sources.datastream.events.envelope import from_text
-from cdc_platform.sources.datastream.events.interpreter import Interpreter
+from cdc_platform.sources.datastream.events.interpreter import Interpreter, results_of
 from cdc_platform.sources.datastream.files.avro_files import AVRO_RECORD
 from cdc_platform.sources.datastream.files.decoding import Decoding
-from cdc_platform.sources.datastream.files.files import read_events
+from cdc_platform.sources.datastream.files.files import read_runs
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform.sources.datastream.settings.declarations import declarations
 from cdc_platform.sources.datastream.values.json_text import compact
@@ -32,10 +32,22 @@ def decode_file(
         data: content of the file.
         schemas: columns by `schema_key` from other files, for JSON.
     """
+    for results in decode_runs(settings, data, schemas):
+        events = [event for result in results for event in results_of(result)]
+        yield from sorted(events, key=lambda event: -1 if event.position is None else event.position)
+
+
+def decode_runs(
+    settings: DatastreamSettings, data: bytes, schemas: Mapping[str, Fields] = _NO_SCHEMAS
+) -> Iterator[Sequence[ChangeRun | FaultyEvent]]:
+    """Yield the changes of the events of each block of a file, in any order, as `decode_file` does."""
     decoding, interpreter = _tools(settings.to_options())
     decoding = replace(decoding, schemas=schemas) if schemas else decoding
-    for event in read_events(data, decoding):
-        yield event if isinstance(event, FaultyEvent) else interpreter.interpret(event)
+    for runs in read_runs(data, decoding):
+        results: list[ChangeRun | FaultyEvent] = []
+        for run in runs:
+            results += (run,) if isinstance(run, FaultyEvent) else interpreter.interpret_run(run)
+        yield results
 
 
 def decode_text(

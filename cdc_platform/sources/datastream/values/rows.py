@@ -1,6 +1,6 @@
 """Rows of one table and schema: their columns and the readers of these."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -108,8 +108,8 @@ class RowReader:
         )
         return replace(self, readers=readers, unknown=unknown, documents=documents)
 
-    def read(self, payload: dict[str, Any]) -> dict[str, Any]:
-        """Convert the values of a payload to texts of `SourceEvent`, in place, and return it.
+    def read(self, columns: Mapping[str, Sequence[Any]]) -> Mapping[str, Sequence[Any]]:
+        """Return the values of the columns of payloads as in `SourceEvent`.
 
         Raises:
             ColumnFaulty: a value does not have its column's type, or the schema lacks a column; the reason
@@ -117,15 +117,16 @@ class RowReader:
         """
         if self.unknown:
             raise ColumnFaulty(f"The schema of the event's `schema_key` has no column {self.unknown}")
+        converted = {}
         name = ""
         try:
             for name, reader in self.readers:
-                value = payload.get(name)
-                if value is not None:
-                    payload[name] = reader(value)
+                values = columns.get(name)
+                if values is not None:
+                    converted[name] = [None if value is None else reader(value) for value in values]
         except MALFORMED as error:
             raise ColumnFaulty(f"Column `{name}`: {problem_of(error)}") from error
-        return payload
+        return {**columns, **converted}
 
 
 def row_reader(fields: Fields, declarations: Mapping[str, FieldType], native: NativeReader) -> RowReader:
