@@ -30,6 +30,7 @@ _SQLSERVER_LSN: Final = re.compile(
     re.ASCII,
 )
 _MOMENT: Final = f"%0{COMMIT_DIGITS}d"
+_HEX: Final = "%016x"
 _NO_LOCATION: Final = (0, 0, 0)
 _U32: Final = 1 << 32
 _MAX_DIGITS: Final = 64
@@ -68,7 +69,7 @@ def moments_of(run: EventRun) -> list[str]:
     unusable = [micros for micros in run.source_micros if micros is None or micros < 0]
     if unusable:
         raise RecordUnreadable(f"The event has no usable `source_timestamp`, but: {unusable[0]}")
-    return [_MOMENT % micros for micros in run.source_micros]
+    return list(map(_MOMENT.__mod__, run.source_micros))
 
 
 def locate(kind: SourceKind, run: EventRun, rules: PositionRules, *, is_removal: bool = False) -> Positions:
@@ -99,9 +100,10 @@ def _mysql(run: EventRun, rules: PositionRules) -> Positions:
         other if place is None else place
         for place, other in zip(run.member("log_position"), run.member("binlog_position"), strict=True)
     ]
-    for number, (file, keys) in enumerate(zip(files, run.sort_keys, strict=True)):
-        if not file and len(keys) > 2:  # noqa: PLR2004  [timestamp, log_file, log_position]
-            files[number], places[number] = keys[1], keys[2]
+    if not all(files):
+        for number, (file, keys) in enumerate(zip(files, run.sort_keys, strict=True)):
+            if not file and len(keys) > 2:  # noqa: PLR2004  [timestamp, log_file, log_position]
+                files[number], places[number] = keys[1], keys[2]
     logs = [_log_of(file, rules.binlog_basenames) for file in files]
     moments = moments_of(run)
     offsets = _numbers(places, "log_position")
@@ -237,10 +239,9 @@ def _first_true(values: Sequence[Any], others: Sequence[Any]) -> list[Any]:
 
 def _numbers(values: Sequence[object], field: str) -> list[str]:
     """Return unsigned 64-bit numbers as sixteen hex digits."""
-    return [
-        f"{value:016x}" if type(value) is int and 0 <= value < _U64 else _number(value, field)
-        for value in values
-    ]
+    if set(map(type, values)) == {int} and min(values) >= 0 and max(values) < _U64:  # type: ignore[type-var, operator]
+        return list(map(_HEX.__mod__, values))
+    return [_number(value, field) for value in values]
 
 
 def _number(value: object, field: str) -> str:
@@ -248,7 +249,7 @@ def _number(value: object, field: str) -> str:
         value = int(value)
     if type(value) is not int or not 0 <= value < _U64:
         raise _missing(field, value)
-    return f"{value:016x}"
+    return _HEX % value
 
 
 def _missing(field: str, value: object) -> RecordUnreadable:

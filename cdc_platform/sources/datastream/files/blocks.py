@@ -22,14 +22,16 @@ class EventGroup:
     """Events of one form.
 
     Args:
-        rows: receives their rows; None if they have none.
+        event: one of them.
 
     Attributes:
-        places: places of the events in their block; those that cannot be used have a row at most.
+        rows: their rows, and those of events of this form with a fault; None if they have none.
+        places: places of the events in their block.
     """
 
-    def __init__(self, rows: RowBatch | None) -> None:
-        self.rows = rows
+    def __init__(self, event: FileEvent) -> None:
+        row, schema = event.payload, (event.object_name or "", event.schema_key or "")
+        self.rows = None if row is None else RowBatch(schema, tuple(row))
         self.places: list[int] = []
 
 
@@ -46,13 +48,11 @@ class LineBlock:
         self.lines = lines
         self.size_bytes = sum(map(len, lines))
         self.faults: dict[int, tuple[Exception, Mapping[str, Any]]] = {}
-        self._groups: dict[Hashable, EventGroup] = {}
-        self.events: list[FileEvent] = []
-        for place, content in enumerate(parsed_lines(lines, max_values)):
-            event = content if isinstance(content, FileEvent) else self._checked(place, content)
-            self.events.append(event)
-            if place not in self.faults:
-                self._add(place, event)
+        self.events = [
+            content if isinstance(content, FileEvent) else self._checked(place, content)
+            for place, content in enumerate(parsed_lines(lines, max_values))
+        ]
+        self._groups = self._grouped()
 
     @property
     def groups(self) -> Collection[EventGroup]:
@@ -66,32 +66,35 @@ class LineBlock:
         return [batch for batch in batches if batch is not None and batch.name_reason is None]
 
     def _checked(self, place: int, content: dict[str, Any] | EventFaulty) -> FileEvent:
+        """Return the event in an object of another shape; of one with a fault, its row at most."""
         try:
             return check_event(content)
         except MALFORMED as error:
             self.faults[place] = error, {} if isinstance(content, EventFaulty) else content
-        if isinstance(content, EventFaulty):
+        named_row = None if isinstance(content, EventFaulty) else row_of(content)
+        if named_row is None:
             return FileEvent()
-        named_row = row_of(content)
-        if named_row is not None:
-            (object_name, schema_key), row = named_row
-            self._group(FileEvent(object_name=object_name, schema_key=schema_key, payload=row))
-        return FileEvent()
+        (object_name, schema_key), row = named_row
+        return FileEvent(object_name=object_name, schema_key=schema_key, payload=row)
 
-    def _add(self, place: int, event: FileEvent) -> None:
-        self._group(event).places.append(place)
-
-    def _group(self, event: FileEvent) -> EventGroup:
-        """Return the group of an event, with its row."""
-        form, row = form_of(event), event.payload
-        group = self._groups.get(form)
-        if group is None:
-            schema = event.object_name or "", event.schema_key or ""
-            batch = None if row is None else RowBatch(schema, tuple(row))
-            group = self._groups[form] = EventGroup(batch)
-        if row is not None and group.rows is not None:
-            group.rows.rows.append(row)
-        return group
+    def _grouped(self) -> Mapping[Hashable, EventGroup]:
+        groups: dict[Hashable, EventGroup] = {}
+        places, last = list[int](), None
+        for place, form in enumerate(map(form_of, self.events)):
+            # Mostly the form of the event before, and comparing takes less time than hashing.
+            if form != last:
+                group = groups.get(form)
+                if group is None:
+                    group = groups[form] = EventGroup(self.events[place])
+                places, last = group.places, form
+            places.append(place)
+        for group in groups.values():
+            if group.rows is not None:
+                events = map(self.events.__getitem__, group.places)
+                group.rows.rows += (event.payload for event in events if event.payload is not None)
+            if self.faults:
+                group.places = [place for place in group.places if place not in self.faults]
+        return groups
 
 
 class Blocks:

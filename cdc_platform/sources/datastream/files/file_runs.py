@@ -1,6 +1,6 @@
 """Events of a file, and the runs of those that are decoded together."""
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ _MAX_LEVELS: Final = 100
 _CONTAINERS: Final = frozenset({dict, list})
 
 
-class FileEvent(msgspec.Struct, forbid_unknown_fields=True):
+class FileEvent(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     """An event with checked texts and objects, and with unchecked moments and sort keys."""
 
     uuid: str | None = None
@@ -90,16 +90,19 @@ def _by_name(objects: Sequence[dict[str, Any] | None]) -> Mapping[str, Sequence[
     return dict(zip(first, zip(*map(dict.values, objects), strict=True), strict=True))  # type: ignore[arg-type]
 
 
-def check_depth(metadata: Iterable[Any]) -> None:
+def check_depth(metadata: Collection[Any]) -> None:
     """Reject values of metadata that are nested too deeply.
 
     Raises:
         EventFaulty: a value has too many levels.
     """
-    parts: Iterable[Any] = metadata
+    parts = metadata
     for _ in range(_MAX_LEVELS):
-        containers = [part for part in parts if type(part) in _CONTAINERS]
-        if not containers:
+        types = set(map(type, parts))
+        if types.isdisjoint(_CONTAINERS):
             return
-        parts = chain.from_iterable(part.values() if type(part) is dict else part for part in containers)
+        if types != {list}:
+            containers = (part for part in parts if type(part) in _CONTAINERS)
+            parts = [part.values() if type(part) is dict else part for part in containers]
+        parts = list(chain.from_iterable(parts))
     raise EventFaulty(f"`source_metadata` is nested deeper than {_MAX_LEVELS} levels")
