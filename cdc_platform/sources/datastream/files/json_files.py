@@ -166,7 +166,7 @@ class BlockDecoder:
             return row_reader(schema_fields, declarations, json_reader)
         if self._inferred is None:
             self._inferred = _inferences(self._blocks, self._decoding)
-        fields, self._variants[name] = self._inferred[name].fields, self._inferred[name].variants
+        fields, self._variants[name] = self._inferred[name].columns()
         return row_reader(
             tuple((column, declarations.get(column, field)) for column, field in fields), {}, json_reader
         )

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Final, NamedTuple
 
 from cdc_platform.model.base.decoding_errors import MALFORMED
@@ -131,11 +131,18 @@ class RowReader:
 
 def row_reader(fields: Fields, declarations: Mapping[str, FieldType], native: NativeReader) -> RowReader:
     """Return a reader of rows with the found types, except for declared columns."""
-    columns = tuple((name, (declarations.get(name) or field).column_type) for name, field in fields)
+    columns = _shared(tuple((name, (declarations.get(name) or field).column_type) for name, field in fields))
     readers = ((name, column_reader(field, declarations.get(name), native)) for name, field in fields)
     documents = tuple(column for name, field in fields if (column := Documents.of(name, field)) is not None)
     value_readers = tuple((name, reader) for name, reader in readers if reader is not None)
     return RowReader(columns, value_readers, documents=documents)
+
+
+# Files of a table have the same columns, and what is known of columns is looked up by their identity.
+@lru_cache(maxsize=1024)
+def _shared(columns: Columns) -> Columns:
+    """Return the first of equal columns."""
+    return columns
 
 
 def column_reader(field: FieldType, declaration: FieldType | None, native: NativeReader) -> Reader | None:
