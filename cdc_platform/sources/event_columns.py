@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import repeat
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -73,23 +72,31 @@ class ChangeColumns:
 
     def __init__(self) -> None:
         self.count = 0
-        self._columns: dict[str, list[Any]] = {name: [] for name in _FIELDS}
+        self._values: dict[str, Any] = dict.fromkeys(_FIELDS)
 
     def add(self, count: int, values: Mapping[str, object]) -> None:
         """Add changes, with the values of `columns_batch`."""
+        for name, column in self._values.items():
+            added: Any = values.get(name)
+            is_shared = not isinstance(added, list | tuple)
+            if is_shared and (self.count == 0 or (not isinstance(column, list) and column == added)):
+                self._values[name] = added
+            else:
+                all_before = column if isinstance(column, list) else [column] * self.count
+                self._values[name] = all_before
+                all_before += [added] * count if is_shared else added
         self.count += count
-        for name, column in self._columns.items():
-            added = values.get(name)
-            column.extend(added if isinstance(added, list | tuple) else repeat(added, count))
 
     def to_batches(self, cycle: int) -> Iterator[pa.RecordBatch]:
         """Yield the batches of a cycle's changes; one that Arrow cannot hold becomes a fault."""
         try:
-            yield columns_batch(cycle, self.count, self._columns)
+            yield columns_batch(cycle, self.count, self._values)
         except UNFIT:
-            yield from to_batches(
-                cycle, list(map(ChangeRow._make, zip(*self._columns.values(), strict=True)))
+            columns = (
+                column if isinstance(column, list) else [column] * self.count
+                for column in self._values.values()
             )
+            yield from to_batches(cycle, list(map(ChangeRow._make, zip(*columns, strict=True))))
 
 
 def _fault(row: ChangeRow, error: Exception) -> ChangeRow:

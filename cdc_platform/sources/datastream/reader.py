@@ -15,7 +15,7 @@ from cdc_platform.model.stream.events import ChangeRun, FaultyEvent
 from cdc_platform.model.stream.files import SourceFile, deal_files
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadWindow, WindowOutcome, WindowReport
 from cdc_platform.model.stream.unread import FailedRead
-from cdc_platform.sources.datastream.files.file_events import decode_runs
+from cdc_platform.sources.datastream.files.file_events import file_decoder
 from cdc_platform.sources.datastream.files.files import SUFFIXES
 from cdc_platform.sources.datastream.files.schema_files import Offers, borrowed_schemas
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
@@ -48,7 +48,7 @@ def plan_tasks(settings_json: str, cycle: int, plan: ReadPlan, max_tasks: int) -
 def _read_files(settings_json: str, cycle: int, task: Task) -> Iterator[pa.RecordBatch]:
     """Yield the events of a task's files, and the rows that report on files, objects and the folder."""
     settings = DatastreamSettings.from_options(settings_json)
-    batches = EventBatches(cycle)
+    batches, decoder = EventBatches(cycle), file_decoder(settings_json)
     windows = {window.token: window for window in task.windows}
     store = FileStore(settings.path, SUFFIXES, settings.deadline_s)
     records: Counter[str] = Counter()
@@ -61,11 +61,10 @@ def _read_files(settings_json: str, cycle: int, task: Task) -> Iterator[pa.Recor
             failure = FailedRead(file.version, clock_micros(), f"{type(error).__name__}: {error}")
             batches.report_file(window, file, counts, failure.error, failure.reported_version)
             continue
-        for results in decode_runs(settings, data, schemas):
-            for result in results:
-                _add(result, file, window, batches, counts)
-                if batches.is_full:
-                    yield from batches.take()
+        for result in decoder.runs(data, schemas):
+            _add(result, file, window, batches, counts)
+            if batches.is_full:
+                yield from batches.take()
         batches.report_file(window, file, counts)
         records[file.folder] += counts.events + counts.faults
     _report(task, batches, windows, records)

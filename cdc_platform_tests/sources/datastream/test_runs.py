@@ -14,7 +14,7 @@ from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.sources.datastream.events.interpreter import Interpreter
 from cdc_platform.sources.datastream.files import avro_files
 from cdc_platform.sources.datastream.files.decoding import Decoding
-from cdc_platform.sources.datastream.files.file_events import decode_file, decode_runs
+from cdc_platform.sources.datastream.files.file_events import FileDecoder, decode_file
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform.sources.datastream.settings.policies import BackfillPolicy, KeylessPolicy
 from cdc_platform.sources.datastream.values.moments import moment_micros, plain_micros
@@ -85,10 +85,8 @@ def test_a_file_of_one_table_and_operation_is_one_run() -> None:
     """A run has all events of a block that differ in their values only."""
     event = odd_event("mysql", 4, ())
     data = "\n".join(json.dumps({**event, "uuid": f"u{number}"}) for number in range(50)).encode()
-    assert [
-        [len(run) for run in runs if not isinstance(run, FaultyEvent)]
-        for runs in decode_runs(SETTINGS[0], data)
-    ] == [[50]]
+    runs = FileDecoder(SETTINGS[0]).runs(data)
+    assert [len(run) for run in runs if not isinstance(run, FaultyEvent)] == [50]
     assert list(read_events(data, Decoding())) == list(read_events(BytesIO(data), Decoding()))
 
 

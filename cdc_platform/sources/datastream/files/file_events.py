@@ -1,14 +1,16 @@
 """Decoding of a file's bytes into the changes of its events."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
+from itertools import chain
 from types import MappingProxyType
 from typing import Final
 
 from cdc_platform.errors import SourceError
 from cdc_platform.model.stream.events import ChangeRun, FaultyEvent, SourceEvent
 from cdc_platform.sources.datastream.events.envelope import from_text
+from cdc_platform.sources.datastream.events.event_runs import EventRun
 from cdc_platform.sources.datastream.events.interpreter import Interpreter, results_of
 from cdc_platform.sources.datastream.files.avro_files import AVRO_RECORD
 from cdc_platform.sources.datastream.files.decoding import Decoding
@@ -22,6 +24,55 @@ _NO_SCHEMAS: Final[Mapping[str, Fields]] = MappingProxyType({})
 _END_OF_AVRO: Final = f",{compact(AVRO_RECORD)[1:]}"
 
 
+class FileDecoder:
+    """Decodes files by the settings of one pipeline; it caches what it learns of schemas."""
+
+    def __init__(self, settings: DatastreamSettings) -> None:
+        self._decoding = Decoding(
+            declarations(settings.columns),
+            table_name=settings.table_name,
+            source=settings.source,
+            bounds=settings.bounds,
+        )
+        self.interpreter = Interpreter(settings)
+
+    def runs(
+        self, data: bytes, schemas: Mapping[str, Fields] = _NO_SCHEMAS
+    ) -> Iterator[ChangeRun | FaultyEvent]:
+        """Yield the changes of a file's events, block by block, in any order within a block.
+
+        Args:
+            data: content of the file.
+            schemas: columns by `schema_key` from other files, for JSON.
+        """
+        for runs in self._blocks(data, schemas):
+            yield from runs
+
+    def events(
+        self, data: bytes, schemas: Mapping[str, Fields] = _NO_SCHEMAS
+    ) -> Iterator[SourceEvent | FaultyEvent]:
+        """Yield the changes of a file's events one by one, in order."""
+        for runs in self._blocks(data, schemas):
+            events = [event for run in runs for event in results_of(run)]
+            yield from sorted(events, key=lambda event: -1 if event.position is None else event.position)
+
+    def _blocks(
+        self, data: bytes, schemas: Mapping[str, Fields]
+    ) -> Iterator[Iterator[ChangeRun | FaultyEvent]]:
+        for runs in read_runs(data, replace(self._decoding, schemas=schemas)):
+            yield chain.from_iterable(map(self._interpret, runs))
+
+    def _interpret(self, run: EventRun | FaultyEvent) -> Iterable[ChangeRun | FaultyEvent]:
+        return (run,) if isinstance(run, FaultyEvent) else self.interpreter.interpret_run(run)
+
+
+# A worker's process outlives its tasks, and what it knows of schemas serves the next files, too.
+@lru_cache(maxsize=4)
+def file_decoder(settings_json: str) -> FileDecoder:
+    """Return the decoder for settings, as `DatastreamSettings.to_options` returns them."""
+    return FileDecoder(DatastreamSettings.from_options(settings_json))
+
+
 def decode_file(
     settings: DatastreamSettings, data: bytes, schemas: Mapping[str, Fields] = _NO_SCHEMAS
 ) -> Iterator[SourceEvent | FaultyEvent]:
@@ -32,22 +83,7 @@ def decode_file(
         data: content of the file.
         schemas: columns by `schema_key` from other files, for JSON.
     """
-    for results in decode_runs(settings, data, schemas):
-        events = [event for result in results for event in results_of(result)]
-        yield from sorted(events, key=lambda event: -1 if event.position is None else event.position)
-
-
-def decode_runs(
-    settings: DatastreamSettings, data: bytes, schemas: Mapping[str, Fields] = _NO_SCHEMAS
-) -> Iterator[Sequence[ChangeRun | FaultyEvent]]:
-    """Yield the changes of the events of each block of a file, in any order, as `decode_file` does."""
-    decoding, interpreter = _tools(settings.to_options())
-    decoding = replace(decoding, schemas=schemas) if schemas else decoding
-    for runs in read_runs(data, decoding):
-        results: list[ChangeRun | FaultyEvent] = []
-        for run in runs:
-            results += (run,) if isinstance(run, FaultyEvent) else interpreter.interpret_run(run)
-        yield results
+    return file_decoder(settings.to_options()).events(data, schemas)
 
 
 def decode_text(
@@ -81,17 +117,4 @@ def decode_text(
             if error.retryable:
                 raise
             return iter([FaultyEvent(str(error), text, 0)])
-    return iter([_tools(settings.to_options())[1].interpret(envelope)])
-
-
-# A worker's process outlives its tasks, and what it knows of schemas serves the next files, too.
-@lru_cache(maxsize=4)
-def _tools(settings_json: str) -> tuple[Decoding, Interpreter]:
-    settings = DatastreamSettings.from_options(settings_json)
-    decoding = Decoding(
-        declarations(settings.columns),
-        table_name=settings.table_name,
-        source=settings.source,
-        bounds=settings.bounds,
-    )
-    return decoding, Interpreter(settings)
+    return iter([file_decoder(settings.to_options()).interpreter.interpret(envelope)])

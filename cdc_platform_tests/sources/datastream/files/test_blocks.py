@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.sources import text_files
 from cdc_platform.sources.datastream.files import blocks, lines
-from cdc_platform.sources.datastream.files.file_events import decode_file, decode_runs
+from cdc_platform.sources.datastream.files.file_events import FileDecoder, decode_file
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform.sources.text_files import FileDamaged
 from cdc_platform_tests.sources.datastream.generated_events import SOURCES, json_event, scenario
@@ -58,7 +58,7 @@ def test_blocks_do_not_show(
     for module in (lines, text_files):
         monkeypatch.setattr(module, "CHUNK_BYTES", chunk_bytes)
     monkeypatch.setattr(blocks, "MAX_AHEAD_BYTES", ahead_bytes)
-    assert len(list(decode_runs(SETTINGS, data))) > len(data) // max(chunk_bytes, 10_000)
+    assert len(list(FileDecoder(SETTINGS).runs(data))) > len(data) // max(chunk_bytes, 10_000)
     assert expected == list(decode_file(SETTINGS, data))
 
 
