@@ -42,13 +42,6 @@ class FileCounts(msgspec.Struct, gc=False):
     events: int = 0
     faults: int = 0
 
-    def add(self, *, is_fault: bool) -> None:
-        """Count one more event."""
-        if is_fault:
-            self.faults += 1
-        else:
-            self.events += 1
-
     def add_all(self, other: "FileCounts") -> None:
         """Count the events of another one, too."""
         self.events += other.events

@@ -52,9 +52,20 @@ def form_of(event: FileEvent) -> Hashable:
 
 
 def event_run(
-    events: Sequence[FileEvent], positions: Sequence[int], reader: RowReader, micros_of: MicrosOf
+    events: Sequence[FileEvent],
+    positions: Sequence[int],
+    reader: RowReader,
+    micros_of: MicrosOf,
+    columns: Mapping[str, Sequence[Any]] | None = None,
 ) -> EventRun:
     """Return the run of events of one form.
+
+    Args:
+        events: the events.
+        positions: position of each in the file.
+        reader: reads the values of their payloads.
+        micros_of: converts their timestamps.
+        columns: the values of their payloads by column, if they are known.
 
     Raises:
         MALFORMED: one of them, or more, cannot be decoded.
@@ -73,7 +84,7 @@ def event_run(
         _texts(streams),
         sort_keys_of(sort_keys),
         _by_name(metadata),
-        reader.read(_by_name(rows)),
+        reader.read(_by_name(rows) if columns is None else columns),
         positions,
     )
 

@@ -119,10 +119,13 @@ class BlockDecoder:
     def _run(self, block: LineBlock, first_position: int, form: "_Form", places: Sequence[int]) -> EventRun:
         reader = _NO_ROW if form.rows is None else self._reader(form, form.rows)
         events = [block.events[place] for place in places]
+        columns = None
         if reader.documents:
             for place, event in zip(places, events, strict=True):
                 keep_documents(event.payload or {}, reader.documents, block.lines[place])
-        run = event_run(events, [first_position + place for place in places], reader, micros_of)
+        elif form.rows is not None and len(form.rows.rows) == len(places):
+            columns = form.rows.columns
+        run = event_run(events, [first_position + place for place in places], reader, micros_of, columns)
         for values in run.metadata.values():
             check_depth(values)
         return run
