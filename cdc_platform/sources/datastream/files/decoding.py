@@ -26,11 +26,13 @@ from cdc_platform.sources.datastream.values.types import Fields, FieldType
 
 # Changes of one transaction share their moments, and so do events that were read at once.
 _moment_micros: Final = lru_cache(maxsize=256)(moment_micros)
-_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+NO_DECLARATIONS: Final[Mapping[str, FieldType]] = MappingProxyType({})
 _TEXTS_AND_NUMBERS: Final = frozenset({str, int})
 _KEY_TYPES: Final = _TEXTS_AND_NUMBERS | {type(None)}
 _NO_KEYS: Final = frozenset({object})
 MICROS_PER_MILLI: Final = 1000
+_FEW: Final = 8
+"""Moments that take less time one by one than together."""
 _MAX_BITS: Final = 128
 """Maximum bits of a number of milliseconds that a message can show; the range of years is checked later."""
 
@@ -59,7 +61,7 @@ class Decoding:
             for name in (*names_of_table(object_name, metadata), self._full_name(metadata), ALL_TABLES):
                 if name in self.declared:
                     return self.declared[name]
-        return _NOTHING
+        return NO_DECLARATIONS
 
     def is_document(self, read_method: str, metadata: Mapping[str, Any]) -> bool:
         """Return whether an event comes from MongoDB, whose identifiers may have several types."""
@@ -139,7 +141,7 @@ def _sort_keys(value: Any) -> Sequence[str | int]:
 
 def micros_of(values: Sequence[Any], name: str) -> Sequence[int | None]:
     """Return a time of each event from text or milliseconds; without a zone it is UTC."""
-    if set(map(type, values)) == {str}:
+    if len(values) > _FEW and set(map(type, values)) == {str}:
         micros = plain_micros(values)
         if micros is not None:
             return micros

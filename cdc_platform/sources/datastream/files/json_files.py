@@ -10,6 +10,7 @@ from cdc_platform.sources.datastream.events.event_runs import EventRun
 from cdc_platform.sources.datastream.events.layouts import DOCUMENT_ID
 from cdc_platform.sources.datastream.files.blocks import Blocks, EventGroup, LineBlock
 from cdc_platform.sources.datastream.files.decoding import (
+    NO_DECLARATIONS,
     Decoding,
     EventFaulty,
     faulty_file,
@@ -104,7 +105,7 @@ class BlockDecoder:
             return
         has_id = group.rows is not None and DOCUMENT_ID in group.rows.names
         if not (self._decoding.declared or has_id):
-            yield _Form(group.rows, {}, is_document=False), group.places
+            yield _Form(group.rows, NO_DECLARATIONS, is_document=False), group.places
             return
         forms: dict[Hashable, tuple[_Form, list[int]]] = {}
         for place in group.places:
