@@ -90,6 +90,15 @@ def test_a_file_of_one_table_and_operation_is_one_run() -> None:
     assert list(read_events(data, Decoding())) == list(read_events(BytesIO(data), Decoding()))
 
 
+def test_tables_whose_names_are_equal_values_are_different_tables() -> None:
+    """An event whose table is named 0 and one whose table is named False are events of two tables."""
+    event, names = odd_event("mysql", 4, ()), (0, False, "0", 1, True)
+    made = [{**event, "source_metadata": {**event["source_metadata"], "table": name}} for name in names]
+    expected = [each_alone(SETTINGS[0], json.dumps(single).encode()) for single in made]
+    actual = decode_file(DatastreamSettings("others"), "\n".join(map(json.dumps, made)).encode())
+    assert [single.table for (single,) in expected] == [single.table for single in actual]
+
+
 @given(
     st.lists(st.dictionaries(st.sampled_from(["a", 'b"', "c", "\u00e9"]), st.sampled_from(ODD), min_size=4))
 )

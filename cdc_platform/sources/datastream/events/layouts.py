@@ -35,11 +35,9 @@ _NO_TYPE: Final = "NULL"
 """Code of a column with only NULLs in a file without a schema: its type is still unknown."""
 _KEY_FIELDS: Final = ("primary_keys", "replication_index")
 
-LayoutKey: TypeAlias = tuple[Any, ...]
-"""Metadata that an event's layout depends on: the values of LAYOUT_MEMBERS, with the values of _ABSENT for
-missing fields."""
 LAYOUT_MEMBERS: Final = ("database", "schema", "table", "collection", "object_name", *_KEY_FIELDS)
-_ABSENT: Final = (None, None, None, None, None, 0, 0)
+"""Metadata that an event's layout depends on; _ABSENT has the values for missing members."""
+_ABSENT: Final = (None, None, None, None, None, ..., ...)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,20 +200,11 @@ class Layouts:
             RecordUnreadable: their metadata does not state the table or its key.
         """
         # By identity: hashing many columns takes long. The entry keeps them alive, so no others can get it.
-        key = id(columns), kind, _hashable(tuple(map(metadata.get, LAYOUT_MEMBERS, _ABSENT)))
+        # The texts of metadata differ where values are equal, such as 0 and False.
+        key = id(columns), kind, repr(tuple(map(metadata.get, LAYOUT_MEMBERS, _ABSENT)))
         entry = self._layouts.get(key)
         if entry is None:
             if len(self._layouts) >= self._MAX_LAYOUTS:
                 self._layouts.clear()
             entry = self._layouts[key] = columns, make_layout(kind, columns, metadata, self._settings)
         return entry[1]
-
-
-def _hashable(layout_key: LayoutKey) -> LayoutKey | str:
-    """Return a hashable layout key; objects in it also differ by the order of their members."""
-    values = tuple(tuple(part) if isinstance(part, list) else part for part in layout_key)
-    try:
-        hash(values)
-    except TypeError:
-        return repr(values)
-    return values
