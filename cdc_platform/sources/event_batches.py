@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from cdc_platform.model.base.schemas import RAW_EVENT_RECORDS
 from cdc_platform.model.base.timestamps import is_moment, to_datetime
-from cdc_platform.model.stream.events import FaultyEvent, SourceEvent, SourceMessage
+from cdc_platform.model.stream.events import ChangeRun, FaultyEvent, SourceEvent, SourceMessage
 from cdc_platform.model.stream.files import SourceFile, identity_in_file
 from cdc_platform.model.stream.read_windows import ReadWindow, WindowReport
 from cdc_platform.model.stream.records import ModType, RecordKind, ValueCaptureType
-from cdc_platform.sources.event_columns import ChangeRow, to_batches
+from cdc_platform.sources.event_columns import ChangeColumns, ChangeRow, to_batches
 from cdc_platform.sources.sound_rows import MAX_TEXT_CHARACTERS, escape, safe_text
 
 BATCH_ROWS: Final = 8_192
@@ -42,13 +42,6 @@ class FileCounts(msgspec.Struct, gc=False):
     events: int = 0
     faults: int = 0
 
-    def add(self, *, is_fault: bool) -> None:
-        """Count one more event."""
-        if is_fault:
-            self.faults += 1
-        else:
-            self.events += 1
-
     def add_all(self, other: "FileCounts") -> None:
         """Count the events of another one, too."""
         self.events += other.events
@@ -61,6 +54,7 @@ class EventBatches:
     def __init__(self, cycle: int) -> None:
         self._cycle = cycle
         self._changes: list[ChangeRow] = []
+        self._columns = ChangeColumns()
         self._characters = 0
         self._rows: list[dict[str, Any]] = []
 
@@ -85,6 +79,12 @@ class EventBatches:
                 fault=row.fault if event.fault is None else event.fault,
             )
         )
+
+    def add_run(self, run: ChangeRun, window: ReadWindow, file: SourceFile) -> None:
+        """Add changes of a file."""
+        self._columns.add(len(run), _columns_of(run, window, file))
+        for texts in (run.new_values or (), run.old_values or ()):
+            self._characters += sum(map(len, texts))
 
     def _add(self, row: ChangeRow) -> None:
         self._changes.append(row)
@@ -147,17 +147,20 @@ class EventBatches:
     @property
     def is_full(self) -> bool:
         """Whether the collected rows fill a batch."""
-        return len(self._changes) >= BATCH_ROWS or self._characters >= BATCH_CHARACTERS
+        return len(self._changes) + self._columns.count >= BATCH_ROWS or self._characters >= BATCH_CHARACTERS
 
     def take(self) -> Iterator[pa.RecordBatch]:
-        """Yield the collected rows as batches, and start over."""
-        if self._changes:
-            changes, self._changes, self._characters = self._changes, [], 0
+        """Yield the collected rows as batches, in any order, and start over."""
+        changes, columns = self._changes, self._columns
+        self._changes, self._columns, self._characters = [], ChangeColumns(), 0
+        if columns.count:
+            yield from columns.to_batches(self._cycle)
+        if changes:
             yield from to_batches(self._cycle, changes)
         if self._rows:
             rows, self._rows = self._rows, []
-            columns = {name: [row.get(name) for row in rows] for name in _NAMES}
-            yield from pa.table(columns, RAW_EVENT_RECORDS).to_batches()
+            reports = {name: [row.get(name) for row in rows] for name in _NAMES}
+            yield from pa.table(reports, RAW_EVENT_RECORDS).to_batches()
 
     def _row(self, kind: RecordKind, window: ReadWindow) -> dict[str, Any]:
         return {
@@ -214,6 +217,33 @@ def _of_event(
         unavailable_columns or None,
         fault,
     )
+
+
+def _columns_of(run: ChangeRun, window: ReadWindow, file: SourceFile) -> Mapping[str, object]:
+    """Return the changes of a file by the fields of `ChangeRow`."""
+    unavailable = run.unavailable_columns
+    return {
+        "partition_token": window.token,
+        "record_timestamp": window.end_inclusive_micros,
+        "record_sequence": run.event_ids,
+        "record_order": run.ordering_keys,
+        "server_transaction_id": [
+            transaction or event
+            for transaction, event in zip(run.transaction_ids, run.event_ids, strict=True)
+        ],
+        "table_name": run.table,
+        "origin": file.path,
+        "position": run.positions,
+        "metadata": run.metadata,
+        "mod_type": _MOD_TYPES[run.mod_type],
+        "value_capture_type": [_NEW_VALUES if names else _NEW_ROW for names in unavailable] or _NEW_ROW,
+        "column_types": run.column_types,
+        "keys": run.keys,
+        "new_values": run.new_values,
+        "old_values": run.old_values,
+        "source_timestamp": run.source_micros,
+        "unavailable_columns": [names or None for names in unavailable] or None,
+    }
 
 
 def _of_fault(fault: FaultyEvent, window: ReadWindow, file: SourceFile) -> ChangeRow:

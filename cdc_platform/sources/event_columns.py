@@ -13,6 +13,7 @@ from cdc_platform.model.base.timestamps import is_moment
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.sources.sound_rows import (
     MAX_TEXT_CHARACTERS,
+    UNFIT,
     safe_text,
     safe_value,
     sound_batches,
@@ -60,6 +61,42 @@ _MODS: Final = RAW_EVENT_RECORDS.field("mods").type
 def to_batches(cycle: int, rows: Sequence[ChangeRow]) -> Iterator[pa.RecordBatch]:
     """Yield the batches of a cycle's changes; one that Arrow cannot hold becomes a fault."""
     return sound_batches(lambda some: _batch(cycle, some), rows, _fault)
+
+
+class ChangeColumns:
+    """Collects data changes by the fields of `ChangeRow`.
+
+    Attributes:
+        count: number of changes.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._values: dict[str, Any] = dict.fromkeys(_FIELDS)
+
+    def add(self, count: int, values: Mapping[str, object]) -> None:
+        """Add changes, with the values of `columns_batch`."""
+        for name, column in self._values.items():
+            added: Any = values.get(name)
+            is_shared = not isinstance(added, list | tuple)
+            if is_shared and (self.count == 0 or (not isinstance(column, list) and column == added)):
+                self._values[name] = added
+            else:
+                all_before = column if isinstance(column, list) else [column] * self.count
+                self._values[name] = all_before
+                all_before += [added] * count if is_shared else added
+        self.count += count
+
+    def to_batches(self, cycle: int) -> Iterator[pa.RecordBatch]:
+        """Yield the batches of a cycle's changes; one that Arrow cannot hold becomes a fault."""
+        try:
+            yield columns_batch(cycle, self.count, self._values)
+        except UNFIT:
+            columns = (
+                column if isinstance(column, list) else [column] * self.count
+                for column in self._values.values()
+            )
+            yield from to_batches(cycle, list(map(ChangeRow._make, zip(*columns, strict=True))))
 
 
 def _fault(row: ChangeRow, error: Exception) -> ChangeRow:

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -90,6 +91,39 @@ def write_lines(values: Sequence[Any]) -> list[str]:
         UnicodeEncodeError: a text is not Unicode.
     """
     return _WRITER.encode_lines(values).decode().split("\n")[:-1]
+
+
+def write_objects(names: Sequence[str], columns: Sequence[Sequence[Any]], count: int) -> Sequence[str]:
+    """Return the JSON objects of rows, as `write` does.
+
+    Args:
+        names: the names of the members, all different.
+        columns: the values of each member.
+        count: number of rows.
+    """
+    if not names:
+        return ["{}"] * count
+    make = _row_class(tuple(names))
+    rows: list[Any] = (
+        list(map(make, *columns))
+        if make is not None
+        else [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+    )
+    try:
+        return write_lines(rows)
+    except UnicodeEncodeError:
+        return list(map(write, rows))
+
+
+@lru_cache(maxsize=256)
+def _row_class(names: tuple[str, ...]) -> Callable[..., Any] | None:
+    """Return a class of rows, which are written several times as fast as mappings; None for odd names."""
+    fields = [(f"member_{number}", Any) for number in range(len(names))]
+    renamed = {field: name for (field, _), name in zip(fields, names, strict=True)}
+    try:
+        return msgspec.defstruct("Row", fields, rename=renamed, gc=False)
+    except ValueError:
+        return None
 
 
 def write_sorted_lines(values: Sequence[Any]) -> list[str]:

@@ -3,11 +3,23 @@
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import pyarrow as pa
 
 Row = TypeVar("Row")
+Part = TypeVar("Part")
+
+
+class Divisible(Protocol):
+    """A sequence, or columns of equal length, of which slices have the same type."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, places: slice, /) -> Any: ...
+
+
+Items = TypeVar("Items", bound=Divisible)
 
 MAX_CHARACTERS: Final = 1_000
 """Maximum number of characters of a reason or a name that is kept unchanged."""
@@ -16,7 +28,36 @@ MAX_TEXT_CHARACTERS: Final = 1_000_000
 NOT_UNICODE: Final = "has a text that is not Unicode (half of a surrogate pair)"
 _LABELS: Final = {"record_sequence": "the identity of the event"}
 _INT64: Final = range(-(2**63), 2**63)
-_UNFIT: Final = (pa.ArrowException, ValueError, TypeError, OverflowError)
+UNFIT: Final = (pa.ArrowException, ValueError, TypeError, OverflowError)
+"""Errors of Arrow about values that it cannot hold."""
+
+
+def by_halves(
+    build: Callable[[Items], Part],
+    items: Items,
+    replaced: Callable[[Items, Exception], Part],
+    errors: tuple[type[Exception], ...],
+) -> Iterator[Part]:
+    """Yield what is built of items, in order: one part, unless some items cause an error.
+
+    Args:
+        build: builds a part of items.
+        items: the items.
+        replaced: returns a part instead of that of an item, alone in its sequence, that causes an error.
+        errors: the errors.
+    """
+    waiting = [items]
+    while waiting:
+        part = waiting.pop()
+        try:
+            built = build(part)
+        except errors as error:
+            if len(part) > 1:
+                middle = len(part) // 2
+                waiting += (part[middle:], part[:middle])
+                continue
+            built = replaced(part, error)
+        yield built
 
 
 def sound_batches(
@@ -31,15 +72,11 @@ def sound_batches(
         rows: the rows.
         replaced: returns a replacement with safe values for a row that Arrow rejects.
     """
-    try:
-        yield build(rows)
-    except _UNFIT as error:
-        if len(rows) == 1:
-            yield build([replaced(rows[0], error)])
-            return
-        middle = len(rows) // 2
-        yield from sound_batches(build, rows[:middle], replaced)
-        yield from sound_batches(build, rows[middle:], replaced)
+
+    def build_replaced(row: Sequence[Row], error: Exception) -> pa.RecordBatch:
+        return build([replaced(row[0], error)])
+
+    yield from by_halves(build, rows, build_replaced, UNFIT)
 
 
 def unfit_reason(values: Mapping[str, Any], error: Exception) -> str:

@@ -1,5 +1,6 @@
 """Events of event sources, in files or topics, in the form that becomes raw records."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -47,6 +48,48 @@ class SourceEvent(NamedTuple):
     unavailable_columns: tuple[str, ...] = ()
     metadata: str | None = None
     position: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRun:
+    """Changes of one table by one operation, stored by column.
+
+    The fields are those of `SourceEvent`: a sequence has one value for each change. ``new_values`` and
+    ``old_values`` are None if no change has any, ``unavailable_columns`` is empty if no change lacks one.
+    Changes without unavailable columns have whole rows.
+    """
+
+    table: str
+    mod_type: ModType
+    column_types: str
+    ordering_keys: Sequence[str]
+    event_ids: Sequence[str]
+    transaction_ids: Sequence[str]
+    source_micros: Sequence[int | None]
+    keys: Sequence[str]
+    new_values: Sequence[str] | None
+    old_values: Sequence[str] | None
+    unavailable_columns: Sequence[tuple[str, ...]]
+    metadata: Sequence[str]
+    positions: Sequence[int]
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def events(self) -> Iterator[SourceEvent]:
+        """Yield the changes one by one."""
+        nothing = (None,) * len(self)
+        for place in zip(
+            *(self.ordering_keys, self.event_ids, self.transaction_ids, self.source_micros, self.keys),
+            *(self.new_values or nothing, self.old_values or nothing),
+            *(self.unavailable_columns or ((),) * len(self), self.metadata, self.positions),
+            strict=True,
+        ):
+            *identity, keys, new_values, old_values, unavailable, metadata, position = place
+            row = self.column_types, keys, new_values, old_values, not unavailable, None
+            yield SourceEvent._make(
+                (self.table, self.mod_type, *identity, *row, unavailable, metadata, position)
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,11 @@ from cdc_platform.errors import SourceError
 from cdc_platform.model.base.names import ROOT_TOKEN
 from cdc_platform.model.base.schemas import RAW_EVENT_RECORDS
 from cdc_platform.model.base.timestamps import clock_micros
-from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
+from cdc_platform.model.stream.events import ChangeRun, FaultyEvent
 from cdc_platform.model.stream.files import SourceFile, deal_files
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadWindow, WindowOutcome, WindowReport
 from cdc_platform.model.stream.unread import FailedRead
-from cdc_platform.sources.datastream.files.file_events import decode_file
+from cdc_platform.sources.datastream.files.file_events import file_decoder
 from cdc_platform.sources.datastream.files.files import SUFFIXES
 from cdc_platform.sources.datastream.files.schema_files import Offers, borrowed_schemas
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
@@ -48,7 +48,7 @@ def plan_tasks(settings_json: str, cycle: int, plan: ReadPlan, max_tasks: int) -
 def _read_files(settings_json: str, cycle: int, task: Task) -> Iterator[pa.RecordBatch]:
     """Yield the events of a task's files, and the rows that report on files, objects and the folder."""
     settings = DatastreamSettings.from_options(settings_json)
-    batches = EventBatches(cycle)
+    batches, decoder = EventBatches(cycle), file_decoder(settings_json)
     windows = {window.token: window for window in task.windows}
     store = FileStore(settings.path, SUFFIXES, settings.deadline_s)
     records: Counter[str] = Counter()
@@ -61,25 +61,29 @@ def _read_files(settings_json: str, cycle: int, task: Task) -> Iterator[pa.Recor
             failure = FailedRead(file.version, clock_micros(), f"{type(error).__name__}: {error}")
             batches.report_file(window, file, counts, failure.error, failure.reported_version)
             continue
-        yield from _take_events(decode_file(settings, data, schemas), file, window, batches, counts)
+        for result in decoder.runs(data, schemas):
+            _add(result, file, window, batches, counts)
+            if batches.is_full:
+                yield from batches.take()
         batches.report_file(window, file, counts)
         records[file.folder] += counts.events + counts.faults
     _report(task, batches, windows, records)
     yield from batches.take()
 
 
-def _take_events(
-    events: Iterator[SourceEvent | FaultyEvent],
+def _add(
+    result: ChangeRun | FaultyEvent,
     file: SourceFile,
     window: ReadWindow,
     batches: EventBatches,
     counts: FileCounts,
-) -> Iterator[pa.RecordBatch]:
-    for event in events:
-        batches.add(event, window, file)
-        counts.add(is_fault=isinstance(event, FaultyEvent))
-        if batches.is_full:
-            yield from batches.take()
+) -> None:
+    if isinstance(result, FaultyEvent):
+        batches.add(result, window, file)
+        counts.faults += 1
+    else:
+        batches.add_run(result, window, file)
+        counts.events += len(result)
 
 
 def _report(task: Task, batches: EventBatches, windows: dict[str, ReadWindow], records: Counter[str]) -> None:

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from cdc_platform.sources.datastream.events.envelope import Envelope
 from cdc_platform.sources.datastream.files.avro_files import schema_of_avro
 from cdc_platform.sources.datastream.files.decoding import Decoding
-from cdc_platform.sources.datastream.files.files import read_events
 from cdc_platform_tests.strategies import unified_rows
+from cdc_platform_tests.support.datastream.envelopes import read_events
 from cdc_platform_tests.unified_types import UNIFIED, unified_files
 
 

@@ -4,14 +4,12 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from operator import itemgetter
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from cdc_platform.errors import RecordUnreadable
 from cdc_platform.model.base.names import case_key
 from cdc_platform.model.schema.table_schema import ColumnType
 from cdc_platform.sources.datastream.events.column_names import EVENT_ID, ROW_HASH, lake_names
-from cdc_platform.sources.datastream.events.envelope import Envelope
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform.sources.datastream.settings.declarations import full_name
 from cdc_platform.sources.datastream.settings.kinds import SourceKind
@@ -37,11 +35,9 @@ _NO_TYPE: Final = "NULL"
 """Code of a column with only NULLs in a file without a schema: its type is still unknown."""
 _KEY_FIELDS: Final = ("primary_keys", "replication_index")
 
-LayoutKey: TypeAlias = tuple[Any, ...]
-"""Metadata that an event's layout depends on: the values of _LAYOUT_FIELDS, with the values of _ABSENT for
-missing fields."""
-_LAYOUT_FIELDS: Final = ("database", "schema", "table", "collection", "object_name", *_KEY_FIELDS)
-_ABSENT: Final = (None, None, None, None, None, 0, 0)
+LAYOUT_MEMBERS: Final = ("database", "schema", "table", "collection", "object_name", *_KEY_FIELDS)
+"""Metadata that an event's layout depends on; _ABSENT has the values for missing members."""
+_ABSENT: Final = (None, None, None, None, None, ..., ...)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +67,19 @@ class Layout:
     source_name: str = ""
 
 
-def make_layout(kind: SourceKind, envelope: Envelope, settings: DatastreamSettings) -> Layout:
-    """Return the common facts of events with an event's table and schema.
+def make_layout(
+    kind: SourceKind, typed_columns: Columns, metadata: Mapping[str, Any], settings: DatastreamSettings
+) -> Layout:
+    """Return the common facts of events with these columns and the table and key of this metadata.
 
     Raises:
-        RecordUnreadable: the event does not state its table or its key.
+        RecordUnreadable: the metadata does not state the table or its key.
     """
-    table = table_name(kind, envelope.source_metadata, settings.table_name)
-    columns = dict(envelope.columns)
+    table = table_name(kind, metadata, settings.table_name)
+    columns = dict(typed_columns)
     if kind is SourceKind.MONGODB and DOCUMENT_ID in columns:
         columns[DOCUMENT_ID] = _TEXT  # the identifiers of one collection may have several types
-    listed_keys = _key_names(kind, envelope.source_metadata, settings, table)
+    listed_keys = _key_names(kind, metadata, settings, table)
     if kind is SourceKind.ORACLE and ROWID not in listed_keys:
         columns.pop(ROWID, None)
     find_column = name_finder(columns)
@@ -108,7 +106,7 @@ def make_layout(kind: SourceKind, envelope: Envelope, settings: DatastreamSettin
         else tuple(pair for pair in values if pair[1] in protected_names),
         keyless=keyless,
         sequence_column=settings.sequence_column(table),
-        source_name=full_name("", envelope.source_metadata),
+        source_name=full_name("", metadata),
     )
 
 
@@ -186,72 +184,27 @@ def _column_types(
     )
 
 
-class _LastLayout(NamedTuple):
-    """The last layout for events of some columns, and its other dependencies.
-
-    Args:
-        columns: the events' columns, kept alive so that no others can get their identity.
-        kind: their source.
-        names: the fields of their metadata.
-        pick: returns the layout key from the metadata.
-        layout_key: the layout key of these events.
-        layout: the layout.
-    """
-
-    columns: Columns
-    kind: SourceKind
-    names: tuple[str, ...]
-    pick: Callable[[Mapping[str, Any]], Any]
-    layout_key: Any
-    layout: Layout
-
-
 class Layouts:
-    """Cache of layouts, by the identity of an event's columns, or else by value."""
+    """Cache of layouts, by the identity of the events' columns and the metadata that a layout depends on."""
 
     _MAX_LAYOUTS: Final = 2_000
 
     def __init__(self, settings: DatastreamSettings) -> None:
         self._settings = settings
-        self._last: dict[int, _LastLayout] = {}
-        self._by_value: dict[object, Layout] = {}
+        self._layouts: dict[object, tuple[Columns, Layout]] = {}
 
-    def of(self, kind: SourceKind, envelope: Envelope) -> Layout:
-        """Return the layout of an event.
+    def of(self, kind: SourceKind, columns: Columns, metadata: Mapping[str, Any]) -> Layout:
+        """Return the layout of events.
 
         Raises:
-            RecordUnreadable: the event does not state its table or its key.
+            RecordUnreadable: their metadata does not state the table or its key.
         """
-        metadata = envelope.source_metadata
-        last = self._last.get(id(envelope.columns))
-        is_alike = last is not None and last.kind is kind and last.names == tuple(metadata)
-        if last is not None and is_alike and last.layout_key == last.pick(metadata):
-            return last.layout
-        return self._find(kind, envelope)
-
-    def _find(self, kind: SourceKind, envelope: Envelope) -> Layout:
-        columns, metadata = envelope.columns, envelope.source_metadata
-        layout_key = _hashable(tuple(map(metadata.get, _LAYOUT_FIELDS, _ABSENT)))
-        layout = self._by_value.get((columns, kind, layout_key))
-        if layout is None:
-            layout = make_layout(kind, envelope, self._settings)
-        for store in (self._last, self._by_value):
-            if len(store) >= self._MAX_LAYOUTS:
-                store.clear()
-        self._by_value[columns, kind, layout_key] = layout
-        present = [name for name in _LAYOUT_FIELDS if name in metadata]
-        if present and not isinstance(layout_key, str):
-            pick = itemgetter(*present)
-            entry = _LastLayout(columns, kind, tuple(metadata), pick, pick(metadata), layout)
-            self._last[id(columns)] = entry
-        return layout
-
-
-def _hashable(layout_key: LayoutKey) -> LayoutKey | str:
-    """Return a hashable layout key; objects in it also differ by the order of their members."""
-    values = tuple(tuple(part) if isinstance(part, list) else part for part in layout_key)
-    try:
-        hash(values)
-    except TypeError:
-        return repr(values)
-    return values
+        # By identity: hashing many columns takes long. The entry keeps them alive, so no others can get it.
+        # The texts of metadata differ where values are equal, such as 0 and False.
+        key = id(columns), kind, repr(tuple(map(metadata.get, LAYOUT_MEMBERS, _ABSENT)))
+        entry = self._layouts.get(key)
+        if entry is None:
+            if len(self._layouts) >= self._MAX_LAYOUTS:
+                self._layouts.clear()
+            entry = self._layouts[key] = columns, make_layout(kind, columns, metadata, self._settings)
+        return entry[1]

@@ -14,19 +14,20 @@ Every key has the shape `EPOCH CLASS ... HALF UUID`:
 
 import re
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from msgspec import Struct
 
 from cdc_platform.errors import RecordUnreadable
-from cdc_platform.sources.datastream.events.envelope import Envelope
+from cdc_platform.sources.datastream.events.event_runs import EventRun
 from cdc_platform.sources.datastream.events.positions import (
-    Position,
     PositionRules,
-    backfill_clock,
+    Positions,
+    backfill_clocks,
     locate,
-    moment_of,
+    moments_of,
 )
 from cdc_platform.sources.datastream.settings.kinds import SourceKind
 from cdc_platform.sources.datastream.settings.policies import BackfillPolicy
@@ -56,65 +57,70 @@ class OrderRules:
 
 
 class OrderingFacts(Struct, frozen=True):
-    """Facts about an event beyond its envelope that its ordering key needs."""
+    """Facts about a run of events, beyond the run itself, that their ordering keys need."""
 
     kind: SourceKind
     is_backfill: bool
     is_removal: bool
-    event_id: str
+    event_ids: Sequence[str]
 
 
-def ordering_key(envelope: Envelope, facts: OrderingFacts, rules: OrderRules) -> str:
-    """Return the ordering key of an event, which is the same in any file.
+def ordering_keys(run: EventRun, facts: OrderingFacts, rules: OrderRules) -> list[str]:
+    """Return the ordering keys of events, which are the same in any file.
 
     Raises:
-        RecordUnreadable: the event does not state its place in the order.
+        RecordUnreadable: an event does not state its place in the order.
     """
-    half = f"{'0' if facts.is_removal else '1'} {facts.event_id}"
+    half, event_ids = "0" if facts.is_removal else "1", facts.event_ids
+    places: Sequence[str]
     if rules.backfill_policy is _BY_SOURCE_TIMESTAMP:
-        return f"{_epoch(envelope, rules)} {_BY_CLOCK} {_clock_order(envelope, facts, rules)} {half}"
-    if not facts.is_backfill:
-        return f"{_epoch(envelope, rules)} {_CAPTURED} {_position_of(envelope, facts, rules).place} {half}"
-    # A repeated backfill counts only on request.
-    counts = rules.backfill_policy is BackfillPolicy.FORCE
-    epoch = _epoch(envelope, rules) if counts else _FIRST_EPOCH
-    return f"{epoch} {_BACKFILL} {moment_of(envelope)} {half}"
+        class_, epochs, places = _BY_CLOCK, _epochs(run, rules), _clock_orders(run, facts, rules)
+    elif not facts.is_backfill:
+        class_, epochs, places = _CAPTURED, _epochs(run, rules), _positions_of(run, facts, rules).places
+    else:
+        # A repeated backfill counts only on request.
+        counts = rules.backfill_policy is BackfillPolicy.FORCE
+        epochs = _epochs(run, rules) if counts else [_FIRST_EPOCH] * len(run)
+        class_, places = _BACKFILL, moments_of(run)
+    parts = zip(epochs, places, event_ids, strict=True)
+    return [f"{epoch} {class_} {place} {half} {event_id}" for epoch, place, event_id in parts]
 
 
-def sequence_key(envelope: Envelope, facts: OrderingFacts, sequence: object) -> str:
-    """Return the ordering key of an event with a user-supplied sequence, in BigQuery's grammar.
+def sequence_keys(run: EventRun, facts: OrderingFacts, sequences: Sequence[object]) -> list[str]:
+    """Return the ordering keys of events with user-supplied sequences, in BigQuery's grammar.
 
     Raises:
-        RecordUnreadable: the sequence is missing or invalid.
+        RecordUnreadable: a sequence is missing or invalid.
     """
-    if sequence is None:
+    if None in sequences:
         raise RecordUnreadable(
             "The event has no value in the column that the setting `sequence_columns` names, so it can be "
             "neither newer nor older than others"
         )
-    half = f"{'1' if facts.is_removal else '0'} {moment_of(envelope)} {facts.event_id}"
-    return f"{_FIRST_EPOCH} {_BY_SEQUENCE} {sequence_order(sequence)} {half}"
+    half = "1" if facts.is_removal else "0"
+    parts = zip(map(sequence_order, sequences), moments_of(run), facts.event_ids, strict=True)
+    return [f"{_FIRST_EPOCH} {_BY_SEQUENCE} {order} {half} {moment} {uuid}" for order, moment, uuid in parts]
 
 
-def _clock_order(envelope: Envelope, facts: OrderingFacts, rules: OrderRules) -> str:
+def _clock_orders(run: EventRun, facts: OrderingFacts, rules: OrderRules) -> list[str]:
     """Return clock, class and place: at the time of a backfill's read, captured changes win."""
     if facts.is_backfill:
-        return f"{backfill_clock(facts.kind, envelope)} {_BACKFILL} {moment_of(envelope)}"
-    position = _position_of(envelope, facts, rules)
-    return f"{position.clock} {_CAPTURED} {position.place}"
+        class_, positions = _BACKFILL, Positions(backfill_clocks(facts.kind, run), moments_of(run))
+    else:
+        class_, positions = _CAPTURED, _positions_of(run, facts, rules)
+    return [f"{clock} {class_} {place}" for clock, place in zip(*positions, strict=True)]
 
 
-def _position_of(envelope: Envelope, facts: OrderingFacts, rules: OrderRules) -> Position:
-    return locate(facts.kind, envelope, rules.positions, is_removal=facts.is_removal)
+def _positions_of(run: EventRun, facts: OrderingFacts, rules: OrderRules) -> Positions:
+    return locate(facts.kind, run, rules.positions, is_removal=facts.is_removal)
 
 
-def _epoch(envelope: Envelope, rules: OrderRules) -> str:
+def _epochs(run: EventRun, rules: OrderRules) -> list[str]:
     if not rules.epochs:
-        return _FIRST_EPOCH
-    micros = envelope.source_timestamp_micros
-    if micros is None:
+        return [_FIRST_EPOCH] * len(run)
+    if None in run.source_micros:
         raise RecordUnreadable("The event has no `source_timestamp`, by which its epoch is known")
-    return f"{bisect_right(rules.epochs, micros):04d}"
+    return [f"{bisect_right(rules.epochs, micros):04d}" for micros in run.source_micros if micros is not None]
 
 
 _SECTIONS: Final = re.compile(r"[0-9A-Fa-f]{1,16}(?:/[0-9A-Fa-f]{1,16}){0,3}", re.ASCII)

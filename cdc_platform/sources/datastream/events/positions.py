@@ -6,16 +6,14 @@ They have lower priority because they mix types and have changed their meaning o
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from msgspec import Struct
-from msgspec.structs import replace
-
 from cdc_platform.errors import RecordUnreadable
 from cdc_platform.model.stream.ordering_key import COMMIT_DIGITS
-from cdc_platform.sources.datastream.events.envelope import Envelope
+from cdc_platform.sources.datastream.events.event_runs import EventRun
 from cdc_platform.sources.datastream.settings.kinds import SourceKind
 from cdc_platform.sources.datastream.settings.policies import OrderBy
 
@@ -32,6 +30,7 @@ _SQLSERVER_LSN: Final = re.compile(
     re.ASCII,
 )
 _MOMENT: Final = f"%0{COMMIT_DIGITS}d"
+_HEX: Final = "%016x"
 _NO_LOCATION: Final = (0, 0, 0)
 _U32: Final = 1 << 32
 _MAX_DIGITS: Final = 64
@@ -39,16 +38,16 @@ _MAX_DIGITS: Final = 64
 _U64: Final = 1 << 64
 
 
-class Position(Struct, frozen=True):
-    """Position of a captured change.
+class Positions(NamedTuple):
+    """Positions of captured changes.
 
     Args:
-        clock: comparable with the clock of a backfilled row.
-        place: comparable with the places of other captured changes of the source.
+        clocks: comparable with the clocks of backfilled rows.
+        places: comparable with the places of other captured changes of the source.
     """
 
-    clock: str
-    place: str
+    clocks: Sequence[str]
+    places: Sequence[str]
 
 
 class PositionRules(NamedTuple):
@@ -58,72 +57,77 @@ class PositionRules(NamedTuple):
     order_by: str = OrderBy.POSITION.value
 
 
-Locate: TypeAlias = Callable[[Envelope, PositionRules], Position]
+Locate: TypeAlias = Callable[[EventRun, PositionRules], Positions]
 
 
-def moment_of(envelope: Envelope) -> str:
-    """Return the event's source timestamp, at fixed width.
+def moments_of(run: EventRun) -> list[str]:
+    """Return the source timestamps of events, at fixed width.
 
     Raises:
-        RecordUnreadable: the timestamp is missing or before 1970.
+        RecordUnreadable: a timestamp is missing or before 1970.
     """
-    micros = envelope.source_timestamp_micros
-    if micros is None or micros < 0:
-        raise RecordUnreadable(f"The event has no usable `source_timestamp`, but: {micros}")
-    return _MOMENT % micros
+    unusable = [micros for micros in run.source_micros if micros is None or micros < 0]
+    if unusable:
+        raise RecordUnreadable(f"The event has no usable `source_timestamp`, but: {unusable[0]}")
+    return list(map(_MOMENT.__mod__, run.source_micros))
 
 
-def locate(
-    kind: SourceKind, envelope: Envelope, rules: PositionRules, *, is_removal: bool = False
-) -> Position:
-    """Return the position of a captured change, a removal or a write, in the log of its source.
+def locate(kind: SourceKind, run: EventRun, rules: PositionRules, *, is_removal: bool = False) -> Positions:
+    """Return the positions of captured changes, removals or writes, in the log of their source.
 
     Raises:
-        RecordUnreadable: the event does not state it, so it has no place in the order.
+        RecordUnreadable: an event does not state it, so it has no place in the order.
     """
-    return (_LOCATE_REMOVAL if is_removal else _LOCATE)[kind](envelope, rules)
+    return (_LOCATE_REMOVAL if is_removal else _LOCATE)[kind](run, rules)
 
 
-def backfill_clock(kind: SourceKind, envelope: Envelope) -> str:
-    """Return when a backfill read a row, comparable with the clock of captured changes.
+def backfill_clocks(kind: SourceKind, run: EventRun) -> list[str]:
+    """Return when a backfill read the rows, comparable with the clock of captured changes.
 
     Raises:
-        RecordUnreadable: the event does not state it.
+        RecordUnreadable: an event does not state it.
     """
     if kind is SourceKind.ORACLE:
-        return _number(envelope.source_metadata.get("scn"), "scn")
+        return _numbers(run.member("scn"), "scn")
     if kind is SourceKind.MONGODB:
-        return _cluster_time(envelope)[0]
-    return moment_of(envelope)
+        return _cluster_times(run)[0]
+    return moments_of(run)
 
 
-def _mysql(envelope: Envelope, rules: PositionRules) -> Position:
-    metadata, keys = envelope.source_metadata, envelope.sort_keys
-    file = metadata.get("log_file") or metadata.get("binlog_file")
-    place = metadata.get("log_position")
-    place = metadata.get("binlog_position") if place is None else place
-    if not file and len(keys) > 2:  # noqa: PLR2004  [timestamp, log_file, log_position]
-        file, place = keys[1], keys[2]
-    name = _binlog(file) if isinstance(file, str) else None
-    if name is None:
+def _mysql(run: EventRun, rules: PositionRules) -> Positions:
+    files = _first_true(run.member("log_file"), run.member("binlog_file"))
+    places = [
+        other if place is None else place
+        for place, other in zip(run.member("log_position"), run.member("binlog_position"), strict=True)
+    ]
+    if not all(files):
+        for number, (file, keys) in enumerate(zip(files, run.sort_keys, strict=True)):
+            if not file and len(keys) > 2:  # noqa: PLR2004  [timestamp, log_file, log_position]
+                files[number], places[number] = keys[1], keys[2]
+    logs = [_log_of(file, rules.binlog_basenames) for file in files]
+    moments = moments_of(run)
+    offsets = _numbers(places, "log_position")
+    parts = zip(logs, offsets, moments, strict=True)
+    return Positions(moments, [f"{log} {offset} {moment}" for log, offset, moment in parts])
+
+
+def _log_of(file: object, basenames: tuple[str, ...]) -> str:
+    log = _binlog(file, basenames) if isinstance(file, str) else None
+    if log is None:
         raise _missing("log_file", file)
-    base, number = name
-    moment = moment_of(envelope)
-    offset = _number(place, "log_position")
-    return Position(moment, f"{_basename_rank(base, rules)} {number} {offset} {moment}")
+    return log
 
 
 # Thousands of events are in one file of the log.
 @lru_cache(maxsize=256)
-def _binlog(file: str) -> tuple[str, str] | None:
-    """Return the name of a log and the number of its file, at fixed width; None for other names."""
+def _binlog(file: str, basenames: tuple[str, ...]) -> str | None:
+    """Return the rank of a log and the number of its file, at fixed width; None for other names."""
     match = _BINLOG.fullmatch(file)
-    return None if match is None else (match[1], f"{match[2]:0>{_BINLOG_DIGITS}}")
+    return None if match is None else f"{_basename_rank(match[1], basenames)} {match[2]:0>{_BINLOG_DIGITS}}"
 
 
-def _basename_rank(base: str, rules: PositionRules) -> str:
+def _basename_rank(base: str, basenames: tuple[str, ...]) -> str:
     """Return the rank of a name among the declared ones; without a declaration all logs have one name."""
-    basenames = rules.binlog_basenames
     if not basenames:
         return "00"
     if base not in basenames:
@@ -134,14 +138,19 @@ def _basename_rank(base: str, rules: PositionRules) -> str:
     return f"{basenames.index(base):02d}"
 
 
-def _oracle(envelope: Envelope, _rules: PositionRules) -> Position:
-    metadata, keys = envelope.source_metadata, envelope.sort_keys
-    scn, rs_id, ssn = metadata.get("scn"), metadata.get("rs_id"), metadata.get("ssn")
-    if scn is None and len(keys) > 3 and keys[2]:  # noqa: PLR2004  [timestamp, scn, rs_id, ssn]
+def _oracle(run: EventRun, _rules: PositionRules) -> Positions:
+    places = [run.member("scn"), run.member("rs_id"), run.member("ssn")]
+    if None in places[0]:
         # Before November 2021 the second sort key was a counter of Datastream, and the third one was empty.
-        scn, rs_id, ssn = keys[1:4]
-    clock = _number(scn, "scn")
-    return Position(clock, f"{clock} {_record_set(rs_id)} {_number(ssn or 0, 'ssn')} {moment_of(envelope)}")
+        rows = [
+            keys[1:4] if scn is None and len(keys) > 3 and keys[2] else (scn, *rest)  # noqa: PLR2004  [timestamp, scn, rs_id, ssn]
+            for scn, *rest, keys in zip(*places, run.sort_keys, strict=True)
+        ]
+        places = list(zip(*rows, strict=True))
+    clocks, sets = _numbers(places[0], "scn"), map(_record_set, places[1])
+    rows_of_sets = _numbers([ssn or 0 for ssn in places[2]], "ssn")
+    parts = zip(clocks, sets, rows_of_sets, moments_of(run), strict=True)
+    return Positions(clocks, list(map(" ".join, parts)))
 
 
 def _record_set(rs_id: object) -> str:
@@ -156,82 +165,91 @@ def _record_set(rs_id: object) -> str:
     return f"{first:0>8}{second:0>8}{third:0>8}".lower()
 
 
-def _postgresql(envelope: Envelope, rules: PositionRules) -> Position:
-    lsn = _lsn(envelope)
-    match = _PG_LSN.fullmatch(lsn) if isinstance(lsn, str) else None
-    if match is None:
-        raise _missing("lsn", lsn)
-    high, low = match.groups()
-    return _time_position(envelope, f"{high:0>8}{low:0>8}".lower(), rules)
+def _postgresql(run: EventRun, rules: PositionRules) -> Positions:
+    return _time_positions(run, [_parts_of_lsn(_PG_LSN, lsn) for lsn in _lsns(run)], rules)
 
 
-def _sqlserver(envelope: Envelope, rules: PositionRules) -> Position:
-    lsn = _lsn(envelope)
-    match = _SQLSERVER_LSN.fullmatch(lsn) if isinstance(lsn, str) else None
-    if match is None:
-        raise _missing("lsn", lsn)
-    first, second, third = match.groups()
-    place = f"{first:0>8}{second:0>8}{third:0>8}".lower()
-    return _time_position(envelope, f"{place} {_physical(envelope.source_metadata)}", rules)
+def _sqlserver(run: EventRun, rules: PositionRules) -> Positions:
+    lsns = [_parts_of_lsn(_SQLSERVER_LSN, lsn) for lsn in _lsns(run)]
+    locations = map(_physical, run.member("physical_location"))
+    return _time_positions(run, list(map(" ".join, zip(lsns, locations, strict=True))), rules)
 
 
-def _sqlserver_removal(envelope: Envelope, rules: PositionRules) -> Position:
-    """Return the place of a removal: before all writes under its log sequence number.
+def _sqlserver_removal(run: EventRun, rules: PositionRules) -> Positions:
+    """Return the places of removals: before all writes under their log sequence number.
 
     File, page and slot state where a row is stored, not when it changed, and Datastream's documentation
     orders by timestamp and number alone. So a location must not decide between a removal and a write. It
     stays a part of the places of writes, because existing lakes have stored it.
     """
-    metadata = {**envelope.source_metadata, "physical_location": None}
-    return _sqlserver(replace(envelope, source_metadata=metadata), rules)
+    metadata = {name: values for name, values in run.metadata.items() if name != "physical_location"}
+    return _sqlserver(replace(run, metadata=metadata), rules)
 
 
-def _lsn(envelope: Envelope) -> object:
-    keys = envelope.sort_keys
-    lsn: object = envelope.source_metadata.get("lsn")
-    return keys[1] if not lsn and len(keys) > 1 else lsn
+def _lsns(run: EventRun) -> list[object]:
+    lsns = zip(run.member("lsn"), run.sort_keys, strict=True)
+    return [keys[1] if not lsn and len(keys) > 1 else lsn for lsn, keys in lsns]
 
 
-def _physical(metadata: Mapping[str, Any]) -> str:
+def _parts_of_lsn(form: re.Pattern[str], lsn: object) -> str:
+    """Return the numbers of a log sequence number, at fixed width."""
+    match = form.fullmatch(lsn) if isinstance(lsn, str) else None
+    if match is None:
+        raise _missing("lsn", lsn)
+    return "".join(f"{part:0>8}" for part in match.groups()).lower()
+
+
+def _physical(location: Any) -> str:
     """Return file, page and slot of a row; zeros if the event does not state them."""
-    location = metadata.get("physical_location") or _NO_LOCATION
+    location = location or _NO_LOCATION
     is_location = isinstance(location, list | tuple) and len(location) == len(_NO_LOCATION)
     if not is_location or not all(isinstance(part, int) and 0 <= part < _U32 for part in location):
         raise _missing("physical_location", location)
     return "".join(f"{part:08x}" for part in location)
 
 
-def _time_position(envelope: Envelope, place: str, rules: PositionRules) -> Position:
-    moment = moment_of(envelope)
-    is_first = rules.order_by == OrderBy.TIMESTAMP.value
-    return Position(moment, f"{moment} {place}" if is_first else f"{place} {moment}")
+def _time_positions(run: EventRun, places: Sequence[str], rules: PositionRules) -> Positions:
+    moments = moments_of(run)
+    parts = (moments, places) if rules.order_by == OrderBy.TIMESTAMP.value else (places, moments)
+    return Positions(moments, list(map(" ".join, zip(*parts, strict=True))))
 
 
-def _mongodb(envelope: Envelope, _rules: PositionRules) -> Position:
-    second, ordinal = _cluster_time(envelope)
-    return Position(second, f"{second} {ordinal}")
+def _mongodb(run: EventRun, _rules: PositionRules) -> Positions:
+    seconds, ordinals = _cluster_times(run)
+    return Positions(seconds, list(map(" ".join, zip(seconds, ordinals, strict=True))))
 
 
-def _cluster_time(envelope: Envelope) -> tuple[str, str]:
-    """Return second and ordinal; for a backfilled row, second and nanoseconds of the clock."""
-    keys = envelope.sort_keys
-    if len(keys) < 2:  # noqa: PLR2004  [seconds, ordinal]
-        raise _missing("sort_keys", list(keys))
-    return _number(keys[0], "sort_keys"), _number(keys[1], "sort_keys")
+def _cluster_times(run: EventRun) -> tuple[list[str], list[str]]:
+    """Return seconds and ordinals; for backfilled rows, seconds and nanoseconds of the clock."""
+    for keys in run.sort_keys:
+        if len(keys) < 2:  # noqa: PLR2004  [seconds, ordinal]
+            raise _missing("sort_keys", list(keys))
+    seconds, ordinals = ([keys[part] for keys in run.sort_keys] for part in (0, 1))
+    return _numbers(seconds, "sort_keys"), _numbers(ordinals, "sort_keys")
 
 
-def _salesforce(envelope: Envelope, _rules: PositionRules) -> Position:
-    moment = moment_of(envelope)
-    return Position(moment, moment)
+def _salesforce(run: EventRun, _rules: PositionRules) -> Positions:
+    moments = moments_of(run)
+    return Positions(moments, moments)
+
+
+def _first_true(values: Sequence[Any], others: Sequence[Any]) -> list[Any]:
+    return [value or other for value, other in zip(values, others, strict=True)]
+
+
+def _numbers(values: Sequence[object], field: str) -> list[str]:
+    """Return unsigned 64-bit numbers as sixteen hex digits."""
+    if set(map(type, values)) == {int} and min(values) >= 0 and max(values) < _U64:  # type: ignore[type-var, operator]
+        return list(map(_HEX.__mod__, values))
+    return [_number(value, field) for value in values]
 
 
 def _number(value: object, field: str) -> str:
-    """Return an unsigned 64-bit number as sixteen hex digits."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= _MAX_DIGITS:
         value = int(value)
     if type(value) is not int or not 0 <= value < _U64:
         raise _missing(field, value)
-    return f"{value:016x}"
+    return _HEX % value
 
 
 def _missing(field: str, value: object) -> RecordUnreadable:

@@ -1,7 +1,7 @@
 """The key of an event's row, and the identity of the event."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -9,74 +9,81 @@ from cdc_platform.errors import RecordUnreadable
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.sources.datastream.events.column_names import EVENT_ID, ROW_HASH
 from cdc_platform.sources.datastream.events.envelope import Envelope
-from cdc_platform.sources.datastream.events.layouts import DOCUMENT_ID, Layout, NamePair, name_finder
+from cdc_platform.sources.datastream.events.event_runs import EventRun
+from cdc_platform.sources.datastream.events.layouts import DOCUMENT_ID, Layout, name_finder
 from cdc_platform.sources.datastream.events.ordering_keys import OrderingFacts
 from cdc_platform.sources.datastream.settings.kinds import SourceKind
 from cdc_platform.sources.datastream.settings.policies import KeylessPolicy
 from cdc_platform.sources.datastream.values.json_text import compact, parsed
-from cdc_platform.sources.json_codec import write
+from cdc_platform.sources.json_codec import write, write_objects
 
 _dump = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
 _dump_sorted = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode
 
 
-def key_of_row(envelope: Envelope, facts: OrderingFacts, layout: Layout, mod_type: ModType) -> str:
-    """Return the key of an event's row.
+def keys_of_rows(run: EventRun, facts: OrderingFacts, layout: Layout, mod_type: ModType) -> Sequence[str]:
+    """Return the keys of the rows of events.
 
     Raises:
-        RecordUnreadable: the payload lacks the key, or the table has none and its policy cannot provide one.
+        RecordUnreadable: a payload lacks the key, or the table has none and its policy cannot provide one.
     """
-    values = envelope.values
     if layout.keyless is not None:
-        return _key_of_keyless(envelope, facts, layout, mod_type)
-    if DOCUMENT_ID in values and facts.kind is SourceKind.MONGODB and not layout.missing_keys:
-        values = {**values, DOCUMENT_ID: _document_id(values[DOCUMENT_ID])}
-    keys = {name: values.get(source) for name, source in layout.keys}
-    types = set(map(type, keys.values()))
-    if layout.missing_keys or type(None) in types:
-        missing = (name for name, _ in layout.missing_keys)
-        columns = [*missing, *(name for name, value in keys.items() if value is None)]
+        return _keys_of_keyless(run, facts, layout, mod_type)
+    names, columns = [name for name, _ in layout.keys], [run.column(source) for _, source in layout.keys]
+    if facts.kind is SourceKind.MONGODB and DOCUMENT_ID in run.values and not layout.missing_keys:
+        columns = [
+            list(map(_document_id, values)) if source == DOCUMENT_ID else values
+            for (_, source), values in zip(layout.keys, columns, strict=True)
+        ]
+    missing = [name for name, _ in layout.missing_keys]
+    missing += [name for name, values in zip(names, columns, strict=True) if None in values]
+    if missing:
         raise RecordUnreadable(
-            f"The event has no value for a column of the key of `{layout.table}`: {', '.join(columns)}"
+            f"The event has no value for a column of the key of `{layout.table}`: {', '.join(missing)}"
         )
-    return _dump(keys) if float in types else write(keys)
+    if not any(float in map(type, values) for values in columns):
+        return write_objects(names, columns, len(run))
+    rows = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+    return [_dump(row) if float in map(type, row.values()) else write(row) for row in rows]
 
 
-def _key_of_keyless(envelope: Envelope, facts: OrderingFacts, layout: Layout, mod_type: ModType) -> str:
+def _keys_of_keyless(run: EventRun, facts: OrderingFacts, layout: Layout, mod_type: ModType) -> Sequence[str]:
     policy = layout.keyless
     is_append = policy is KeylessPolicy.APPEND
     if policy is KeylessPolicy.REFUSE:
         problem = "and `keyless` refuses its events"
     elif is_append and mod_type is ModType.DELETE:
         problem = "so the row that the event deletes is unknown while `keyless` is append"
-    elif not is_append and mod_type is ModType.UPDATE and not _is_half(envelope, facts.kind):
+    elif not is_append and mod_type is ModType.UPDATE and not _are_halves(run, facts.kind):
         problem = "and the event does not state the row as it was before the update"
     elif is_append:
-        return _dump({EVENT_ID: facts.event_id})
+        return [_dump({EVENT_ID: event_id}) for event_id in facts.event_ids]
     else:
-        return _dump({ROW_HASH: _row_hash(layout.values, envelope.values)})
+        sources = [source for _, source in layout.values]
+        rows = zip(*map(run.column, sources), strict=True) if sources else [()] * len(run)
+        return [_dump({ROW_HASH: _row_hash(zip(sources, row, strict=True))}) for row in rows]
     raise RecordUnreadable(f"`{layout.table}` has no key, {problem}; declare one in `keys`")
 
 
-def _is_half(envelope: Envelope, kind: SourceKind) -> bool:
-    """Return whether another event removes the row that the event replaces.
+def _are_halves(run: EventRun, kind: SourceKind) -> bool:
+    """Return whether other events remove the rows that the events replace.
 
     Oracle's plain updates have the type UPDATE; MySQL's have the type of a half but come alone.
     """
-    return kind is SourceKind.ORACLE and envelope.source_metadata.get("change_type") == "UPDATE-INSERT"
+    return kind is SourceKind.ORACLE and run.member("change_type")[0] == "UPDATE-INSERT"
 
 
-def _row_hash(pairs: tuple[NamePair, ...], values: Mapping[str, Any]) -> str:
+def _row_hash(row: Iterable[tuple[str, Any]]) -> str:
     """Return a digest of the texts of a row's values; without NULLs, which a new column has in old rows."""
     texts = {
         source: value if isinstance(value, str) else compact(value)
-        for source, value in ((source, values.get(source)) for _, source in pairs)
+        for source, value in row
         if value is not None
     }
     return sha256(_dump_sorted(texts).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def key_of_metadata(envelope: Envelope, facts: OrderingFacts, layout: Layout) -> str | None:
+def key_of_metadata(envelope: Envelope, kind: SourceKind, layout: Layout) -> str | None:
     """Return the key in an event's metadata; None if the payload has the key, or the metadata lacks it.
 
     The values come from the metadata, without types, under their names in the lake.
@@ -90,7 +97,7 @@ def key_of_metadata(envelope: Envelope, facts: OrderingFacts, layout: Layout) ->
     values = {name: key_names.get(find_key(source) or source) for name, source in pairs}
     if None in values.values():
         return None
-    if facts.kind is SourceKind.MONGODB and DOCUMENT_ID in values:
+    if kind is SourceKind.MONGODB and DOCUMENT_ID in values:
         values[DOCUMENT_ID] = _document_id(values[DOCUMENT_ID])
     return _dump(values)
 

@@ -1,16 +1,17 @@
 """Events of Datastream's Avro files."""
 
 import json
-from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
 from typing import Any, BinaryIO, Final
 
 from fastavro import parse_schema
+from msgspec.structs import fields
 
 from cdc_platform.model.base.decoding_errors import MALFORMED
 from cdc_platform.model.base.names import unfit_columns_reason
 from cdc_platform.model.stream.events import FaultyEvent
-from cdc_platform.sources.datastream.events.envelope import Envelope
+from cdc_platform.sources.datastream.events.event_runs import EventRun
 from cdc_platform.sources.datastream.files.avro_bounds import (
     check_extent,
     extent_of,
@@ -26,6 +27,7 @@ from cdc_platform.sources.datastream.files.avro_schemas import (
 from cdc_platform.sources.datastream.files.avro_values import avro_reader
 from cdc_platform.sources.datastream.files.container import (
     DAMAGE,
+    AvroBlock,
     AvroDamaged,
     RecordStorage,
     describe_damage,
@@ -38,21 +40,32 @@ from cdc_platform.sources.datastream.files.decoding import (
     Decoding,
     faulty_file,
     micros_of,
-    sort_keys_of,
+)
+from cdc_platform.sources.datastream.files.file_runs import (
+    FileEvent,
+    event_run,
+    form_of,
 )
 from cdc_platform.sources.datastream.settings.bounds import DEFAULT_BOUNDS, Bounds
 from cdc_platform.sources.datastream.values.json_text import compact, parsed
 from cdc_platform.sources.datastream.values.rows import RowReader, problem_of, row_reader
-from cdc_platform.sources.datastream.values.types import Fields
+from cdc_platform.sources.datastream.values.types import Fields, FieldType
+from cdc_platform.sources.sound_rows import by_halves
 
 _TEXTS: Final = ("uuid", "object", "read_method", "stream_name", "schema_key")
 AVRO_RECORD: Final = {"_format": "avro"}
 """End of the text of a faulty event whose values need the schema of its file."""
 _RECORDS: Final = ("source_metadata", "payload")
+_MEMBERS: Final = tuple(field.encode_name for field in fields(FileEvent))
+_MAX_RECORDS: Final = 1_000
+_MAX_BYTES: Final = 1 << 20
+"""Maximum number of records that are decoded together, and approximate maximum of their bytes."""
+Record = tuple[Any, str | None]
+"""A record, and the problem of the whole record if it has one."""
 
 
-def read_avro(stream: BinaryIO, decoding: Decoding) -> Iterator[Envelope | FaultyEvent]:
-    """Yield the events of an Avro file in order.
+def read_avro(stream: BinaryIO, decoding: Decoding) -> Iterator[Sequence[EventRun | FaultyEvent]]:
+    """Yield the events of an Avro file, some at a time.
 
     A damaged file yields the events before its damage, and then a faulty event without position for the rest.
     """
@@ -61,11 +74,27 @@ def read_avro(stream: BinaryIO, decoding: Decoding) -> Iterator[Envelope | Fault
         header = read_header(stream)
         decoder = EventDecoder(header.schema, decoding)
         for block in read_blocks(stream, header, decoding.bounds.max_block_bytes):
-            for record, problem in records(block, decoder.stored):
-                yield decoder.decode(record, read, problem)
-                read += 1
+            for some in _some_records(block, decoder.stored):
+                yield list(decoder.decode(some, read))
+                read += len(some)
     except AvroDamaged as error:
-        yield faulty_file(f"The Avro file is damaged: {error}", events_read=read)
+        yield [faulty_file(f"The Avro file is damaged: {error}", events_read=read)]
+
+
+def _some_records(block: AvroBlock, stored: RecordStorage) -> Iterator[Sequence[Record]]:
+    """Yield the records of a block, some at a time; those before a damage come before its error."""
+    limit = max(1, min(_MAX_RECORDS, block.count * _MAX_BYTES // max(1, len(block.records))))
+    some: list[Record] = []
+    try:
+        for record in records(block, stored):
+            some.append(record)
+            if len(some) >= limit:
+                yield some
+                some = []
+    except AvroDamaged:
+        yield some
+        raise
+    yield some
 
 
 def schema_of_avro(stream: BinaryIO, bounds: Bounds = DEFAULT_BOUNDS) -> tuple[str, Fields] | None:
@@ -99,48 +128,50 @@ class EventDecoder:
         self._has_bytes = _has_bytes(schema)
         self._readers: dict[int, RowReader] = {}
 
-    def decode(
-        self, record: dict[str, Any], position: int, problem: str | None = None
-    ) -> Envelope | FaultyEvent:
-        """Return the event of a record; its payload is turned into the envelope's values.
+    def decode(self, some: Sequence[Record], first_position: int) -> Iterator[EventRun | FaultyEvent]:
+        """Yield the events of records, and the faults of those that cannot be decoded, in any order.
 
         Args:
-            record: the record.
-            position: number of the event in the file.
-            problem: the problem of the whole record.
+            some: records, each with the problem of the whole record.
+            first_position: number of the first one in the file.
         """
-        try:
-            if problem is None:
-                return self._envelope(record, position)
-        except MALFORMED as error:
-            problem = problem_of(error)
-        return self._decoding.faulty_event(problem, compact(record | AVRO_RECORD), position, record)
 
-    def _envelope(self, record: dict[str, Any], position: int) -> Envelope:
-        """Return the event; its parts need no check, because the schema was checked."""
-        get = record.get
-        metadata, object_name, row = get("source_metadata") or {}, get("object") or "", get("payload")
+        def fault(places: Sequence[int], error: Exception) -> EventRun | FaultyEvent:
+            record = some[places[0]][0]
+            text = compact(record | AVRO_RECORD)
+            return self._decoding.faulty_event(problem_of(error), text, first_position + places[0], record)
+
+        groups: dict[Hashable, list[int]] = {}
+        events: list[FileEvent] = []
+        for place, (record, problem) in enumerate(some):
+            events.append(FileEvent(*map(record.get, _MEMBERS)))
+            try:
+                form = self._form(events[place], problem)
+            except MALFORMED as error:
+                yield fault([place], error)
+            else:
+                groups.setdefault(form, []).append(place)
+        for group in groups.values():
+            yield from by_halves(partial(self._run, events, first_position), group, fault, MALFORMED)
+
+    def _form(self, event: FileEvent, problem: str | None) -> Hashable:
+        """Return the form of an event; its parts need no check, because the schema was checked."""
+        if problem is not None:
+            raise ValueError(problem)
         if self._has_bytes:
-            metadata = parsed(compact(metadata))
-        reader = _NO_ROW if row is None else self._reader(object_name, metadata)
-        return Envelope(
-            get("uuid") or "",
-            self._micros(record, "read_timestamp"),
-            self._micros(record, "source_timestamp"),
-            object_name,
-            get("read_method") or "",
-            get("stream_name") or "",
-            get("schema_key") or "",
-            sort_keys_of(get("sort_keys")),
-            metadata,
-            reader.columns,
-            reader.read(row or {}),
-            position,
-            row is not None,
-        )
+            event.source_metadata = parsed(compact(event.source_metadata or {}))
+        return form_of(event), id(self._declared(event))
 
-    def _reader(self, object_name: str, metadata: Mapping[str, Any]) -> RowReader:
-        declared = self._decoding.declared_for(object_name, metadata)
+    def _declared(self, event: FileEvent) -> Mapping[str, FieldType]:
+        return self._decoding.declared_for(event.object_name or "", event.source_metadata or {})
+
+    def _run(self, events: Sequence[FileEvent], first_position: int, places: Sequence[int]) -> EventRun:
+        alike = [events[place] for place in places]
+        reader = _NO_ROW if alike[0].payload is None else self._reader(alike[0])
+        return event_run(alike, [first_position + place for place in places], reader, self._micros)
+
+    def _reader(self, event: FileEvent) -> RowReader:
+        declared = self._declared(event)
         reader = self._readers.get(id(declared))
         if reader is None:
             fields = tuple(
@@ -150,9 +181,14 @@ class EventDecoder:
             reader = self._readers[id(declared)] = row_reader(fields, declared, avro_reader)
         return reader
 
-    def _micros(self, record: Mapping[str, Any], name: str) -> int | None:
-        value = record.get(name)
-        return value * self._units[name] if type(value) is int else micros_of(value, name)
+    def _micros(self, values: Sequence[Any], name: str) -> Sequence[int | None]:
+        if set(map(type, values)) == {int}:
+            unit = self._units[name]
+            return [value * unit for value in values]
+        return [
+            value * self._units[name] if type(value) is int else micros_of([value], name)[0]
+            for value in values
+        ]
 
 
 # A worker's process outlives its tasks; the files of a table mostly share their schema.

@@ -1,11 +1,14 @@
 """Files of JSON lines in blocks: many lines, parsed once, and their rows a column at a time."""
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
-from cdc_platform.sources.datastream.files.json_events import Parsed, SchemaName, parsed_lines, row_of
+from cdc_platform.model.base.decoding_errors import MALFORMED
+from cdc_platform.sources.datastream.files.decoding import EventFaulty
+from cdc_platform.sources.datastream.files.file_runs import FileEvent, form_of
+from cdc_platform.sources.datastream.files.json_events import check_event, parsed_lines, row_of
 from cdc_platform.sources.datastream.files.lines import read_blocks
 from cdc_platform.sources.datastream.settings.bounds import DEFAULT_BOUNDS, Bounds
 from cdc_platform.sources.datastream.values.columns import RowBatch
@@ -15,32 +18,83 @@ MAX_AHEAD_BYTES: Final = 1 << 24
 """Maximum bytes of a file's text in memory at once; parsed, they take several times as much memory."""
 
 
+class EventGroup:
+    """Events of one form.
+
+    Args:
+        event: one of them.
+
+    Attributes:
+        rows: their rows, and those of events of this form with a fault; None if they have none.
+        places: places of the events in their block.
+    """
+
+    def __init__(self, event: FileEvent) -> None:
+        row, schema = event.payload, (event.object_name or "", event.schema_key or "")
+        self.rows = None if row is None else RowBatch(schema, tuple(row))
+        self.places: list[int] = []
+
+
 class LineBlock:
-    """Lines, the parsed content of each, and the batch of its row."""
+    """Lines, and their events, in groups.
+
+    Attributes:
+        events: event of each line; of a line with a fault, one without content.
+        faults: error of each line without a usable event, and what the line states, by place.
+        groups: the events by form, in the order in which their forms came up.
+    """
 
     def __init__(self, lines: Sequence[bytes], max_values: int) -> None:
         self.lines = lines
         self.size_bytes = sum(map(len, lines))
-        self.events: Sequence[Parsed] = parsed_lines(lines, max_values)
-        self._batches: dict[tuple[SchemaName, tuple[str, ...]], RowBatch] = {}
-        self.batch_of: Sequence[RowBatch | None] = list(map(self._batch_of, self.events))
+        self.faults: dict[int, tuple[Exception, Mapping[str, Any]]] = {}
+        self.events = [
+            content if isinstance(content, FileEvent) else self._checked(place, content)
+            for place, content in enumerate(parsed_lines(lines, max_values))
+        ]
+        self._groups = self._grouped()
+
+    @property
+    def groups(self) -> Collection[EventGroup]:
+        """The events by form, in the order in which their forms came up."""
+        return self._groups.values()
 
     @property
     def batches(self) -> Sequence[RowBatch]:
         """The rows that tables can have, in the order in which their schemas and columns came up."""
-        return [batch for batch in self._batches.values() if batch.name_reason is None]
+        batches = (group.rows for group in self.groups)
+        return [batch for batch in batches if batch is not None and batch.name_reason is None]
 
-    def _batch_of(self, event: Parsed) -> RowBatch | None:
-        named_row = row_of(event)
+    def _checked(self, place: int, content: dict[str, Any] | EventFaulty) -> FileEvent:
+        """Return the event in an object of another shape; of one with a fault, its row at most."""
+        try:
+            return check_event(content)
+        except MALFORMED as error:
+            self.faults[place] = error, {} if isinstance(content, EventFaulty) else content
+        named_row = None if isinstance(content, EventFaulty) else row_of(content)
         if named_row is None:
-            return None
-        schema, row = named_row
-        names = tuple(row)
-        batch = self._batches.get((schema, names))
-        if batch is None:
-            batch = self._batches[schema, names] = RowBatch(schema, names)
-        batch.rows.append(row)
-        return batch
+            return FileEvent()
+        (object_name, schema_key), row = named_row
+        return FileEvent(object_name=object_name, schema_key=schema_key, payload=row)
+
+    def _grouped(self) -> Mapping[Hashable, EventGroup]:
+        groups: dict[Hashable, EventGroup] = {}
+        places, last = list[int](), None
+        for place, form in enumerate(map(form_of, self.events)):
+            # Mostly the form of the event before, and comparing takes less time than hashing.
+            if form != last:
+                group = groups.get(form)
+                if group is None:
+                    group = groups[form] = EventGroup(self.events[place])
+                places, last = group.places, form
+            places.append(place)
+        for group in groups.values():
+            if group.rows is not None:
+                events = map(self.events.__getitem__, group.places)
+                group.rows.rows += (event.payload for event in events if event.payload is not None)
+            if self.faults:
+                group.places = [place for place in group.places if place not in self.faults]
+        return groups
 
 
 class Blocks:

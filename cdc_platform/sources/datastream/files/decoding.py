@@ -1,8 +1,9 @@
 """Further input of the decoders of both formats, and the parts of an event that they share."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -20,15 +21,18 @@ from cdc_platform.sources.datastream.settings.declarations import (
 from cdc_platform.sources.datastream.settings.kinds import SourceKind, source_kind
 from cdc_platform.sources.datastream.settings.table_names import name_by_template, table_name
 from cdc_platform.sources.datastream.values.json_text import compact
-from cdc_platform.sources.datastream.values.moments import moment_micros
+from cdc_platform.sources.datastream.values.moments import moment_micros, plain_micros
 from cdc_platform.sources.datastream.values.types import Fields, FieldType
 
 # Changes of one transaction share their moments, and so do events that were read at once.
 _moment_micros: Final = lru_cache(maxsize=256)(moment_micros)
-_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
-_KEY_TYPES: Final = frozenset({str, int, type(None)})
+NO_DECLARATIONS: Final[Mapping[str, FieldType]] = MappingProxyType({})
+_TEXTS_AND_NUMBERS: Final = frozenset({str, int})
+_KEY_TYPES: Final = _TEXTS_AND_NUMBERS | {type(None)}
 _NO_KEYS: Final = frozenset({object})
 MICROS_PER_MILLI: Final = 1000
+_FEW: Final = 8
+"""Moments that take less time one by one than together."""
 _MAX_BITS: Final = 128
 """Maximum bits of a number of milliseconds that a message can show; the range of years is checked later."""
 
@@ -57,7 +61,7 @@ class Decoding:
             for name in (*names_of_table(object_name, metadata), self._full_name(metadata), ALL_TABLES):
                 if name in self.declared:
                     return self.declared[name]
-        return _NOTHING
+        return NO_DECLARATIONS
 
     def is_document(self, read_method: str, metadata: Mapping[str, Any]) -> bool:
         """Return whether an event comes from MongoDB, whose identifiers may have several types."""
@@ -119,18 +123,32 @@ def payload_of(event: Mapping[str, Any]) -> dict[str, Any] | None:
     return payload
 
 
-def sort_keys_of(value: Any) -> tuple[str | int, ...]:
-    """Return sort keys, which are strings and integers; NULL becomes an empty string."""
+def sort_keys_of(values: Sequence[Any]) -> Sequence[Sequence[str | int]]:
+    """Return the sort keys of events, which are strings and integers; NULL becomes an empty string."""
+    if set(map(type, values)) == {list} and set(map(type, chain.from_iterable(values))) <= _TEXTS_AND_NUMBERS:
+        return values
+    return list(map(_sort_keys, values))
+
+
+def _sort_keys(value: Any) -> Sequence[str | int]:
     if value is None:
         return ()
     types = set(map(type, value)) if isinstance(value, list) else _NO_KEYS
     if not types <= _KEY_TYPES:
         raise EventFaulty("`sort_keys` is not an array of texts and integers")
-    return tuple("" if key is None else key for key in value) if type(None) in types else tuple(value)
+    return ["" if key is None else key for key in value]
 
 
-def micros_of(value: Any, name: str) -> int | None:
-    """Return a time of an event from text or milliseconds; without a zone it is UTC."""
+def micros_of(values: Sequence[Any], name: str) -> Sequence[int | None]:
+    """Return a time of each event from text or milliseconds; without a zone it is UTC."""
+    if len(values) > _FEW and set(map(type, values)) == {str}:
+        micros = plain_micros(values)
+        if micros is not None:
+            return micros
+    return [_micros(value, name) for value in values]
+
+
+def _micros(value: Any, name: str) -> int | None:
     try:
         if isinstance(value, str):
             return _moment_micros(value)

@@ -1,12 +1,12 @@
 """Datastream's files of all formats."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from io import BytesIO
 from typing import BinaryIO, Final
 
 from cdc_platform.model.stream.events import FaultyEvent
-from cdc_platform.sources.datastream.events.envelope import Envelope
+from cdc_platform.sources.datastream.events.event_runs import EventRun
 from cdc_platform.sources.datastream.files.avro_files import read_avro
 from cdc_platform.sources.datastream.files.container import MAGIC
 from cdc_platform.sources.datastream.files.decoding import Decoding, faulty_file
@@ -22,11 +22,12 @@ _OBJECT: Final = re.compile(rb"^[^\S\n]*\{", re.MULTILINE)
 """The start of a line with an object."""
 
 
-def read_events(source: bytes | BinaryIO, decoding: Decoding) -> Iterator[Envelope | FaultyEvent]:
-    """Yield the events of a file in order; the format, Avro or JSON lines, is detected from the file header.
+def read_runs(source: bytes | BinaryIO, decoding: Decoding) -> Iterator[Sequence[EventRun | FaultyEvent]]:
+    """Yield the events of each block of a file; the format is detected from the file header.
 
-    No data is dropped silently: unreadable data becomes a faulty event, one for each line or record, and one
-    without a position for a file or the rest of one.
+    Blocks come in order, and the events of one in any order. No data is dropped silently: unreadable data
+    becomes a faulty event, one for each line or record, and one without a position for a file or the rest of
+    one.
 
     Args:
         source: the file; a stream must be seekable.
@@ -36,11 +37,11 @@ def read_events(source: bytes | BinaryIO, decoding: Decoding) -> Iterator[Envelo
     head = stream.read(len(MAGIC))
     stream.seek(0)
     if not head:
-        yield faulty_file("The file is empty: not even a header is in it", bytes=0)
+        yield [faulty_file("The file is empty: not even a header is in it", bytes=0)]
     elif head == MAGIC:
         yield from read_avro(stream, decoding)
     elif (reason := _not_json(stream)) is not None:
-        yield faulty_file(reason, first_bytes=head.hex())
+        yield [faulty_file(reason, first_bytes=head.hex())]
     else:
         yield from read_json(stream, decoding)
 

@@ -14,6 +14,7 @@ from cdc_platform.sources.datastream.files.decoding import (
     sort_keys_of,
     text_of,
 )
+from cdc_platform.sources.datastream.files.file_runs import FileEvent, check_depth
 from cdc_platform.sources.datastream.files.lines import LongLine
 from cdc_platform.sources.datastream.values.json_text import (
     JsonDocument,
@@ -29,35 +30,18 @@ SchemaName = tuple[str, str]
 """Object and `schema_key`: events that share them have the same columns."""
 
 
-class JsonEvent(msgspec.Struct, forbid_unknown_fields=True):
-    """An event with checked texts and objects, and with unchecked moments and sort keys."""
-
-    uuid: str | None = None
-    read_timestamp: Any = None
-    source_timestamp: Any = None
-    object_name: str | None = msgspec.field(default=None, name="object")
-    read_method: str | None = None
-    stream_name: str | None = None
-    schema_key: str | None = None
-    sort_keys: Any = None
-    source_metadata: dict[str, Any] | None = None
-    payload: dict[str, Any] | None = None
-
-
 class _WrittenEvent(msgspec.Struct):
     """The row of an event, with the raw JSON of its values."""
 
     payload: dict[str, msgspec.Raw] | None = None
 
 
-Parsed = JsonEvent | dict[str, Any] | EventFaulty
+Parsed = FileEvent | dict[str, Any] | EventFaulty
 """Content of a line: an event, an object of another shape, or a fault."""
 
-_typed: Final = msgspec.json.Decoder(JsonEvent, float_hook=JsonNumber).decode
+_typed: Final = msgspec.json.Decoder(FileEvent, float_hook=JsonNumber).decode
 _written: Final = msgspec.json.Decoder(_WrittenEvent).decode
 _items: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
-_MAX_LEVELS: Final = 100
-"""Maximum number of levels of nesting in metadata, which are serialised again as a whole."""
 _BEGIN_VALUES: Final = (b",", b"[", b"{")
 _TEXT: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 """Matches a whole string from its opening quote, so that no byte is examined twice."""
@@ -66,9 +50,10 @@ _REFUSALS: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
 
 def parsed_lines(lines: Sequence[bytes], max_values: int) -> Sequence[Parsed]:
     """Return the content of each line; a line with more values than the limit is a fault."""
-    large = {place for place, line in enumerate(lines) if has_more_values(line, max_values)}
+    is_long = max(map(len, lines), default=0) > max_values
+    large = {place for place, line in enumerate(lines) if is_long and has_more_values(line, max_values)}
     try:
-        if not large and not any(map(_may_be_deep, lines)):
+        if not large:
             return list(map(_typed, lines))
     except _REFUSALS:
         pass
@@ -86,27 +71,15 @@ def has_more_values(line: bytes, limit: int) -> bool:
     return sum(map(bare.count, _BEGIN_VALUES)) >= limit
 
 
-def _may_be_deep(line: bytes) -> bool:
-    return line.count(b"{") + line.count(b"[") > _MAX_LEVELS
-
-
 def _parsed_line(line: bytes) -> Parsed:
     try:
-        return _checked_depth(line, _typed(line))
-    except EventFaulty as error:
-        return error
+        return _typed(line)
     except _REFUSALS:
         pass
     try:
         return event_of(line)
     except EventFaulty as error:
         return error
-
-
-def _checked_depth(line: bytes, event: JsonEvent) -> JsonEvent:
-    if _may_be_deep(line):
-        _check_depth(event.source_metadata)
-    return event
 
 
 def event_of(line: bytes) -> dict[str, Any]:
@@ -126,21 +99,13 @@ def event_of(line: bytes) -> dict[str, Any]:
         raise EventFaulty(f"`{half}` {NOT_UNICODE}")
     if not isinstance(event, dict):
         raise EventFaulty("The line is not a JSON object")
-    if _may_be_deep(line):
-        _check_depth(event.get("source_metadata"))
+    metadata = event.get("source_metadata")
+    if isinstance(metadata, dict):
+        check_depth(metadata.values())
     return event
 
 
-def _check_depth(metadata: Any) -> None:
-    parts = [metadata]
-    for _ in range(_MAX_LEVELS):
-        parts = [part for part in parts if isinstance(part, dict | list)]
-        parts = [item for part in parts for item in (part.values() if isinstance(part, dict) else part)]
-    if parts:
-        raise EventFaulty(f"`source_metadata` is nested deeper than {_MAX_LEVELS} levels")
-
-
-def check_event(content: dict[str, Any] | EventFaulty) -> JsonEvent:
+def check_event(content: dict[str, Any] | EventFaulty) -> FileEvent:
     """Return the event in an object of another shape.
 
     Raises:
@@ -149,16 +114,16 @@ def check_event(content: dict[str, Any] | EventFaulty) -> JsonEvent:
     if isinstance(content, EventFaulty):
         raise content
     metadata, name, row = metadata_of(content), _schema_name(content), payload_of(content)
-    event = JsonEvent(object_name=name[0], schema_key=name[1], source_metadata=metadata, payload=row)
+    event = FileEvent(object_name=name[0], schema_key=name[1], source_metadata=metadata, payload=row)
     event.read_method, event.uuid = text_of(content, "read_method"), text_of(content, "uuid")
     event.read_timestamp, event.source_timestamp = (
         content.get("read_timestamp"),
         content.get("source_timestamp"),
     )
     for moment in ("read_timestamp", "source_timestamp"):
-        micros_of(content.get(moment), moment)
+        micros_of([content.get(moment)], moment)
     event.stream_name, event.sort_keys = text_of(content, "stream_name"), content.get("sort_keys")
-    sort_keys_of(event.sort_keys)
+    sort_keys_of([event.sort_keys])
     return event
 
 
@@ -194,13 +159,8 @@ def _document(raw: msgspec.Raw) -> JsonDocument:
     return JsonDocument(without_spaces(bytes(raw).decode()))
 
 
-def row_of(content: Parsed) -> tuple[SchemaName, dict[str, Any]] | None:
-    """Return the row of an event and the name of its schema; None where it has none."""
-    if isinstance(content, JsonEvent):
-        row = content.payload
-        return None if row is None else ((content.object_name or "", content.schema_key or ""), row)
-    if isinstance(content, EventFaulty):
-        return None
+def row_of(content: dict[str, Any]) -> tuple[SchemaName, dict[str, Any]] | None:
+    """Return the row in an object of another shape and the name of its schema; None if it has none."""
     try:
         name, row = _schema_name(content), payload_of(content)
     except EventFaulty:

@@ -1,26 +1,28 @@
 """Events of Datastream's JSON lines."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any, BinaryIO, Final
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, BinaryIO, Final, NamedTuple
 
 from cdc_platform.model.base.decoding_errors import MALFORMED
 from cdc_platform.model.stream.events import FaultyEvent
-from cdc_platform.sources.datastream.events.envelope import Envelope
+from cdc_platform.sources.datastream.events.event_runs import EventRun
 from cdc_platform.sources.datastream.events.layouts import DOCUMENT_ID
-from cdc_platform.sources.datastream.files.blocks import Blocks, LineBlock
+from cdc_platform.sources.datastream.files.blocks import Blocks, EventGroup, LineBlock
 from cdc_platform.sources.datastream.files.decoding import (
+    NO_DECLARATIONS,
     Decoding,
     EventFaulty,
     faulty_file,
     micros_of,
-    sort_keys_of,
+)
+from cdc_platform.sources.datastream.files.file_runs import (
+    FileEvent,
+    check_depth,
+    event_run,
 )
 from cdc_platform.sources.datastream.files.json_events import (
-    JsonEvent,
-    Parsed,
     SchemaName,
-    check_event,
-    event_of,
     keep_documents,
 )
 from cdc_platform.sources.datastream.values.columns import RowBatch
@@ -28,11 +30,12 @@ from cdc_platform.sources.datastream.values.inference import Inference
 from cdc_platform.sources.datastream.values.rows import RowReader, problem_of, row_reader
 from cdc_platform.sources.datastream.values.types import FieldType
 from cdc_platform.sources.datastream.values.values import json_reader
+from cdc_platform.sources.sound_rows import by_halves
 from cdc_platform.sources.text_files import FileDamaged
 
 
-def read_json(stream: BinaryIO, decoding: Decoding) -> Iterator[Envelope | FaultyEvent]:
-    """Yield the events of a file of JSON lines, plain or gzip, in order; blank lines do not count.
+def read_json(stream: BinaryIO, decoding: Decoding) -> Iterator[Sequence[EventRun | FaultyEvent]]:
+    """Yield the events of a file of JSON lines, plain or gzip, block by block; blank lines do not count.
 
     A line that is not an event becomes a faulty event, and reading continues. A damaged gzip file yields the
     events before its damage, and then one faulty event without position for the rest. A file with events of
@@ -43,10 +46,10 @@ def read_json(stream: BinaryIO, decoding: Decoding) -> Iterator[Envelope | Fault
     read = 0
     try:
         for block in blocks:
-            yield from decoder.decode(block, read)
+            yield list(decoder.decode(block, read))
             read += len(block.lines)
     except FileDamaged as error:
-        yield faulty_file(f"The file is damaged: {error}", events_read=read)
+        yield [faulty_file(f"The file is damaged: {error}", events_read=read)]
 
 
 def _inferences(blocks: Blocks, decoding: Decoding) -> Mapping[SchemaName, Inference]:
@@ -59,6 +62,20 @@ def _inferences(blocks: Blocks, decoding: Decoding) -> Mapping[SchemaName, Infer
     return inferences
 
 
+class _Form(NamedTuple):
+    """Properties that the rows of some events share.
+
+    Args:
+        rows: the rows, and maybe others with the same columns; None if the events have none.
+        declarations: declared types of their table.
+        is_document: whether they are documents of MongoDB.
+    """
+
+    rows: RowBatch | None
+    declarations: Mapping[str, FieldType]
+    is_document: bool
+
+
 class BlockDecoder:
     """Decodes the blocks of one file: each of its schemas is compiled once."""
 
@@ -67,56 +84,63 @@ class BlockDecoder:
         self._inferred: Mapping[SchemaName, Inference] | None = None
         self._variants: dict[SchemaName, Mapping[str, str]] = {}
         self._readers: dict[tuple[SchemaName, int, bool], RowReader] = {}
-        self._fitted: dict[tuple[int, int, bool], RowReader] = {}
 
-    def decode(self, block: LineBlock, first_position: int) -> list[Envelope | FaultyEvent]:
-        """Return the events of a block."""
-        self._fitted = {}
-        envelopes: list[Envelope | FaultyEvent] = []
-        lines = zip(block.lines, block.events, block.batch_of, strict=True)
-        for position, (line, event, batch) in enumerate(lines, first_position):
-            try:
-                json_event = event if isinstance(event, JsonEvent) else check_event(event)
-                envelopes.append(self._envelope(json_event, batch, position, line))
-            except MALFORMED as error:
-                envelopes.append(_fault(self._decoding, error, line, event, position))
-        return envelopes
+    def decode(self, block: LineBlock, first_position: int) -> Iterator[EventRun | FaultyEvent]:
+        """Yield the events of a block, and the faults of those that cannot be decoded, in any order."""
+        for place, (error, facts) in block.faults.items():
+            yield self._fault(block.lines[place], first_position + place, error, facts)
 
-    def _envelope(self, event: JsonEvent, batch: RowBatch | None, position: int, line: bytes) -> Envelope:
-        metadata = event.source_metadata or {}
-        reader = _NO_ROW if batch is None else self._reader(batch, event, metadata)
-        if reader.documents and event.payload:
-            keep_documents(event.payload, reader.documents, line)
-        return Envelope(
-            event.uuid or "",
-            micros_of(event.read_timestamp, "read_timestamp"),
-            micros_of(event.source_timestamp, "source_timestamp"),
-            event.object_name or "",
-            event.read_method or "",
-            event.stream_name or "",
-            event.schema_key or "",
-            sort_keys_of(event.sort_keys),
-            metadata,
-            reader.columns,
-            reader.read(event.payload) if event.payload else {},
-            position,
-            batch is not None,
-        )
+        def fault(places: Sequence[int], error: Exception) -> EventRun | FaultyEvent:
+            facts = _facts_of(block.events[places[0]])
+            return self._fault(block.lines[places[0]], first_position + places[0], error, facts)
 
-    def _reader(self, batch: RowBatch, event: JsonEvent, metadata: Mapping[str, Any]) -> RowReader:
-        declarations = self._decoding.declared_for(batch.schema[0], metadata)
-        is_document = DOCUMENT_ID in batch.names and self._decoding.is_document(
-            event.read_method or "", metadata
-        )
-        key = (id(batch), id(declarations), is_document)
-        fitted = self._fitted.get(key)
-        if fitted is None:
-            if batch.name_reason is not None:
-                raise EventFaulty(batch.name_reason)
-            reader = self._reader_of_schema(batch.schema, declarations, is_document=is_document)
-            self._check_variants(batch)
-            fitted = self._fitted[key] = reader.specialise(batch.types)
-        return fitted
+        for group in block.groups:
+            for form, places in self._forms(block, group):
+                decode = partial(self._run, block, first_position, form)
+                yield from by_halves(decode, places, fault, MALFORMED)
+
+    def _forms(self, block: LineBlock, group: EventGroup) -> Iterator[tuple["_Form", Sequence[int]]]:
+        """Yield the usable events of a group with the same declarations, in most groups all."""
+        if not group.places:
+            return
+        has_id = group.rows is not None and DOCUMENT_ID in group.rows.names
+        if not (self._decoding.declared or has_id):
+            yield _Form(group.rows, NO_DECLARATIONS, is_document=False), group.places
+            return
+        forms: dict[Hashable, tuple[_Form, list[int]]] = {}
+        for place in group.places:
+            event = block.events[place]
+            metadata = event.source_metadata or {}
+            declared = self._decoding.declared_for(event.object_name or "", metadata)
+            is_document = has_id and self._decoding.is_document(event.read_method or "", metadata)
+            form = _Form(group.rows, declared, is_document)
+            forms.setdefault((id(declared), is_document), (form, []))[1].append(place)
+        yield from forms.values()
+
+    def _run(self, block: LineBlock, first_position: int, form: "_Form", places: Sequence[int]) -> EventRun:
+        reader = _NO_ROW if form.rows is None else self._reader(form, form.rows)
+        events = [block.events[place] for place in places]
+        columns = None
+        if reader.documents:
+            for place, event in zip(places, events, strict=True):
+                keep_documents(event.payload or {}, reader.documents, block.lines[place])
+        elif form.rows is not None and len(form.rows.rows) == len(places):
+            columns = form.rows.columns
+        run = event_run(events, [first_position + place for place in places], reader, micros_of, columns)
+        for values in run.metadata.values():
+            check_depth(values)
+        return run
+
+    def _fault(self, line: bytes, position: int, error: Exception, facts: Mapping[str, Any]) -> FaultyEvent:
+        text = line.decode(errors="backslashreplace")
+        return self._decoding.faulty_event(problem_of(error), text, position, facts)
+
+    def _reader(self, form: "_Form", rows: RowBatch) -> RowReader:
+        if rows.name_reason is not None:
+            raise EventFaulty(rows.name_reason)
+        reader = self._reader_of_schema(rows.schema, form.declarations, is_document=form.is_document)
+        self._check_variants(rows)
+        return reader.specialise(rows.types)
 
     def _check_variants(self, batch: RowBatch) -> None:
         variants = self._variants.get(batch.schema, {})
@@ -146,18 +170,21 @@ class BlockDecoder:
             return row_reader(schema_fields, declarations, json_reader)
         if self._inferred is None:
             self._inferred = _inferences(self._blocks, self._decoding)
-        fields, self._variants[name] = self._inferred[name].fields, self._inferred[name].variants
+        fields, self._variants[name] = self._inferred[name].columns()
         return row_reader(
             tuple((column, declarations.get(column, field)) for column, field in fields), {}, json_reader
         )
 
 
-def _fault(decoding: Decoding, error: Exception, line: bytes, content: Parsed, position: int) -> FaultyEvent:
+def _facts_of(event: FileEvent) -> Mapping[str, Any]:
+    """Return the facts that a fault states about its event; none if the metadata is nested too deeply."""
+    metadata = event.source_metadata or {}
     try:
-        event = {} if isinstance(content, EventFaulty) else event_of(line)
+        check_depth(metadata.values())
     except EventFaulty:
-        event = {}
-    return decoding.faulty_event(problem_of(error), line.decode(errors="backslashreplace"), position, event)
+        return {}
+    facts = {"uuid": event.uuid, "object": event.object_name, "read_method": event.read_method}
+    return {**facts, "source_metadata": metadata}
 
 
 _NO_ROW: Final = RowReader((), ())

@@ -94,5 +94,10 @@ def _by_shape(metadata: Mapping[str, Any]) -> SourceKind | None:
     for field, kind in _MARKS.items():
         if field in metadata:
             return kind
-    lsn = str(metadata.get("lsn") or "")
-    return next((kind for mark, kind in _LSN_MARKS.items() if mark in lsn), None)
+    return kind_of_lsn(metadata.get("lsn"))
+
+
+def kind_of_lsn(lsn: object) -> SourceKind | None:
+    """Return the source that writes log sequence numbers in this form; None for other values."""
+    text = str(lsn or "")
+    return next((kind for mark, kind in _LSN_MARKS.items() if mark in text), None)

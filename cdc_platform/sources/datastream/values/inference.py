@@ -90,23 +90,18 @@ class Inference:
         keys = Counter(map(case_key, batch.names))
         self._together.update(key for key, count in keys.items() if count > 1)
 
-    @property
-    def fields(self) -> Fields:
-        """The columns in the order of their first appearance, without variants."""
-        variants = self.variants
-        return tuple((name, column_type) for name, column_type in self._types.items() if name not in variants)
+    def columns(self) -> tuple[Fields, Mapping[str, str]]:
+        """Return the columns in the order of their first appearance, without variants, and the variants.
 
-    @property
-    def variants(self) -> Mapping[str, str]:
-        """Columns that differ only in case from a column that more rows have, with that column.
-
-        No row has both: names in one row are two columns of the source.
+        Variants are columns that differ only in case from a column that more rows have; they come with that
+        column. No row has both: names in one row are two columns of the source.
         """
         commonest: dict[str, str] = {}
         for name, _ in self._rows.most_common():
             commonest.setdefault(case_key(name), name)
-        return {
+        variants = {
             name: commonest[key]
             for name in self._types
             if commonest[key := case_key(name)] != name and key not in self._together
         }
+        return tuple(item for item in self._types.items() if item[0] not in variants), variants

@@ -6,8 +6,11 @@ as STRING has the words `infinity` and `-infinity`, and years of any size.
 """
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Final
+
+import pyarrow as pa
 
 MICROS_PER_SECOND: Final = 10**6
 MICROS_PER_DAY: Final = 86_400 * MICROS_PER_SECOND
@@ -32,6 +35,9 @@ _MOMENT: Final = re.compile(
     r"\d{4}-\d{2}-\d{2}(?:[Tt ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}(?::?[0-5]\d)?)?)?", re.ASCII
 )
 """The accepted subset of `fromisoformat`, which also takes weeks and any character before the time."""
+_PLAIN_MOMENTS: Final = re.compile(r"(?:\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}(?:\.\d{1,6})?Z\n)*+", re.ASCII)
+"""Moments in UTC in a notation that Arrow reads in the same way, each with a line end."""
+_UTC_MOMENT: Final = pa.timestamp("us", "UTC")
 _OFFSET: Final = re.compile(r"[^Tt ]*[Tt ].*?([+-]\d{2})(?::?(\d{2}))?", re.ASCII | re.DOTALL)
 _FAR_MOMENT: Final = re.compile(r"([+-]?\d{4,6})(-\d{2}-\d{2})(?:[Zz]|[Tt ](.+))?", re.ASCII | re.DOTALL)
 _TIME: Final = re.compile(
@@ -109,6 +115,18 @@ def moment_micros(text: str) -> int:
         return _micros(_computable_moment(text))
     except ValueError:
         return _far_moment_micros(text)
+
+
+def plain_micros(texts: Sequence[str]) -> Sequence[int] | None:
+    """Return the microseconds of timestamps in UTC, as `moment_micros`; None if one has another notation."""
+    if _PLAIN_MOMENTS.fullmatch("\n".join([*texts, ""])) is None:
+        return None
+    try:
+        micros = pa.array(texts, pa.string()).cast(_UTC_MOMENT).view(pa.int64())
+    except pa.ArrowInvalid:
+        return None
+    numbers: list[int] = micros.to_numpy().tolist()
+    return numbers
 
 
 def _computable_moment(text: str) -> datetime:

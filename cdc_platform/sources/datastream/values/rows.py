@@ -1,8 +1,8 @@
 """Rows of one table and schema: their columns and the readers of these."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Final, NamedTuple
 
 from cdc_platform.model.base.decoding_errors import MALFORMED
@@ -108,8 +108,8 @@ class RowReader:
         )
         return replace(self, readers=readers, unknown=unknown, documents=documents)
 
-    def read(self, payload: dict[str, Any]) -> dict[str, Any]:
-        """Convert the values of a payload to texts of `SourceEvent`, in place, and return it.
+    def read(self, columns: Mapping[str, Sequence[Any]]) -> Mapping[str, Sequence[Any]]:
+        """Return the values of the columns of payloads as in `SourceEvent`.
 
         Raises:
             ColumnFaulty: a value does not have its column's type, or the schema lacks a column; the reason
@@ -117,24 +117,32 @@ class RowReader:
         """
         if self.unknown:
             raise ColumnFaulty(f"The schema of the event's `schema_key` has no column {self.unknown}")
+        converted = {}
         name = ""
         try:
             for name, reader in self.readers:
-                value = payload.get(name)
-                if value is not None:
-                    payload[name] = reader(value)
+                values = columns.get(name)
+                if values is not None:
+                    converted[name] = [None if value is None else reader(value) for value in values]
         except MALFORMED as error:
             raise ColumnFaulty(f"Column `{name}`: {problem_of(error)}") from error
-        return payload
+        return {**columns, **converted}
 
 
 def row_reader(fields: Fields, declarations: Mapping[str, FieldType], native: NativeReader) -> RowReader:
     """Return a reader of rows with the found types, except for declared columns."""
-    columns = tuple((name, (declarations.get(name) or field).column_type) for name, field in fields)
+    columns = _shared(tuple((name, (declarations.get(name) or field).column_type) for name, field in fields))
     readers = ((name, column_reader(field, declarations.get(name), native)) for name, field in fields)
     documents = tuple(column for name, field in fields if (column := Documents.of(name, field)) is not None)
     value_readers = tuple((name, reader) for name, reader in readers if reader is not None)
     return RowReader(columns, value_readers, documents=documents)
+
+
+# Files of a table have the same columns, and what is known of columns is looked up by their identity.
+@lru_cache(maxsize=1024)
+def _shared(columns: Columns) -> Columns:
+    """Return the first of equal columns."""
+    return columns
 
 
 def column_reader(field: FieldType, declaration: FieldType | None, native: NativeReader) -> Reader | None:

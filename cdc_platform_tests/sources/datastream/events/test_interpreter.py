@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from cdc_platform.model.stream.events import ADDRESS, ADDRESS_ONLY, ORDERING_KEY, FaultyEvent, SourceEvent
 from cdc_platform.sources.datastream.events.envelope import from_text
-from cdc_platform.sources.datastream.events.interpreter import NOTE, Interpreter
+from cdc_platform.sources.datastream.events.interpreter import Interpreter
+from cdc_platform.sources.datastream.events.row_changes import NOTE
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform_tests.sources.datastream.generated_events import Event, to_envelope
 from cdc_platform_tests.sources.datastream.reference_sink import ReferenceSink

@@ -10,13 +10,13 @@ from cdc_platform.errors import RecordUnreadable
 from cdc_platform.sources.datastream.events.ordering_keys import (
     OrderingFacts,
     OrderRules,
-    ordering_key,
-    sequence_key,
+    ordering_keys,
+    sequence_keys,
     sequence_order,
 )
 from cdc_platform.sources.datastream.settings.kinds import SourceKind
 from cdc_platform.sources.datastream.settings.policies import BackfillPolicy
-from cdc_platform_tests.sources.datastream.generated_events import Event, to_envelope
+from cdc_platform_tests.sources.datastream.generated_events import Event, to_run
 from cdc_platform_tests.strategies import change_sequences, log_places
 
 KINDS = tuple(SourceKind)
@@ -34,8 +34,8 @@ def key(
     event_id: str = "u",
 ) -> str:
     """Return the ordering key of an event."""
-    facts = OrderingFacts(kind, backfill, removal, event_id)
-    return ordering_key(to_envelope(event), facts, rules or OrderRules())
+    facts = OrderingFacts(kind, backfill, removal, [event_id])
+    return ordering_keys(to_run(event), facts, rules or OrderRules())[0]
 
 
 def at(ms: int, **metadata: Any) -> Event:
@@ -101,11 +101,9 @@ def test_events_of_one_statement_differ_by_their_counter() -> None:
 def test_an_event_has_one_key_in_whatever_file_it_comes() -> None:
     """Position in the file and time of reading are not part of the order."""
     event = at(5)
-    facts = OrderingFacts(SourceKind.MYSQL, is_backfill=False, is_removal=False, event_id="u")
-    again = to_envelope({**event, "read_timestamp": 99, "schema_key": "other"}, position=17)
-    assert ordering_key(to_envelope(event, 3), facts, OrderRules()) == ordering_key(
-        again, facts, OrderRules()
-    )
+    facts = OrderingFacts(SourceKind.MYSQL, is_backfill=False, is_removal=False, event_ids=["u"])
+    again = to_run({**event, "read_timestamp": 99, "schema_key": "other"}, position=17)
+    assert ordering_keys(to_run(event, 3), facts, OrderRules()) == ordering_keys(again, facts, OrderRules())
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -210,17 +208,19 @@ def test_the_order_is_total(kind: SourceKind, rules: OrderRules, data: st.DataOb
 
 def test_by_a_sequence_a_delete_wins_over_the_row_that_it_repeats() -> None:
     """A delete carries the sequence of the row that it removes, so it must win at an equal one."""
-    event = to_envelope(at(0))
-    write, removal = (OrderingFacts(SourceKind.MYSQL, False, is_removal, "u") for is_removal in (False, True))
-    assert sequence_key(event, write, "A/F") < sequence_key(event, removal, "A/F")
-    assert sequence_key(event, removal, "A/F") < sequence_key(event, write, "a/10")
+    event = to_run(at(0))
+    write, removal = (
+        OrderingFacts(SourceKind.MYSQL, False, is_removal, ["u"]) for is_removal in (False, True)
+    )
+    assert sequence_keys(event, write, ["A/F"]) < sequence_keys(event, removal, ["A/F"])
+    assert sequence_keys(event, removal, ["A/F"]) < sequence_keys(event, write, ["a/10"])
 
 
 def test_an_event_without_its_sequence_is_refused() -> None:
     """Rows with and without a sequence cannot be ordered."""
-    facts = OrderingFacts(SourceKind.MYSQL, is_backfill=False, is_removal=False, event_id="u")
+    facts = OrderingFacts(SourceKind.MYSQL, is_backfill=False, is_removal=False, event_ids=["u"])
     with pytest.raises(RecordUnreadable, match="sequence_columns"):
-        sequence_key(to_envelope(at(0)), facts, None)
+        sequence_keys(to_run(at(0)), facts, [None])
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from cdc_platform.errors import RecordUnreadable
 from cdc_platform.sources.datastream.events.positions import PositionRules, locate
 from cdc_platform.sources.datastream.settings.kinds import SourceKind
 from cdc_platform.sources.datastream.settings.policies import OrderBy
-from cdc_platform_tests.sources.datastream.generated_events import to_envelope
+from cdc_platform_tests.sources.datastream.generated_events import to_run
 from cdc_platform_tests.strategies import log_places
 
 KINDS = tuple(SourceKind)
@@ -19,7 +19,7 @@ KINDS = tuple(SourceKind)
 def place(kind: str, metadata: dict[str, Any], *, ms: int = 0, keys: tuple[Any, ...] = ()) -> str:
     """Return the place of an event with this metadata."""
     event = {"source_timestamp": ms, "source_metadata": metadata, "sort_keys": keys}
-    return locate(SourceKind(kind), to_envelope(event), PositionRules()).place
+    return locate(SourceKind(kind), to_run(event), PositionRules()).places[0]
 
 
 def binlog(file: str, position: int) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def test_order_of_places_is_the_order_of_numbers(kind: SourceKind, data: st.Data
     """Places compare as texts as their typed parts do, which makes their order a total one."""
     item, event = data.draw(log_places(kind))
     other, other_event = data.draw(log_places(kind))
-    texts = [locate(kind, to_envelope(each), PositionRules()).place for each in (event, other_event)]
+    texts = [locate(kind, to_run(each), PositionRules()).places[0] for each in (event, other_event)]
     assert (item < other, item == other) == (texts[0] < texts[1], texts[0] == texts[1])
 
 
@@ -139,14 +139,14 @@ def test_events_without_a_moment_are_refused(kind: str) -> None:
     """The source timestamp is a part of every place but MongoDB's."""
     metadata = {**binlog("b.1", 1), **redo(1, ""), "lsn": "1:2:3" if kind == "sqlserver" else "1/2"}
     with pytest.raises(RecordUnreadable, match="source_timestamp"):
-        locate(SourceKind(kind), to_envelope({"source_metadata": metadata}), PositionRules())
+        locate(SourceKind(kind), to_run({"source_metadata": metadata}), PositionRules())
 
 
 def test_logs_that_changed_their_name_follow_each_other_as_declared() -> None:
     """After a failover the new server's logs follow the old one's, though their numbers start over."""
     rules = PositionRules(binlog_basenames=("old-bin", "new-bin"))
     old, new = (
-        locate(SourceKind.MYSQL, to_envelope({"source_timestamp": 0, "source_metadata": each}), rules).place
+        locate(SourceKind.MYSQL, to_run({"source_timestamp": 0, "source_metadata": each}), rules).places[0]
         for each in (binlog("old-bin.000900", 4), binlog("new-bin.000001", 4))
     )
     assert old < new
@@ -156,7 +156,7 @@ def test_a_name_of_logs_that_is_not_declared_is_refused() -> None:
     """Where names are declared, another one is a fault that says what to do."""
     event = {"source_timestamp": 0, "source_metadata": binlog("third-bin.000001", 4)}
     with pytest.raises(RecordUnreadable, match=r"append the new name.*third-bin"):
-        locate(SourceKind.MYSQL, to_envelope(event), PositionRules(("old-bin", "new-bin")))
+        locate(SourceKind.MYSQL, to_run(event), PositionRules(("old-bin", "new-bin")))
 
 
 @pytest.mark.parametrize("kind", ["postgresql", "sqlserver"])
@@ -166,5 +166,5 @@ def test_timestamps_come_first_where_it_is_asked_for(kind: str) -> None:
     events = [{"source_timestamp": n, "source_metadata": {"lsn": lsn}} for n, lsn in enumerate(lsns)]
     for order_by, expected in ((OrderBy.POSITION, False), (OrderBy.TIMESTAMP, True)):
         rules = PositionRules(order_by=order_by)
-        first, second = (locate(SourceKind(kind), to_envelope(event), rules).place for event in events)
+        first, second = (locate(SourceKind(kind), to_run(event), rules).places[0] for event in events)
         assert expected == (first < second)

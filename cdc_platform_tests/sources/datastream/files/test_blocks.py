@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
+from cdc_platform.sources import text_files
 from cdc_platform.sources.datastream.files import blocks, lines
-from cdc_platform.sources.datastream.files.file_events import decode_file
+from cdc_platform.sources.datastream.files.file_events import FileDecoder, decode_file
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform.sources.text_files import FileDamaged
 from cdc_platform_tests.sources.datastream.generated_events import SOURCES, json_event, scenario
@@ -54,8 +55,10 @@ def test_blocks_do_not_show(
         data = gzip.compress(data, 1, mtime=0)
     data = data[: len(data) * 2 // 3] if form == "cut gzip" else data
     expected = list(decode_file(SETTINGS, data))
-    monkeypatch.setattr(lines, "CHUNK_BYTES", chunk_bytes)
+    for module in (lines, text_files):
+        monkeypatch.setattr(module, "CHUNK_BYTES", chunk_bytes)
     monkeypatch.setattr(blocks, "MAX_AHEAD_BYTES", ahead_bytes)
+    assert len(list(FileDecoder(SETTINGS).runs(data))) > len(data) // max(chunk_bytes, 10_000)
     assert expected == list(decode_file(SETTINGS, data))
 
 

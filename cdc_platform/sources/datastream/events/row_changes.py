@@ -1,0 +1,166 @@
+"""Changes of rows from events that share table, schema and operation."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+from cdc_platform.errors import RecordUnreadable
+from cdc_platform.model.stream.events import ADDRESS, ADDRESS_ONLY, ORDERING_KEY, ChangeRun, FaultyEvent
+from cdc_platform.model.stream.records import ModType
+from cdc_platform.sources.datastream.events.envelope import to_text
+from cdc_platform.sources.datastream.events.event_runs import EventRun
+from cdc_platform.sources.datastream.events.layouts import ROWID, Layout
+from cdc_platform.sources.datastream.events.ordering_keys import OrderingFacts
+from cdc_platform.sources.datastream.events.row_keys import keys_of_rows
+from cdc_platform.sources.datastream.settings.kinds import SourceKind
+from cdc_platform.sources.json_codec import write, write_objects
+
+READ_METHOD: Final = "_read_method"
+SCHEMA_KEY: Final = "_schema_key"
+"""Metadata of every event: its read method and its schema."""
+NOTE: Final = "_note"
+"""Metadata of an event that contradicts itself: how it was interpreted."""
+
+_WITH_OLD_ROW: Final = frozenset({SourceKind.MYSQL, SourceKind.ORACLE, SourceKind.SQLSERVER})
+
+
+class Form(NamedTuple):
+    """Facts that the events of a run share.
+
+    Args:
+        kind: their source.
+        layout: the layout of their table and schema.
+        mod_type: their operation.
+        is_backfill: whether a backfill read their rows.
+        note: how they were interpreted, if they contradict themselves.
+    """
+
+    kind: SourceKind
+    layout: Layout
+    mod_type: ModType
+    is_backfill: bool
+    note: str | None
+
+
+class OrderedRun(NamedTuple):
+    """Events of one form, with their ordering keys."""
+
+    events: EventRun
+    form: Form
+    facts: OrderingFacts
+    ordering_keys: Sequence[str]
+
+
+def writes_of(run: OrderedRun) -> ChangeRun:
+    """Return the changes that write rows.
+
+    Raises:
+        RecordUnreadable: an event has no row, or its row has no key.
+    """
+    events, layout = run.events, run.form.layout
+    if not events.has_payload:
+        raise RecordUnreadable("The event writes a row, but has no payload")
+    names, columns = _value_columns(events, layout)
+    unavailable: Sequence[tuple[str, ...]] = ()
+    if layout.protected and run.form.mod_type is ModType.UPDATE:
+        unavailable = _unavailable(events, layout)
+    if any(unavailable):
+        rows = (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
+        new_values: Sequence[str] = [
+            write({name: value for name, value in row.items() if name not in without})
+            for row, without in zip(rows, unavailable, strict=True)
+        ]
+    else:
+        new_values, unavailable = write_objects(names, columns, len(events)), ()
+    changes = _changes(run, keys_of_rows(events, run.facts, layout, run.form.mod_type))
+    return replace(changes, new_values=new_values, unavailable_columns=unavailable)
+
+
+def _unavailable(run: EventRun, layout: Layout) -> list[tuple[str, ...]]:
+    """Return the columns of each update whose NULL stands for a value that was not sent."""
+    names = [name for name, _ in layout.protected]
+    rows = zip(*(run.column(source) for _, source in layout.protected), strict=True)
+    return [tuple(name for name, value in zip(names, row, strict=True) if value is None) for row in rows]
+
+
+def deletes_of(run: OrderedRun) -> ChangeRun:
+    """Return the changes that delete rows with the keys in their payloads.
+
+    Raises:
+        RecordUnreadable: an event does not state the key.
+    """
+    events, layout = run.events, run.form.layout
+    if not events.has_payload:
+        raise RecordUnreadable("The event deletes a row, but has neither a payload nor the row's key")
+    changes = _changes(run, keys_of_rows(events, run.facts, layout, ModType.DELETE))
+    if run.form.kind not in _WITH_OLD_ROW:
+        return changes
+    return replace(changes, old_values=write_objects(*_value_columns(events, layout), len(events)))
+
+
+def delete_of_key(run: OrderedRun, key: str) -> ChangeRun:
+    """Return the change of the only event of a run, which deletes the row with a key of its metadata."""
+    return replace(_changes(run, [key]), column_types="[]")
+
+
+def _value_columns(run: EventRun, layout: Layout) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
+    return [name for name, _ in layout.values], [run.column(source) for _, source in layout.values]
+
+
+def _changes(run: OrderedRun, row_keys: Sequence[str]) -> ChangeRun:
+    """Return changes of rows with these keys, still without values."""
+    events, form = run.events, run.form
+    return ChangeRun(
+        form.layout.table,
+        form.mod_type,
+        form.layout.column_types,
+        run.ordering_keys,
+        _identities(events, run.facts.event_ids, form.layout),
+        ["" if tx_id is None else str(tx_id) for tx_id in events.member("tx_id")],
+        events.source_micros,
+        row_keys,
+        None,
+        None,
+        (),
+        metadata_texts(events, form.note),
+        events.positions,
+    )
+
+
+def is_row_id_only(run: EventRun, form: Form) -> bool:
+    """Return whether one or more events know their row by its address only."""
+    layout = form.layout
+    if form.kind is not SourceKind.ORACLE or layout.keyless is not None:
+        return False
+    keys = zip(*(run.column(source) for _, source in layout.keys), strict=True)
+    return bool(layout.missing_keys) or not layout.keys or any(set(key) == {None} for key in keys)
+
+
+def address_only_fault(run: OrderedRun) -> FaultyEvent:
+    """Return the fault of the only event of a run, which knows its row by the address only."""
+    envelope = run.events.envelope(0)
+    row_id = envelope.values.get(ROWID) or envelope.source_metadata.get(ADDRESS)
+    metadata = {**envelope.source_metadata, ADDRESS: row_id, ORDERING_KEY: run.ordering_keys[0]}
+    return FaultyEvent(
+        reason=f"{ADDRESS_ONLY}: {row_id}",
+        text=to_text(envelope),
+        position=envelope.position,
+        table=run.form.layout.table,
+        event_id=_identities(run.events, run.facts.event_ids, run.form.layout)[0],
+        metadata=write(metadata),
+        source_micros=envelope.source_timestamp_micros,
+    )
+
+
+def _identities(run: EventRun, event_ids: Sequence[str], layout: Layout) -> list[str]:
+    """Return the same as `event_identity` for events of a table with a known name."""
+    table = layout.source_name or run.object_name
+    return [f"{table}/{event_id}" for event_id in event_ids]
+
+
+def metadata_texts(run: EventRun, note: str | None = None) -> Sequence[str]:
+    """Return the metadata of events with their read method and schema, as JSON objects."""
+    added = {READ_METHOD: run.read_method, SCHEMA_KEY: run.schema_key} | ({NOTE: note} if note else {})
+    own = {name: values for name, values in run.metadata.items() if name not in added}
+    columns = [*([value] * len(run) for value in added.values()), *own.values()]
+    return write_objects([*added, *own], columns, len(run))
