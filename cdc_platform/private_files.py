@@ -47,8 +47,13 @@ def write_whole(path: Path, content: str | bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     part.rename(path)
-    folder = os.open(path.parent, os.O_RDONLY)
+    force_to_disk(path.parent)
+
+
+def force_to_disk(folder: Path) -> None:
+    """Force the names of a folder's files to disk, of new and of deleted ones."""
+    opened = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(folder)
+        os.fsync(opened)
     finally:
-        os.close(folder)
+        os.close(opened)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -61,6 +61,10 @@ class ReadState:
         return pa.table(columns, READ_PROGRESS_ROWS)
 
 
+MAX_FORMER_READS: Final = 500_000
+"""Number of the newest former reads that stay: the status page shows when they were."""
+
+
 def former_reads(rows: pa.Table, state: ReadState, after_exclusive: int) -> pa.Table:
     """Return the rows of later cycles that are not the newest of their file, without their versions."""
     is_read = pc.fill_null(pc.not_equal(rows["version"], FORGOTTEN), fill_value=True)
@@ -68,6 +72,7 @@ def former_reads(rows: pa.Table, state: ReadState, after_exclusive: int) -> pa.T
     newest = state.rows().select(["cycle", "path"])
     later = rows.filter(pc.greater(rows["cycle"], after_exclusive))
     former = later.join(newest, ["cycle", "path"], join_type="left anti").sort_by("cycle")
+    former = former.slice(max(0, len(former) - MAX_FORMER_READS))
     return former.append_column("version", pa.nulls(len(former), pa.string())).cast(READ_PROGRESS_ROWS)
 
 

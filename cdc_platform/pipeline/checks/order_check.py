@@ -36,10 +36,14 @@ def check_order(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Check
 
 def _overtaken_rows(pipeline: Pipeline, spark: SparkSession) -> DataFrame:
     """Return the rows by table and key, with the microseconds of the change that counts and of the newest."""
-    places = F.col("ordering_key").like(pipeline.capabilities.log_places or "")
+    is_place = F.col("ordering_key").like(pipeline.capabilities.log_places or "")
     micros = F.unix_micros("source_timestamp")
-    rows = read_log(pipeline, spark).where(places).groupBy("table_name", "keys")
-    newest = rows.agg(F.max_by(micros, "ordering_key").alias("counting"), F.max(micros).alias("newest"))
+    # A forced backfill counts, whatever the positions before it are.
+    rows = read_log(pipeline, spark).groupBy("table_name", "keys")
+    newest = rows.agg(
+        F.max_by(F.when(is_place, micros), "ordering_key").alias("counting"),
+        F.max(F.when(is_place, micros)).alias("newest"),
+    )
     return newest.where(F.col("newest") - F.col("counting") > SET_BACK_S * MICROS_PER_S)
 
 

@@ -10,6 +10,7 @@ from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
 from cdc_platform.pipeline.checks.order_check import check_order
+from cdc_platform.sources.datastream.settings.policies import BackfillPolicy
 from cdc_platform_tests.support.cycles import failed_checks, sync
 from cdc_platform_tests.support.datastream.files import ORIGIN, MadeEvent, StreamFolder
 from cdc_platform_tests.support.datastream.pipelines import make_pipeline, user
@@ -67,6 +68,22 @@ def test_a_log_that_starts_over_is_reported(
     names = sorted((row["id"], row["name"]) for row in rows_of(restarted, "users"))
     assert names == [(1, "second"), (3, "first")]
     assert failed_checks(restarted, spark) == {}
+
+
+def test_rows_that_a_forced_backfill_has_read_again_are_right(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
+) -> None:
+    """As the warning advises: the backfill counts, whatever the positions of the changes before it."""
+    folder = StreamFolder(tmp_path)
+    epoch = to_rfc3339(ORIGIN + 2 * DAY_S * 10**6)
+    pipeline = make_pipeline(session_lake, folder.path, epochs=(epoch,), backfill_policy=BackfillPolicy.FORCE)
+    folder.write([BEFORE[0], replace(user("e", "UPDATE-INSERT", 100, 1, "second"), at_s=DAY_S)])
+    pipeline = sync(pipeline, spark)
+    assert failed_checks(pipeline, spark).keys() == {"order_follows_clock"}
+    folder.write([replace(user("r", "INSERT", 0, 1, "second"), at_s=3 * DAY_S)])
+    pipeline = sync(pipeline, spark)
+    assert [row["name"] for row in rows_of(pipeline, "users")] == ["second"]
+    assert failed_checks(pipeline, spark) == {}
 
 
 def test_an_order_of_the_users_own_needs_no_clock(

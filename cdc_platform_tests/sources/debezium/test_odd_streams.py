@@ -147,6 +147,20 @@ def test_tables_of_two_databases_are_not_one() -> None:
     assert [*columns] == [event.table for event in separate if isinstance(event, SourceEvent)]
 
 
+@pytest.mark.parametrize("databases", [("", "shop", "shop"), ("shop", "", "shop"), ("", "", "shop")])
+def test_events_that_do_not_state_their_database_are_of_any(databases: tuple[str, ...]) -> None:
+    """A flattened event has it in `__db` only on request, and the request may come later."""
+    lines = [
+        line(envelope("c", after={"id": n, "n": n}, source={"db": database}), {"id": n})
+        for n, database in enumerate(databases)
+    ]
+    *events, other = decode_all(
+        *lines, line(envelope("c", after={"id": 9, "n": 9}, source={"db": "billing"}))
+    )
+    assert [SourceEvent] * len(databases) == [type(event) for event in events]
+    assert isinstance(other, FaultyEvent)
+
+
 @pytest.mark.parametrize("name", ["", "N", "_pos", "b\u0131g", "x\u017f"])
 def test_a_column_that_the_lake_cannot_have_is_refused(name: str) -> None:
     """An event with an empty or reserved name, or with two that are one to Spark, never enters the log."""

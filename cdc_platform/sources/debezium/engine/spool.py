@@ -9,14 +9,14 @@ partition, offset and timestamp.
 
 import fcntl
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from cdc_platform.errors import OffsetsLost, SettingError, SlotInUse, SpoolUnusable
-from cdc_platform.private_files import PART, make_private_folder, open_private, write_whole
+from cdc_platform.private_files import PART, force_to_disk, make_private_folder, open_private, write_whole
 from cdc_platform.sources.debezium.engine.spool_files import NAME, SUFFIX, SpoolFile, reported_as_unusable
 
 FORMAT_VERSION: Final = 2
@@ -91,12 +91,16 @@ class Spool:
                         break
                     file.path.unlink()
                     deleted += 1
+            if deleted:
+                # A file that came back after a power failure would be an unknown one.
+                force_to_disk(self.folder)
         return deleted
 
     def find_forgettable(self, lines: Mapping[str, int]) -> frozenset[str]:
         """Return the names of files that have been read completely and deleted, before the oldest one left.
 
-        No other file ever has such a name, so nothing has to be known of it any more.
+        No other file ever has such a name, so nothing has to be known of it any more. Only the file of the
+        last line that the lake has shows which ones follow.
 
         Args:
             lines: number of lines that the lake has of each file, by its name.
@@ -105,9 +109,12 @@ class Spool:
             SpoolUnusable: the folder cannot be read.
         """
         oldest_offset = min((file.first_offset for file in self.files()), default=0)
-        read = [(name, int(match[1]), int(match[2])) for name in lines if (match := NAME.fullmatch(name))]
+        read = _offsets_of(lines)
+        newest_end = max((offset + lines[name] for name, offset, _ in read), default=0)
         return frozenset(
-            name for name, offset, count in read if lines[name] >= count and offset + count <= oldest_offset
+            name
+            for name, offset, count in read
+            if lines[name] >= count and offset + count <= oldest_offset and offset + count < newest_end
         )
 
     def require_next(self, lines: Mapping[str, int]) -> int:
@@ -124,7 +131,7 @@ class Spool:
             OffsetsLost: events were deleted, or the files are not those that the lake has read.
             SpoolUnusable: the folder cannot be read.
         """
-        read = [(name, int(match[1]), int(match[2])) for name in lines if (match := NAME.fullmatch(name))]
+        read = _offsets_of(lines)
         logged = max((offset + lines[name] for name, offset, _count in read), default=0)
         files = self.files()
         present = {file.path.name for file in files}
@@ -220,6 +227,11 @@ class Spool:
                     f"is the spool of another source: its {name} is `{members.get(name)}`, not `{value}`. "
                     f"Choose another folder, and begin a new lake or pipeline for it: {self.folder}",
                 )
+
+
+def _offsets_of(names: Iterable[str]) -> list[tuple[str, int, int]]:
+    """Return the files of a spool among some names, each with its first offset and its number of lines."""
+    return [(name, int(match[1]), int(match[2])) for name in names if (match := NAME.fullmatch(name))]
 
 
 class SpoolWriter:

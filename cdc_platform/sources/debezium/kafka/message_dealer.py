@@ -17,8 +17,10 @@ DEALT_MESSAGES: Final = pa.schema([(SPLIT, pa.int32()), (OCTETS, pa.binary())])
 DEALT_BYTES: Final = 16 * 1024**2
 """Bytes of messages that a task deals out at once."""
 _COLON: Final = r"\s*:\s*"
-_CHANGE: Final = re.compile(rf'txId"{_COLON}(?P<number>[0-9]+)'.encode())
+_CHANGE: Final = re.compile(rf'"(?:__(?:source_)?)?txId"{_COLON}(?P<number>[0-9]+)'.encode())
 _CHANGE_SIGN: Final = b'txId"'
+_BEFORE, _AFTER = len(b'"__source_'), 64
+"""Bytes before and after the sign within which the place lies."""
 """Start of such a place. In an envelope, and in a flattened message, the source follows the columns."""
 _BOUNDARY: Final = re.compile(
     (
@@ -100,7 +102,12 @@ def _transaction_of(value: bytes | None) -> bytes:
     if not value:
         return b""
     place = value.rfind(_CHANGE_SIGN)
-    match = (place >= 0 and _CHANGE.match(value, place)) or _BOUNDARY.search(value)
+    while place >= 0:
+        match = _CHANGE.search(value, max(0, place - _BEFORE), place + _AFTER)
+        if match:
+            return match["number"]
+        place = value.rfind(_CHANGE_SIGN, 0, place)
+    match = _BOUNDARY.search(value)
     return match["number"] if match else b""
 
 

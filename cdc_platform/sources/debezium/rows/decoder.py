@@ -112,7 +112,7 @@ class Decoder:
             and replaces
             and self._target(notification.emptied) == notification.emptied
         ):
-            for name, (owner, _) in self.state.owners.items():
+            for name, owner in self.state.owners.items():
                 if owner.replace('"', "") == notification.emptied:
                     self.state.snapshots.find_empty(notification, name)
 
@@ -138,7 +138,7 @@ class Decoder:
         if is_snapshot(event.source) and event.source.lsn is not None:
             floor = self.state.floors.get(event.source.server, 0)
             self.state.floors[event.source.server] = max(floor, event.source.lsn)
-        self._check_owner(table, [label, event.source.database])
+        self._check_owner(table, label, event.source.database)
         event = self._with_key(event, table)
         self._check_identity(event, table)
         self.state.remember(event)
@@ -180,29 +180,28 @@ class Decoder:
             self._tables[parts] = names
         return names
 
-    def _check_owner(self, name: str, owner: list[str]) -> None:
-        """Note the database's table of a table of the lake.
+    def _check_owner(self, name: str, label: str, database: str) -> None:
+        """Note the database's table of a table of the lake, and the database, which not all events state.
 
         Raises:
             MessageUnusable: the lake's table belongs to another table, of this or another database.
         """
-        present = self.state.owners.setdefault(name, owner)
-        if present == owner:
-            return
-        (first, first_database), (second, second_database) = present, owner
-        if first_database != second_database:
+        owner = self.state.owners.setdefault(name, label)
+        first_database = self.state.databases.setdefault(name, database) if database else ""
+        if database != first_database:
             raise MessageUnusable(
-                f"The events of `{first}` come from the database `{first_database}`, and this one from "
-                f"`{second_database}`. Read the events of one connector in a pipeline, or give the tables of "
+                f"The events of `{owner}` come from the database `{first_database}`, and this one from "
+                f"`{database}`. Read the events of one connector in a pipeline, or give the tables of "
                 "databases different names by `table_name`, such as {database}.{table}. If the database has "
                 "another name now, begin a new pipeline."
             )
-        bare = second.replace('"', "")
-        raise MessageUnusable(
-            f"The tables `{first}` and `{second}` would both be `{name}` in the lake. "
-            "Give them different names by `table_name`, such as {schema}__{table}. If the second is "
-            f"the first by another name, map it in `partitions`: {bare}: {first}."
-        )
+        if owner != label:
+            bare = label.replace('"', "")
+            raise MessageUnusable(
+                f"The tables `{owner}` and `{label}` would both be `{name}` in the lake. "
+                "Give them different names by `table_name`, such as {schema}__{table}. If the second is "
+                f"the first by another name, map it in `partitions`: {bare}: {owner}."
+            )
 
     def _with_key(self, event: DataEvent, table: str) -> DataEvent:
         """Return an event with the key of its row if it was stored without a key."""

@@ -34,7 +34,8 @@ def joined_state(
     owners = _joined_facts(before.owners, start.owners, end.owners)
     keys = _joined_facts(before.keys, start.keys, end.keys)
     key_types = _joined_facts(before.key_types, start.key_types, end.key_types)
-    if snapshots is None or owners is None or keys is None or key_types is None:
+    databases = _joined_facts(before.databases, start.databases, end.databases)
+    if snapshots is None or owners is None or keys is None or key_types is None or databases is None:
         return None
     if not _has_same_identities(before, start, use):
         return None
@@ -55,6 +56,7 @@ def joined_state(
         owners,
         keys,
         key_types,
+        databases,
     )
 
 

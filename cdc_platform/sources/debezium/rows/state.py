@@ -64,7 +64,8 @@ class DecoderState:
         full: tables whose replica identity was seen to be FULL, by `SCHEMA.TABLE`.
         unusable: tables whose replica identity was seen to be an index other than the key.
         snapshots: the snapshots of each server.
-        owners: the table that each table of the lake is: `SCHEMA.TABLE`, and its database.
+        owners: the table of the database, `SCHEMA.TABLE`, that each table of the lake is.
+        databases: the database of each table of the lake, as far as its events state it.
         keys: key columns of each table of the lake, sorted.
         key_types: types in the lake of the key columns of each table of the lake.
         flat_deletes: last key that a flattened topic reported as deleted, by topic; empty for none.
@@ -77,9 +78,10 @@ class DecoderState:
     unusable: set[str] = field(default_factory=set)
     flat_deletes: dict[str, str] = field(default_factory=dict)
     snapshots: SnapshotWatch = field(default_factory=SnapshotWatch)
-    owners: dict[str, list[str]] = field(default_factory=dict)
+    owners: dict[str, str] = field(default_factory=dict)
     keys: dict[str, list[str]] = field(default_factory=dict)
     key_types: dict[str, dict[str, str]] = field(default_factory=dict)
+    databases: dict[str, str] = field(default_factory=dict)
     use: StateUse = field(default_factory=StateUse)
 
     def floor_of(self, source: SourceInfo) -> int:
@@ -118,9 +120,8 @@ class DecoderState:
 
     def savepoint(self, server: str, table: str) -> "TableSavepoint":
         """Return a savepoint of a table of the lake and of its server's snapshot, for `roll_back`."""
-        facts = (self.owners, self.keys, self.key_types)
-        is_complete = table in self.owners and table in self.keys and table in self.key_types
-        unset = () if is_complete else tuple(part for part in facts if table not in part)
+        facts = (self.owners, self.keys, self.key_types, self.databases)
+        unset = tuple(part for part in facts if table not in part)
         return TableSavepoint(server, table, self.floors.get(server), unset)
 
     def roll_back(self, savepoint: "TableSavepoint") -> None:
@@ -143,6 +144,7 @@ class DecoderState:
             "owners": self.owners,
             "keys": self.keys,
             "key_types": self.key_types,
+            "databases": self.databases,
             "snapshots": {server: asdict(snapshots) for server, snapshots in self.snapshots.servers.items()},
         }
         return json.dumps(fields, sort_keys=True, default=str)
@@ -167,6 +169,7 @@ class DecoderState:
             members.owners,
             members.keys,
             members.key_types,
+            members.databases,
         )
 
 
@@ -196,6 +199,7 @@ class _StoredState:
     unusable: set[str]
     flat_deletes: dict[str, str]
     snapshots: dict[str, ServerSnapshots]
-    owners: dict[str, list[str]] = field(default_factory=dict)
+    owners: dict[str, str] = field(default_factory=dict)
     keys: dict[str, list[str]] = field(default_factory=dict)
     key_types: dict[str, dict[str, str]] = field(default_factory=dict)
+    databases: dict[str, str] = field(default_factory=dict)

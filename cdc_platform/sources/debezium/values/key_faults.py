@@ -13,6 +13,8 @@ _MAX_CLOCK_DIGITS: Final = 6
 _MILLI_DIGITS: Final = 3
 _DOUBLE_DIGITS: Final = 15
 """Digits of a decimal that a double keeps."""
+_CENTS: Final = "money"
+_LOSSES: Final = {"name": "its value, except in snapshots", "varbit": "its leading zeros"}
 _OTHER_KEY: Final = (
     "Have the connector take other columns as the key (`message.key.columns`), or leave the table out"
 )
@@ -49,11 +51,11 @@ def _loss(
     field: Mapping[str, Any] | None, known_type: PostgresType | None, modes: ConnectorModes
 ) -> str | None:
     """Return what values of a key column lack when they arrive, and what to do; None if they lack nothing."""
+    if known_type is not None and known_type.element is not None:
+        return _loss_of_elements(field, known_type.element, modes)
     name = known_type.name if known_type is not None else ""
-    if name == "name":
-        return f"its value, except in snapshots. {_OTHER_KEY}"
-    if name == "varbit":
-        return f"its leading zeros. {_OTHER_KEY}"
+    if name in _LOSSES:
+        return f"{_LOSSES[name]}. {_OTHER_KEY}"
     sizes = known_type.sizes if known_type is not None else ()
     if _is_in_millis(field, name, modes) and (sizes or (_MAX_CLOCK_DIGITS,))[0] > _MILLI_DIGITS:
         return (
@@ -61,9 +63,19 @@ def _loss(
             "`adaptive`, or declare the column in `columns`, as `timestamp(3)`, if no value has more digits"
         )
     is_double = modes.decimals is DecimalMode.DOUBLE if field is None else field["type"] == "double"
-    if name == "numeric" and is_double and not (sizes and sizes[0] <= _DOUBLE_DIGITS):
+    is_exact = name == "numeric" and bool(sizes) and sizes[0] <= _DOUBLE_DIGITS
+    if name in ("numeric", _CENTS) and is_double and not is_exact:
         return "digits after the fifteenth. Set the connector's `decimal.handling.mode` to `string`"
     return None
+
+
+def _loss_of_elements(
+    field: Mapping[str, Any] | None, element: PostgresType, modes: ConnectorModes
+) -> str | None:
+    if element.name == "time":
+        return f"the digits of a second after the third. {_OTHER_KEY}"
+    items = field.get("items") if field is not None else None
+    return _loss(items if isinstance(items, dict) else None, element, modes)
 
 
 def _is_in_millis(field: Mapping[str, Any] | None, name: str, modes: ConnectorModes) -> bool:

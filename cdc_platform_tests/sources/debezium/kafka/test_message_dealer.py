@@ -62,6 +62,8 @@ def routes_of(*values: Any, spreads_snapshots: bool = False) -> list[str]:
         {"status": "END", "id": "7:505", "event_count": 1},
         {"id": 1, "__op": "c", "__txId": 7},
         {"id": 1, "__op": "c", "__source_txId": 7},
+        {"id": 1, "__op": "c", "__txId": 7, "parent_txId": 9},
+        envelope("c", after={"id": 1}) | {"message": {"prefix": "txId", "content": "aa"}},
     ],
 )
 def test_messages_of_a_transaction_have_one_route(value: Any) -> None:

@@ -79,7 +79,7 @@ def test_splits_that_depend_on_others_are_decoded_again(splits: tuple[tuple[str,
 
 
 LEARNED: Final[dict[str, Callable[[DecoderState], Any]]] = {
-    "owners": lambda state: replace(state, owners={TABLE: ["other.orders", "d"]}),
+    "owners": lambda state: replace(state, owners={TABLE: "other.orders"}),
     "keys": lambda state: replace(state, keys={TABLE: ["n"]}),
     "key_types": lambda state: replace(state, key_types={TABLE: {"id": "string"}}),
     "unusable": lambda state: replace(state, unusable={TABLE}),
@@ -97,9 +97,7 @@ def test_no_other_fact_is_taken_for_the_own(change: Callable[[DecoderState], Dec
 
 def test_facts_of_other_tables_matter_to_nobody() -> None:
     """A split is judged by its own tables, and keeps what is known of the others."""
-    before = replace(
-        state_after(INSERT), full={"public.others"}, owners={"public.others": ["public.others", "d"]}
-    )
+    before = replace(state_after(INSERT), full={"public.others"}, owners={"public.others": "public.others"})
     state = joined_state(before, DecoderState(), state_after(INSERT))
     assert state is not None
     assert state.full == {"public.others"}

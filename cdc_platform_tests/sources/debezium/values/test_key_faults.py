@@ -18,6 +18,10 @@ LOSSY: Final[list[tuple[str, ConnectorModes, Any, str]]] = [
     ("numeric(16,2)", DOUBLE, 1.5, "decimal.handling.mode"),
     ("bit varying(5)", PLAIN, "BQ==", "leading zeros"),
     ("name", PLAIN, "n", "snapshots"),
+    ("money", DOUBLE, 1.5, "decimal.handling.mode"),
+    ("timestamp[]", CONNECT, [1_709_210_096_789], "time.precision.mode"),
+    ("time[]", PLAIN, [45_296_789_000], "digits of a second"),
+    ("varbit(5)[]", PLAIN, ["BQ=="], "leading zeros"),
 ]
 WHOLE: Final[list[tuple[str, ConnectorModes, Any]]] = [
     ("timestamp", PLAIN, 1_709_210_096_789_012),
@@ -26,6 +30,7 @@ WHOLE: Final[list[tuple[str, ConnectorModes, Any]]] = [
     ("numeric(15,2)", DOUBLE, 1.5),
     ("numeric", PLAIN, {"scale": 1, "value": "Dw=="}),
     ("bit(5)", PLAIN, "BQ=="),
+    ("integer[]", PLAIN, [1]),
 ]
 
 
