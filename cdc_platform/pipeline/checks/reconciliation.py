@@ -19,7 +19,7 @@ from cdc_platform.model.schema.column_versions import ColumnHistory
 from cdc_platform.model.schema.evolution import SchemaHistory, same_type
 from cdc_platform.model.schema.exclusions import NOTHING, Exclusion, late_columns, table_exclusions
 from cdc_platform.model.schema.table_options import DELETED, keeps_deleted
-from cdc_platform.model.schema.table_schema import TableSchema
+from cdc_platform.model.schema.table_schema import ColumnType, TableSchema, spark_type
 from cdc_platform.pipeline.merging.soft_delete import stored_at
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.versions.branch import load_table
@@ -147,9 +147,16 @@ def _comparable_columns(
     common = (
         column
         for column in lake_schema.columns
-        if column.name in types and same_type(column.type, types[column.name]) and column.name not in late
+        if column.name in types
+        and _is_comparable(column.type, types[column.name])
+        and column.name not in late
     )
     return TableSchema(lake_schema.name, tuple(common))
+
+
+def _is_comparable(first: ColumnType, other: ColumnType) -> bool:
+    """Return whether two spellings of one type have values of one form; those of a message or enum may not."""
+    return same_type(first, other) and spark_type(first) == spark_type(other)
 
 
 def checksum(batches: Iterable[pa.RecordBatch], table: TableSchema) -> Checksum:
