@@ -155,7 +155,7 @@ def _comparable_columns(
 
 
 def _is_comparable(first: ColumnType, other: ColumnType) -> bool:
-    """Return whether two spellings of one type have values of one form; those of a message or enum may not."""
+    """Return whether two spellings of one type have values of one form; an enum may have two."""
     return same_type(first, other) and spark_type(first) == spark_type(other)
 
 

@@ -96,22 +96,16 @@ def test_what_has_been_read_long_ago_is_deleted(tmp_path: Path) -> None:
 
 
 def test_only_deleted_files_before_those_left_are_forgettable(tmp_path: Path) -> None:
-    """Nothing of an emptied spool is, nor what comes after a file that is left, nor a file read in part.
-
-    Nor is the file with the last line that has been read, which shows what comes next.
-    """
+    """Nothing of an emptied spool is, nor a file read in part, nor the last one, which shows what follows."""
     spool = filled(tmp_path, 2, 3, 1, 4)
-    first, second, third, _ = (file.path for file in spool.files())
-    read = read_whole(spool)
-    assert spool.find_forgettable(read) == frozenset()
+    read, (first, second, third, _) = read_whole(spool), (file.path for file in spool.files())
     first.unlink()
     third.unlink()
     assert spool.find_forgettable(read) == {first.name}
     second.unlink()
     assert spool.find_forgettable(read | {second.name: 2}) == {first.name, third.name}
-    newest = spool.files()[-1].path.name
-    unread = {name: lines for name, lines in read.items() if name != newest}
-    assert spool.find_forgettable(unread) == {first.name, second.name}
+    rest = {path.name: read[path.name] for path in (first, second, third)}
+    assert spool.find_forgettable(rest) == {first.name, second.name}
     empty(spool)
     assert spool.find_forgettable(read) == frozenset()
 
