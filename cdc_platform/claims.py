@@ -69,15 +69,18 @@ class Worker:
 
 @dataclass(frozen=True)
 class Claim:
-    """The turn of a run, by the time at which it was claimed, and the process whose end ends the run."""
+    """The turn of a run, by the time at which it was claimed, and the processes that work for it.
+
+    The first one is the run's own. If it is killed, the process of a step may still write.
+    """
 
     run_id: str
     claimed_at: float
-    worker: Worker
+    workers: tuple[Worker, ...]
 
     def to_tag(self) -> str:
         """Return the claim as the text of a tag."""
-        return f"{self.run_id}/{self.claimed_at:.6f}/{self.worker.to_tag()}"
+        return f"{self.run_id}/{self.claimed_at:.6f}/{'|'.join(map(Worker.to_tag, self.workers))}"
 
     @classmethod
     def of_run(cls, run: dg.DagsterRun) -> "Claim | None":
@@ -85,8 +88,12 @@ class Claim:
         run_id, _, rest = run.tags.get(CLAIM_TAG, "").partition("/")
         if run_id != run.run_id:
             return None
-        claimed_at, _, worker = rest.partition("/")
-        return cls(run_id, float(claimed_at), Worker.from_tag(worker))
+        claimed_at, _, workers = rest.partition("/")
+        return cls(run_id, float(claimed_at), tuple(map(Worker.from_tag, workers.split("|"))))
+
+    def is_lost(self) -> bool:
+        """Return whether all processes are certainly gone."""
+        return all(worker.is_lost() for worker in self.workers)
 
 
 def _start_time(pid: int) -> str | None:
@@ -121,7 +128,7 @@ def claim_run(
     # The steps of a run may each claim it, in their own processes: its turn is that of the first one.
     earlier = Claim.of_run(record.dagster_run)
     claimed_at = round(time.time(), 6) if earlier is None else earlier.claimed_at
-    claim = Claim(run_id, claimed_at, _worker_of(instance, run_id))
+    claim = Claim(run_id, claimed_at, _workers_of(instance, run_id))
     instance.add_run_tags(run_id, {PIPELINE_TAG: pipeline, CLAIM_TAG: claim.to_tag()})
     reported: set[str] = set()
     while True:
@@ -138,15 +145,16 @@ def claim_run(
         time.sleep(WAIT_S)
 
 
-def _worker_of(instance: dg.DagsterInstance, run_id: str) -> Worker:
-    """Return the process whose end ends a run: this one, or its parent if this one executes a single step."""
+def _workers_of(instance: dg.DagsterInstance, run_id: str) -> tuple[Worker, ...]:
+    """Return the processes that work for a run: this one, and its parent if it executes one step."""
     parent = multiprocessing.parent_process()
     if parent is None or parent.pid is None:
-        return Worker.current()
+        return (Worker.current(),)
     # A run's own process may have a parent, too: the code location's server.
     started = instance.get_records_for_run(run_id, of_type=dg.DagsterEventType.STEP_WORKER_STARTED).records
     step_pids = {record.event_log_entry.get_dagster_event().pid for record in started}
-    return Worker.of(parent.pid) if os.getpid() in step_pids else Worker.current()
+    own = (Worker.of(parent.pid),) if os.getpid() in step_pids else ()
+    return (*own, Worker.current())
 
 
 def _is_before(other: dg.RunRecord, mine: Claim) -> bool:
@@ -197,8 +205,8 @@ def _loss_reason(record: dg.RunRecord, start_timeout_s: int) -> str | None:
         return None
     claim = Claim.of_run(run)
     if claim is not None:
-        worker = claim.worker
-        return f"The run's process {worker.pid} on {worker.host} is gone." if worker.is_lost() else None
+        worker = claim.workers[0]
+        return f"The run's process {worker.pid} on {worker.host} is gone." if claim.is_lost() else None
     age_s = time.time() - record.update_timestamp.timestamp()
     if 0 < start_timeout_s < age_s:
         return (

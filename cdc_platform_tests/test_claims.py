@@ -51,7 +51,7 @@ def make_run(
     run_id = str(uuid4())
     tags = {PIPELINE_TAG: pipeline, **(tags_of(instance, parent) if parent else {})}
     if worker is not None:
-        tags[CLAIM_TAG] = Claim(run_id, 1.0, worker).to_tag()
+        tags[CLAIM_TAG] = Claim(run_id, 1.0, (worker,)).to_tag()
     run = dg.DagsterRun("bank_sync", run_id, status=status, tags=tags)
     return instance.add_run(run).run_id
 
@@ -187,7 +187,7 @@ def test_a_claim_does_not_wait_for_a_dead_run(instance: dg.DagsterInstance) -> N
     make_run(instance, worker=dead_worker())
     run_id = make_run(instance)
     claim_run(instance, run_id, "bank")
-    assert os.getpid() == claim_of(instance, run_id).worker.pid
+    assert os.getpid() == claim_of(instance, run_id).workers[0].pid
 
 
 def test_a_run_that_was_given_up_does_not_begin(instance: dg.DagsterInstance) -> None:
@@ -246,13 +246,24 @@ def second_step(context: dg.OpExecutionContext, first_pid: int) -> None:
     assert [context.run_id] == [record.dagster_run.run_id for record in going_on]
     before = claim_of(context.instance, context.run_id)
     claim_run(context.instance, context.run_id, "bank")
-    assert before == claim_of(context.instance, context.run_id)
+    again = claim_of(context.instance, context.run_id)
+    assert replace(before, workers=(before.workers[0], Worker.current())) == again
 
 
 @dg.job(executor_def=dg.multiprocess_executor)
 def two_steps() -> None:
     """Run two steps, each in its own process."""
     second_step(first_step())
+
+
+def test_a_run_goes_on_while_the_process_of_its_step_does() -> None:
+    """Its own process may be killed, and that of a step still writes."""
+    current = Worker.current()
+    ended = replace(current, started="another start")
+    lost = {
+        workers: Claim("r", 1.0, workers).is_lost() for workers in ((ended,), (ended, current), (current,))
+    }
+    assert {(ended,): True, (ended, current): False, (current,): False} == lost
 
 
 @pytest.mark.integration

@@ -189,7 +189,7 @@ def test_full_checks_run_periodically(instance: dg.DagsterInstance, settings: Pi
 def add_claimed_run(instance: dg.DagsterInstance, status: dg.DagsterRunStatus, worker: Worker) -> str:
     """Add a run that a process has claimed, and return its id."""
     run_id = str(uuid4())
-    tags = {PIPELINE_TAG: "bank", CLAIM_TAG: Claim(run_id, 1.0, worker).to_tag()}
+    tags = {PIPELINE_TAG: "bank", CLAIM_TAG: Claim(run_id, 1.0, (worker,)).to_tag()}
     return instance.add_run(dg.DagsterRun("bank_sync", run_id, status=status, tags=tags)).run_id
 
 

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -101,18 +101,25 @@ def write_objects(names: Sequence[str], columns: Sequence[Sequence[Any]], count:
         columns: the values of each member.
         count: number of rows.
     """
-    if not names:
-        return ["{}"] * count
-    make = _row_class(tuple(names))
-    rows: list[Any] = (
-        list(map(make, *columns))
-        if make is not None
-        else [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
-    )
+    make = _row_class(tuple(names)) if names and count >= _MIN_ROWS else None
+    rows = rows_of(names, columns, count) if make is None else list(map(make, *columns))
     try:
         return write_lines(rows)
     except UnicodeEncodeError:
         return list(map(write, rows))
+
+
+def rows_of(
+    names: Sequence[str], columns: Sequence[Sequence[Any]], count: int
+) -> Sequence[Mapping[str, Any]]:
+    """Return rows as mappings; they may have no member."""
+    if not names:
+        return [{}] * count
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+_MIN_ROWS: Final = 8
+"""Number of rows that are worth a class: making one takes as long as writing hundreds of mappings."""
 
 
 @lru_cache(maxsize=256)

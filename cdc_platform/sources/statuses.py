@@ -98,8 +98,8 @@ def error_of_call(
     if code == "UNIMPLEMENTED" and any(part in text for part in _OTHER_SERVER_TEXTS):
         advice = f"Check `{host_setting}`, and the proxies on the way"
         return SourceUnreachable(
-            f"Cannot read {title}: the server that answers is not that of its API. {advice}. It said "
-            f"{code}: {text}"
+            f"Cannot read {title}: the server that answers is not that of its API, or is too old. {advice}. "
+            f"It said {code}: {text}"
         )
     return of_status(code, text)
 

@@ -51,6 +51,29 @@ def test_identifiers_of_every_type(identifier: Any, expected: str) -> None:
     assert expected == document(identifier, {"v": 1}).keys
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_updates_without_data_leave_the_document_as_it_is(count: int) -> None:
+    """The document is gone, and its delete follows; so it is where no event of a file has data."""
+    metadata = {"database": "d", "collection": "c", "change_type": "UPDATE"}
+    events = [
+        {
+            "uuid": str(number),
+            "source_timestamp": 7_000,
+            "read_method": "cdc",
+            "sort_keys": [7, number],
+            "source_metadata": metadata,
+            "payload": {"_id": number},
+        }
+        for number in range(count)
+    ]
+    changes = decode_file(DatastreamSettings("stream"), "\n".join(map(json.dumps, events)).encode())
+    assert [("{}", ("data",))] * count == [
+        (change.new_values, change.unavailable_columns)
+        for change in changes
+        if isinstance(change, SourceEvent)
+    ]
+
+
 @pytest.mark.parametrize("other", [7, True, 1.5, {"$oid": "60"}, 2**64, "x"])
 @pytest.mark.parametrize("identifier", ['{"$oid":"5f"}', "123", "text", 5, 1.5, {"b": 1}, 2**70, False])
 def test_an_identifier_does_not_depend_on_other_documents(identifier: Any, other: Any) -> None:

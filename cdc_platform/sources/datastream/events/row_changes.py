@@ -13,7 +13,7 @@ from cdc_platform.sources.datastream.events.layouts import ROWID, Layout
 from cdc_platform.sources.datastream.events.ordering_keys import OrderingFacts
 from cdc_platform.sources.datastream.events.row_keys import keys_of_rows
 from cdc_platform.sources.datastream.settings.kinds import SourceKind
-from cdc_platform.sources.json_codec import write, write_objects
+from cdc_platform.sources.json_codec import rows_of, write, write_objects
 
 READ_METHOD: Final = "_read_method"
 SCHEMA_KEY: Final = "_schema_key"
@@ -65,7 +65,7 @@ def writes_of(run: OrderedRun) -> ChangeRun:
     if layout.protected and run.form.mod_type is ModType.UPDATE:
         unavailable = _unavailable(events, layout)
     if any(unavailable):
-        rows = (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
+        rows = rows_of(names, columns, len(events))
         new_values: Sequence[str] = [
             write({name: value for name, value in row.items() if name not in without})
             for row, without in zip(rows, unavailable, strict=True)

@@ -15,7 +15,7 @@ from cdc_platform.sources.datastream.events.ordering_keys import OrderingFacts
 from cdc_platform.sources.datastream.settings.kinds import SourceKind
 from cdc_platform.sources.datastream.settings.policies import KeylessPolicy
 from cdc_platform.sources.datastream.values.json_text import compact, parsed
-from cdc_platform.sources.json_codec import write, write_objects
+from cdc_platform.sources.json_codec import rows_of, write, write_objects
 
 _dump = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
 _dump_sorted = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode
@@ -43,7 +43,7 @@ def keys_of_rows(run: EventRun, facts: OrderingFacts, layout: Layout, mod_type: 
         )
     if not any(float in map(type, values) for values in columns):
         return write_objects(names, columns, len(run))
-    rows = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+    rows = rows_of(names, columns, len(run))
     return [_dump(row) if float in map(type, row.values()) else write(row) for row in rows]
 
 
