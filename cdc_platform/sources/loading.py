@@ -1,6 +1,6 @@
 """Reads by Spark's tasks, and of the same plans by this process."""
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -9,9 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from cdc_platform.sources.task_plan import TaskPlan
-from cdc_platform.sources.workers import prepare_reader, prepare_worker
-
-Batches = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+from cdc_platform.sources.workers import Batches, in_worker, prepare_reader
 
 
 @dataclass(frozen=True)
@@ -30,11 +28,11 @@ class TaskRecords:
 
     def through(self, function: Batches, schema: pa.Schema) -> DataFrame:
         """Return what a function yields for the records of each task, without those of this process."""
-        return self.inputs.mapInArrow(partial(_apply, self.read, function), from_arrow_schema(schema))
+        apply = in_worker(partial(_apply, self.read, function))
+        return self.inputs.mapInArrow(apply, from_arrow_schema(schema))
 
 
 def _apply(read: Batches, function: Batches, inputs: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    prepare_worker()
     return function(read(inputs))
 
 
@@ -58,7 +56,6 @@ def read_tasks(plan: TaskPlan) -> Generator[pa.RecordBatch, None, None]:
 
 def _read_parts(plan: TaskPlan, numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the data of the parts with these numbers."""
-    prepare_worker()
     for batch in numbers:
         for number in batch.column(0).to_pylist():
             yield from plan.read(plan.parts[number])

@@ -3,9 +3,15 @@
 import gc
 import os
 import sys
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache, partial
 from typing import Final
 from zipimport import zipimporter
+
+import pyarrow as pa
+
+Batches = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""What a task does with its batches."""
 
 NEW_OBJECTS: Final = 100_000
 """Number of new objects after which Python collects garbage; decoded events are freed without it."""
@@ -20,8 +26,18 @@ def prepare_reader() -> None:
     gc.set_threshold(NEW_OBJECTS, *gc.get_threshold()[1:])
 
 
+def in_worker(function: Batches) -> Batches:
+    """Return a function for `mapInArrow` that prepares the worker first."""
+    return partial(_prepared, function)
+
+
+def _prepared(function: Batches, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    prepare_worker()
+    return function(batches)
+
+
 def prepare_worker() -> None:
-    """Do the same for a Python worker of Spark, at the start of a task.
+    """Do the same as `prepare_reader` for a Python worker of Spark, at the start of a task.
 
     Spark adds its own archive and the jars of packages that it resolves to the path of its workers, which
     then read the directory of each one before every task: a fifth of a second, if Iceberg's jar is among

@@ -206,9 +206,10 @@ def _store_read_progress(lake: Lake) -> ReadState:
             table.append(new, snapshot_properties=properties)
         else:
             rows = pa.concat_tables([table.scan().to_arrow().cast(READ_PROGRESS_ROWS), new])
-            former = former_reads(rows, state, _newest_cycle_not_shown(lake))
+            newest = state.rows()
+            former = former_reads(rows, newest, _newest_cycle_not_shown(lake))
             with table.transaction() as transaction:
-                replace_in_one(transaction, table, (state.rows(), former), properties)
+                replace_in_one(transaction, table, (newest, former), properties)
         _remember(table, state)
         return state
 

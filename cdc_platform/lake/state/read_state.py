@@ -65,13 +65,14 @@ MAX_FORMER_READS: Final = 500_000
 """Number of the newest former reads that stay: the status page shows when they were."""
 
 
-def former_reads(rows: pa.Table, state: ReadState, after_exclusive: int) -> pa.Table:
-    """Return the rows of later cycles that are not the newest of their file, without their versions."""
+def former_reads(rows: pa.Table, newest: pa.Table, after_exclusive: int) -> pa.Table:
+    """Return the rows of later cycles that are not among the newest, those of a state, without versions."""
     is_read = pc.fill_null(pc.not_equal(rows["version"], FORGOTTEN), fill_value=True)
     rows = rows.filter(is_read).select(["cycle", "path"])
-    newest = state.rows().select(["cycle", "path"])
     later = rows.filter(pc.greater(rows["cycle"], after_exclusive))
-    former = later.join(newest, ["cycle", "path"], join_type="left anti").sort_by("cycle")
+    former = later.join(newest.select(["cycle", "path"]), ["cycle", "path"], join_type="left anti").sort_by(
+        "cycle"
+    )
     former = former.slice(max(0, len(former) - MAX_FORMER_READS))
     return former.append_column("version", pa.nulls(len(former), pa.string())).cast(READ_PROGRESS_ROWS)
 

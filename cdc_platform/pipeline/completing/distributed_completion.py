@@ -26,6 +26,7 @@ from cdc_platform.pipeline.completing.key_chains import (
 )
 from cdc_platform.pipeline.completing.stored_rows import ROW_ID, Lookup, ids_frame, key_chains_frame
 from cdc_platform.pipeline.versions.lake_frames import read_log
+from cdc_platform.sources.workers import in_worker
 from cdc_platform.spark.log.order import IS_TRUNCATE
 from cdc_platform.spark.log.unknown_values import LACKS_VALUES
 
@@ -133,7 +134,7 @@ class DistributedCompletion:
         """Return the changes of rows that lack values, completed from their key chains."""
         by_chain = self._lines(ids, chains).repartition("table_name", KEY_CHAIN)
         in_order = by_chain.sortWithinPartitions(*LINE_ORDER)
-        whole_rows = in_order.mapInArrow(self._completer(chains), self.changes.schema)
+        whole_rows = in_order.mapInArrow(in_worker(self._completer(chains)), self.changes.schema)
         return self.keep(whole_rows.sortWithinPartitions("ordinal"))
 
     def _completer(self, chains: "_KeyChains") -> ChainCompleter:

@@ -15,7 +15,6 @@ from cdc_platform.model.base.stored_texts import MISUNDERSTOOD, damage_of
 from cdc_platform.model.rows.resolution import RowChange, RowId, RowTracker, Values
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.sources.json_codec import NULL, read_members, write
-from cdc_platform.sources.workers import prepare_worker
 
 STORED: Final = "stored"
 """Kind of a line with a stored row; it is not a whole row if a column is NULL."""
@@ -115,7 +114,6 @@ class ChainCompleter:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield a batch of completed changes for each batch, in order."""
-        prepare_worker()
         follower = _ChainFollower(self)
         for batch in batches:
             yield self._complete(batch, follower)

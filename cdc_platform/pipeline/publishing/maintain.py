@@ -11,7 +11,7 @@ from pyiceberg.table.snapshots import Operation
 from pyspark.sql import SparkSession
 
 from cdc_platform.errors import LakeError
-from cdc_platform.lake.catalog.lake import UNMAINTAINED
+from cdc_platform.lake.catalog.lake import UNMAINTAINED, own_tables
 from cdc_platform.lake.commits.commits import (
     BRANCH,
     ancestors_of,
@@ -57,11 +57,8 @@ from cdc_platform.pipeline.publishing.urgency import cycles_since, deleted_share
 from cdc_platform.pipeline.versions.branch import load_table
 from cdc_platform.pipeline.versions.log_span import tables_changed_after
 
-ROLLING_TABLES: Final = (RAW, LOG, CUT, QUARANTINE)
-"""The platform's own tables that grow by a few files each cycle."""
-
-EVENT_ROLLING_TABLES: Final = (DELETION_MARKERS,)
-"""The same for event sources."""
+ROLLING_TABLES: Final = (RAW, LOG, CUT, QUARANTINE, DELETION_MARKERS)
+"""The platform's own tables that grow by a few files each cycle, of any source."""
 
 REPLACED_TABLES: Final = (LINEAGE, READ_PROGRESS)
 """Tables whose files their writers replace: maintenance only expires their snapshots."""
@@ -171,7 +168,8 @@ def _list_tasks(run: MaintenanceRun) -> list[TableTask]:
         ),
         *(
             TableTask(name, _urgency_of_system_table(run, name), partial(_maintain_system_table, name))
-            for name in (*_rolling_tables(pipeline), *_replaced_tables(pipeline))
+            for name in (*ROLLING_TABLES, *REPLACED_TABLES)
+            if name in own_tables(delivers_events=pipeline.lake.delivers_events)
         ),
         *(TableTask(name, 0, partial(_clean, name)) for name in (UNMAINTAINED if run.is_thorough else ())),
     ]
@@ -192,14 +190,6 @@ def choose_tables(run: MaintenanceRun) -> Sequence[str]:
     in_turn = choose_by_turns(tuple(tables), MAX_LOOKED_AT, run.now_micros)
     of_cycle = (name for name, source_table in tables.items() if source_table in changed_tables)
     return tuple(dict.fromkeys((*of_cycle, *in_turn)))
-
-
-def _rolling_tables(pipeline: Pipeline) -> tuple[str, ...]:
-    return (*ROLLING_TABLES, *(EVENT_ROLLING_TABLES if pipeline.capabilities.delivers_events else ()))
-
-
-def _replaced_tables(pipeline: Pipeline) -> tuple[str, ...]:
-    return tuple(name for name in REPLACED_TABLES if name != READ_PROGRESS or pipeline.lake.delivers_events)
 
 
 def _urgency_of_table(run: MaintenanceRun, table: Table) -> float:

@@ -35,7 +35,7 @@ def test_a_state_continues_from_its_own_rows(entries: list[list[Entry]], replace
         state, stored = state.extended(new), pa.concat_tables([stored, new])
         assert state == ReadState().extended(stored)
         if cycle in replaced:
-            stored = pa.concat_tables([state.rows(), former_reads(stored, state, 0)])
+            stored = pa.concat_tables([state.rows(), former_reads(stored, state.rows(), 0)])
             assert len(state.versions) == len(stored) - stored["version"].null_count
 
 
@@ -44,7 +44,7 @@ def test_what_is_shown_of_former_reads_is_when_they_were(entries: list[list[Entr
     """Each read of the shown cycles stays with its cycle, and none of those before."""
     rows = pa.concat_tables([rows_of(0, []), *(rows_of(cycle, of) for cycle, of in enumerate(entries, 1))])
     state = ReadState().extended(rows)
-    former = former_reads(rows, state, 2)
+    former = former_reads(rows, state.rows(), 2)
     shown = pa.concat_tables([state.rows(), former]).select(["cycle", "path"]).to_pylist()
     expected = [
         {"cycle": cycle, "path": path}

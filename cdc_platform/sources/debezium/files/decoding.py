@@ -18,7 +18,6 @@ from cdc_platform.sources.debezium.splits.outcome import SplitLines
 from cdc_platform.sources.debezium.splits.split_reader import SplitContext, SplitReader
 from cdc_platform.sources.file_store import FileStore
 from cdc_platform.sources.text_files import FileDamaged
-from cdc_platform.sources.workers import prepare_worker
 
 SUFFIXES: Final = (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz")
 """Endings of the names of files that other programs write."""
@@ -51,7 +50,6 @@ class FileSplitDecoder:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the blocks of the splits of each batch."""
-        prepare_worker()
         for batch in batches:
             for number in batch.column(NUMBER).to_pylist():
                 yield from self.blocks(number)

@@ -72,15 +72,6 @@ def states_of(read_progress: Mapping[str, str]) -> dict[str, str | None]:
     return {"state": read_progress.get(STATE), "passed": read_progress.get(PASSED)}
 
 
-def _lines_by_name(progress: Mapping[str, str]) -> dict[str, int]:
-    """Return the number of lines that the lake has of each file, by its name."""
-    return {
-        Path(path).name: read_progress_of(progress, path, FileProgress.of).lines
-        for path in progress
-        if path not in (STATE, PASSED)
-    }
-
-
 def _first_lines(stream: BinaryIO) -> Iterator[bytes]:
     text_bytes = 0
     for line in islice(read_lines(stream), DESCRIBED_MESSAGES):
@@ -142,7 +133,8 @@ class DebeziumSource(ArrivalTimeSource):
         Files are read in the order of their names, which is the order of arrival.
         """
         stored_progress = read_progress()
-        is_captured = self._capture(stored_progress)
+        spooled_lines = self._spooled_lines(stored_progress)
+        is_captured = self._capture(spooled_lines)
         progress = {
             file: read_progress_of(stored_progress, file.path, FileProgress.of)
             for file in self._files()
@@ -166,7 +158,7 @@ class DebeziumSource(ArrivalTimeSource):
         inputs = {
             "files": unread,
             "lines": lines,
-            "forgotten": self._find_forgettable(stored_progress),
+            "forgotten": self._find_forgettable(stored_progress, spooled_lines),
             **states_of(stored_progress),
         }
         return ReadPlan(windows, inputs, files=len(unread))
@@ -195,7 +187,17 @@ class DebeziumSource(ArrivalTimeSource):
             if isinstance(event, SourceEvent | FaultyEvent):
                 yield event
 
-    def _capture(self, progress: Mapping[str, str]) -> Callable[[SourceFile], bool]:
+    def _spooled_lines(self, progress: Mapping[str, str]) -> dict[str, int]:
+        """Return the number of lines that the lake has of each file of a spool, by name; none without one."""
+        if not isinstance(self.settings.input, EngineInput):
+            return {}
+        return {
+            Path(path).name: read_progress_of(progress, path, FileProgress.of).lines
+            for path in progress
+            if path not in (STATE, PASSED)
+        }
+
+    def _capture(self, lines: Mapping[str, int]) -> Callable[[SourceFile], bool]:
         """Ensure that the spool is being filled, and delete its files that the lake has had for long.
 
         Nothing is done for another input, or if the source is only inspected.
@@ -210,7 +212,6 @@ class DebeziumSource(ArrivalTimeSource):
         own_input = self.settings.input
         if self.capture is None or not isinstance(own_input, EngineInput):
             return lambda _file: True
-        lines = _lines_by_name(progress)
         spool = Spool(Path(own_input.spool))
         # Before the engine starts, which moves the slot.
         with reported_as_unusable(spool.folder):
@@ -226,12 +227,12 @@ class DebeziumSource(ArrivalTimeSource):
 
         return is_captured
 
-    def _find_forgettable(self, progress: Mapping[str, str]) -> list[str]:
+    def _find_forgettable(self, progress: Mapping[str, str], lines: Mapping[str, int]) -> list[str]:
         """Return the files of a spool that the read progress no longer needs."""
         own_input = self.settings.input
         if not isinstance(own_input, EngineInput):
             return []
-        names = Spool(Path(own_input.spool)).find_forgettable(_lines_by_name(progress))
+        names = Spool(Path(own_input.spool)).find_forgettable(lines)
         return [path for path in progress if Path(path).name in names]
 
     def read(self, spark: "SparkSession", cycle: int, plan: ReadPlan, max_tasks: int) -> "TaskRecords":

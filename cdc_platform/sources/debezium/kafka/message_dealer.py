@@ -19,9 +19,9 @@ DEALT_BYTES: Final = 16 * 1024**2
 _COLON: Final = r"\s*:\s*"
 _CHANGE: Final = re.compile(rf'"(?:__(?:source_)?)?txId"{_COLON}(?P<number>[0-9]+)'.encode())
 _CHANGE_SIGN: Final = b'txId"'
+"""Part of such a place. In an envelope, and in a flattened message, the source follows the columns."""
 _BEFORE, _AFTER = len(b'"__source_'), 64
-"""Bytes before and after the sign within which the place lies."""
-"""Start of such a place. In an envelope, and in a flattened message, the source follows the columns."""
+"""Bytes before and after the start of that part within which the place lies."""
 _BOUNDARY: Final = re.compile(
     (
         rf'(?:\A|"payload"{_COLON})\{{\s*"status"{_COLON}"(?:BEGIN|END)"'

@@ -24,7 +24,6 @@ from cdc_platform.sources.debezium.splits.split_reader import SplitContext, Spli
 from cdc_platform.sources.debezium.transactions.progress import PassedUntil
 from cdc_platform.sources.debezium.transactions.transaction_buffer import Admission, TransactionBuffer
 from cdc_platform.sources.event_batches import EventBatches
-from cdc_platform.sources.workers import prepare_worker
 
 MIN_SPLIT_MESSAGES: Final = 2_000
 """Minimum number of messages per split: a task takes longer to start than to decode fewer."""
@@ -51,7 +50,6 @@ class TopicSplitDecoder:
 
     def __call__(self, dealt: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the blocks of the split that has these `DEALT_MESSAGES`; none if it has no messages."""
-        prepare_worker()
         blocks = (batch for batch in dealt if batch.num_rows)
         first = next(blocks, None)
         if first is not None:

@@ -21,7 +21,8 @@ from cdc_platform.sources.debezium.splits.outcome import (
     SplitOutcome,
 )
 from cdc_platform.sources.debezium.splits.release import CycleRows
-from cdc_platform.sources.loading import Batches, TaskRecords
+from cdc_platform.sources.loading import TaskRecords
+from cdc_platform.sources.workers import Batches, in_worker
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ def _free_rows(texts: Iterable[bytes]) -> Iterator[FreeRow]:
 
 def decoded_by_tasks(messages: DataFrame, decoder: Batches, frames: ExitStack) -> SparkSplits:
     """Return the decoded splits of messages, which Spark keeps until the end of the stack."""
-    frame = messages.mapInArrow(decoder, from_arrow_schema(SPLIT_BLOCKS)).persist()
+    frame = messages.mapInArrow(in_worker(decoder), from_arrow_schema(SPLIT_BLOCKS)).persist()
     frames.callback(frame.unpersist)
     return SparkSplits(frame)
 

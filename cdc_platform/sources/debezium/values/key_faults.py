@@ -13,7 +13,7 @@ _MAX_CLOCK_DIGITS: Final = 6
 _MILLI_DIGITS: Final = 3
 _DOUBLE_DIGITS: Final = 15
 """Digits of a decimal that a double keeps."""
-_CENTS: Final = "money"
+_DECIMALS: Final = frozenset({"numeric", "money"})
 _LOSSES: Final = {"name": "its value, except in snapshots", "varbit": "its leading zeros"}
 _OTHER_KEY: Final = (
     "Have the connector take other columns as the key (`message.key.columns`), or leave the table out"
@@ -64,7 +64,7 @@ def _loss(
         )
     is_double = modes.decimals is DecimalMode.DOUBLE if field is None else field["type"] == "double"
     is_exact = name == "numeric" and bool(sizes) and sizes[0] <= _DOUBLE_DIGITS
-    if name in ("numeric", _CENTS) and is_double and not is_exact:
+    if name in _DECIMALS and is_double and not is_exact:
         return "digits after the fifteenth. Set the connector's `decimal.handling.mode` to `string`"
     return None
 
