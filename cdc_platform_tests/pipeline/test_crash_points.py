@@ -27,15 +27,12 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.long
 
 EXTENTS: Final = {
-    # Recoveries take long: each copies the rest, in some cycles by Spark's tasks.
-    "spanner: copy": Extent(singly=3, checked_every=3, is_maintained=False, by_catalog=True),
     "spanner: moving keys": Extent(singly=6, checked_every=6, is_maintained=False, by_catalog=True),
     "spanner: schema change": Extent(in_pairs=1, checked_every=99, is_maintained=False, by_catalog=True),
-    # Histories are Spark's: a recovery takes twice as long.
-    "datastream: history": Extent(singly=6, checked_every=6, by_catalog=True),
+    "datastream: ordinary": Extent(singly=4, checked_every=4, by_catalog=True),
     "debezium: replay": Extent(checked_every=99, is_maintained=False, by_catalog=True),
 }
-"""Forty deaths, in two kinds of cycles at each state of the catalog; all checks run after the first one."""
+"""Thirty deaths, in two kinds of cycles at each state of the catalog; `.ci/run` has a hundred of 13 kinds."""
 DEATHS_MIN: Final = 10
 """At each state of the catalog of a cycle, which makes about a dozen commits."""
 
