@@ -1,7 +1,7 @@
 """Arrow batches of `RAW_EVENT_RECORDS` from events, and the rows that report on a read."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -80,9 +80,22 @@ class EventBatches:
             )
         )
 
-    def add_run(self, run: ChangeRun, window: ReadWindow, file: SourceFile) -> None:
-        """Add changes of a file."""
-        self._columns.add(len(run), _columns_of(run, window, file))
+    def add_run(
+        self,
+        run: ChangeRun,
+        window: ReadWindow,
+        origins: str | Sequence[str],
+        records: Sequence[int] | None = None,
+    ) -> None:
+        """Add changes.
+
+        Args:
+            run: the changes.
+            window: their window.
+            origins: path of the file of each, or of all.
+            records: number of events of the transaction of each; None if it is unknown.
+        """
+        self._columns.add(len(run), _columns_of(run, window, origins, records))
         for texts in (run.new_values or (), run.old_values or ()):
             self._characters += sum(map(len, texts))
 
@@ -186,7 +199,6 @@ def _of_event(
         keys,
         new_values,
         old_values,
-        is_whole_row,
         previous_keys,
         unavailable_columns,
         metadata,
@@ -207,7 +219,7 @@ def _of_event(
         metadata,
         records,
         _MOD_TYPES[mod_type],
-        _NEW_ROW if is_whole_row and not unavailable_columns else _NEW_VALUES,
+        _NEW_VALUES if unavailable_columns else _NEW_ROW,
         column_types,
         keys,
         new_values,
@@ -219,22 +231,24 @@ def _of_event(
     )
 
 
-def _columns_of(run: ChangeRun, window: ReadWindow, file: SourceFile) -> Mapping[str, object]:
-    """Return the changes of a file by the fields of `ChangeRow`."""
-    unavailable = run.unavailable_columns
+def _columns_of(
+    run: ChangeRun, window: ReadWindow, origins: str | Sequence[str], records: Sequence[int] | None
+) -> Mapping[str, object]:
+    """Return changes by the fields of `ChangeRow`."""
+    transactions, unavailable = run.transaction_ids, run.unavailable_columns
     return {
         "partition_token": window.token,
         "record_timestamp": window.end_inclusive_micros,
         "record_sequence": run.event_ids,
         "record_order": run.ordering_keys,
-        "server_transaction_id": [
-            transaction or event
-            for transaction, event in zip(run.transaction_ids, run.event_ids, strict=True)
-        ],
+        "server_transaction_id": transactions
+        if all(transactions)
+        else [transaction or event for transaction, event in zip(transactions, run.event_ids, strict=True)],
         "table_name": run.table,
-        "origin": file.path,
+        "origin": origins,
         "position": run.positions,
         "metadata": run.metadata,
+        "number_of_records_in_transaction": records,
         "mod_type": _MOD_TYPES[run.mod_type],
         "value_capture_type": [_NEW_VALUES if names else _NEW_ROW for names in unavailable] or _NEW_ROW,
         "column_types": run.column_types,

@@ -122,7 +122,7 @@ def test_an_identifier_may_be_nested_deeply(depth: int) -> None:
 def test_an_update_without_data_says_nothing() -> None:
     """A document that was deleted before its update was read keeps its data until the delete comes."""
     event = document(1, None)
-    assert (event.new_values, event.is_whole_row, event.unavailable_columns) == ("{}", False, ("data",))
+    assert (event.new_values, event.unavailable_columns) == ("{}", ("data",))
 
 
 def test_the_ordinal_orders_changes_within_a_second() -> None:

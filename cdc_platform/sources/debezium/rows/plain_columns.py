@@ -1,14 +1,14 @@
 """Plain changes of one form, decoded by column, as `RowDecoder.decode_plain` decodes each."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
 from msgspec import UNSET
 
 from cdc_platform.model.base.timestamps import is_moment
-from cdc_platform.model.stream.events import SourceEvent
+from cdc_platform.model.stream.events import ChangeRun
 from cdc_platform.sources.debezium.rows.findings import (
     Findings,
     Metadata,
@@ -65,37 +65,15 @@ class PlainForm(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class PlainRun:
-    """Plain changes of one form, by column as in `SourceEvent`, with their places as in `Arrival`."""
+class PlainRun(ChangeRun):
+    """Plain changes of one form, with their plan and their places as in `Arrival`."""
 
-    form: PlainForm
-    ordering_keys: Sequence[str]
-    event_ids: Sequence[str]
-    transaction_ids: Sequence[str]
-    micros: Sequence[int | None]
-    keys: Sequence[str]
-    new_values: Sequence[str | None]
-    old_values: Sequence[str | None]
-    unavailable_columns: Sequence[tuple[str, ...]]
-    metadata: Sequence[str]
-    positions: Sequence[int]
+    plan: TablePlan
     origins: Sequence[str]
     numbers: Sequence[int]
     sent_micros: Sequence[int]
     identities: Sequence[Identity]
     """Of inserted rows that are not certainly new."""
-
-    def events(self) -> Iterator[SourceEvent]:
-        """Yield the changes one by one."""
-        form, types = self.form, self.form.plan.column_types
-        columns = (
-            *(self.ordering_keys, self.event_ids, self.transaction_ids, self.micros, self.keys),
-            *(self.new_values, self.old_values, self.unavailable_columns, self.metadata, self.positions),
-        )
-        mod_type, previous_keys = MOD_TYPES[form.op], None
-        for *place, key, new, old, unavailable, metadata, position in zip(*columns, strict=True):
-            rest = previous_keys, unavailable, metadata, position
-            yield SourceEvent._make((form.table, mod_type, *place, types, key, new, old, True, *rest))
 
 
 def plain_run(form: PlainForm, changes: Sequence[Change], *, keeps_null: bool) -> PlainRun:
@@ -123,8 +101,13 @@ def plain_run(form: PlainForm, changes: Sequence[Change], *, keeps_null: bool) -
     values = _values(form, [envelope.after for envelope in envelopes], findings, keeps_null=keeps_null)
     source_table = form.server, form.schema, form.source_table
     kind = SNAPSHOT if form.op is READ else ()
+    unavailable = [
+        tuple(findings[place].unavailable) if place in findings else () for place in range(len(changes))
+    ]
     return PlainRun(
-        form,
+        form.table,
+        MOD_TYPES[form.op],
+        form.plan.column_types,
         _ordering_keys(form.op, plain, positions, sequences, orders),
         change_ids(source_table, kind, transactions, log_positions, orders, keys),
         [""] * len(changes) if form.op is READ else list(map(str, transactions)),
@@ -132,9 +115,10 @@ def plain_run(form: PlainForm, changes: Sequence[Change], *, keeps_null: bool) -
         _keys(form.plan, keys),
         values,
         _old_values(form, [envelope.before for envelope in envelopes]),
-        [tuple(findings[place].unavailable) if place in findings else () for place in range(len(changes))],
+        unavailable if any(unavailable) else (),
         _metadata(form, plain, sequences, orders, findings),
         positions,
+        form.plan,
         [arrival.origin for arrival in arrivals],
         [arrival.number for arrival in arrivals],
         [arrival.micros for arrival in arrivals],
@@ -194,9 +178,9 @@ def _values(
     findings: FindingsByPlace,
     *,
     keeps_null: bool,
-) -> Sequence[str | None]:
+) -> Sequence[str] | None:
     if form.op is DELETE:
-        return [None] * len(afters)
+        return None
     rows, plans, single = cast("Sequence[Mapping[str, Any]]", afters), form.plan.value_columns, set[int]()
     names = [name for name in rows[0] if name in plans]
     columns = [_column(form, plans[name], [row[name] for row in rows], findings, single) for name in names]
@@ -210,9 +194,9 @@ def _values(
     return write_lines(objects)
 
 
-def _old_values(form: PlainForm, befores: Sequence[Mapping[str, Any] | None]) -> Sequence[str | None]:
+def _old_values(form: PlainForm, befores: Sequence[Mapping[str, Any] | None]) -> Sequence[str] | None:
     if not form.is_full:
-        return [None] * len(befores)
+        return None
     rows, plans = cast("Sequence[Mapping[str, Any]]", befores), form.plan.value_columns
     names = [name for name in rows[0] if name in plans]
     columns = [read_values(plans[name], [row[name] for row in rows]) for name in names]

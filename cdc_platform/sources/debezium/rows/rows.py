@@ -164,7 +164,6 @@ class RowDecoder:
                 keys,
                 new_values,
                 old_values,
-                change.is_whole_row,
                 header_key(plan, previous),
                 tuple(findings.unavailable),
                 metadata_of(event, findings),
@@ -178,7 +177,7 @@ class RowDecoder:
     def note_unpaired(self, run: PlainRun) -> None:
         """Take note of the inserted rows of a run that may have had another key."""
         for change, identity in zip(run.events(), run.identities, strict=False):
-            self.unpaired[change.event_id] = UnpairedInsert(change, run.form.plan, identity, None, False)
+            self.unpaired[change.event_id] = UnpairedInsert(change, run.plan, identity, None, False)
 
     def _take_note(
         self, event: DataEvent, plan: TablePlan, source_event: SourceEvent, *, is_full: bool
