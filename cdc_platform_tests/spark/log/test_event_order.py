@@ -224,12 +224,7 @@ UNSORTED: Final[Mapping[str, SourceEvent | FaultyEvent]] = {
 def test_a_window_is_counted_without_a_look_at_its_rows(spark: "SparkSession") -> None:
     """If all its changes enter the log unchanged, and only then; the counts are those of the sorted rows."""
     capabilities = replace(EVENTS, leaves_values_out=True, completes_log=True)
-    events = [
-        event(1),
-        event(2, "one"),
-        event(3, "one"),
-        event(4, "two")._replace(unavailable_columns=("value",)),
-    ]
+    events = [event(1), event(2, "one"), event(3, "one"), event(4, "two")]
 
     def order(*events: SourceEvent | FaultyEvent) -> OrderedChanges:
         records, content, many = (
