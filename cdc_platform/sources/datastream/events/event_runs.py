@@ -1,6 +1,6 @@
 """Events of Datastream with the same columns, stored by column."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
@@ -13,10 +13,11 @@ Pick = Callable[[Sequence[Any]], Sequence[Any]]
 
 @dataclass(frozen=True, slots=True)
 class EventRun:
-    """Events of one object, schema and read method, with the same columns and members of metadata.
+    """Events of one object, schema and read method, with the same members of metadata.
 
     The fields are those of `Envelope`. A sequence has one value for each event, and a mapping such a sequence
-    for each column of the payload or member of the metadata.
+    for each column of the payloads or member of the metadata. ``names`` has the columns of each payload, None
+    without one; columns that it lacks are null.
     """
 
     object_name: str
@@ -31,6 +32,7 @@ class EventRun:
     sort_keys: Sequence[Sequence[str | int]]
     metadata: Mapping[str, Sequence[Any]]
     values: Mapping[str, Sequence[Any]]
+    names: Sequence[Collection[str] | None]
     positions: Sequence[int]
 
     @classmethod
@@ -49,6 +51,7 @@ class EventRun:
             [envelope.sort_keys],
             {name: [value] for name, value in envelope.source_metadata.items()},
             {name: [value] for name, value in envelope.values.items()},
+            [envelope.values],
             [envelope.position],
         )
 
@@ -78,6 +81,7 @@ class EventRun:
             pick(self.sort_keys),
             {name: pick(values) for name, values in self.metadata.items()},
             {name: pick(values) for name, values in self.values.items()},
+            pick(self.names),
             pick(self.positions),
         )
 
@@ -108,7 +112,7 @@ class EventRun:
             tuple(self.sort_keys[place]),
             self.metadata_of(place),
             self.columns,
-            {name: values[place] for name, values in self.values.items()},
+            {name: self.values[name][place] for name in self.names[place] or ()},
             self.positions[place],
             self.has_payload,
         )

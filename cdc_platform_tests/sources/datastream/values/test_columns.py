@@ -106,8 +106,7 @@ def test_large_integers_have_types_of_their_own(values: list[Any], types: set[ty
 
 def test_a_batch_keeps_what_its_rows_were() -> None:
     """The types of columns stay those that the rows came with, also when the rows have been read."""
-    batch = RowBatch(("o", "k"), ("a", "b"))
-    batch.rows += [{"a": 1, "b": None}, {"a": 2, "b": "x"}]
+    batch = RowBatch.of(("o", "k"), [{"a": 1, "b": None}, {"a": 2, "b": "x"}])
     assert batch.columns == {"a": (1, 2), "b": (None, "x")}
     batch.rows[0]["a"] = "1"
     assert {"a": {int}, "b": {str, type(None)}} == batch.types
