@@ -13,7 +13,7 @@ from cdc_platform.sources.datastream.events.layouts import ROWID, Layout
 from cdc_platform.sources.datastream.events.ordering_keys import OrderingFacts
 from cdc_platform.sources.datastream.events.row_keys import keys_of_rows
 from cdc_platform.sources.datastream.settings.kinds import SourceKind
-from cdc_platform.sources.json_codec import rows_of, write, write_objects
+from cdc_platform.sources.json_codec import write, write_objects
 
 READ_METHOD: Final = "_read_method"
 SCHEMA_KEY: Final = "_schema_key"
@@ -64,23 +64,17 @@ def writes_of(run: OrderedRun) -> ChangeRun:
     unavailable: Sequence[tuple[str, ...]] = ()
     if layout.protected and run.form.mod_type is ModType.UPDATE:
         unavailable = _unavailable(events, layout)
-    if any(unavailable):
-        rows = rows_of(names, columns, len(events))
-        new_values: Sequence[str] = [
-            write({name: value for name, value in row.items() if name not in without})
-            for row, without in zip(rows, unavailable, strict=True)
-        ]
-    else:
-        new_values, unavailable = write_objects(names, columns, len(events)), ()
+    new_values = write_objects(names, columns, len(events), unavailable)
     changes = _changes(run, keys_of_rows(events, run.facts, layout, run.form.mod_type))
     return replace(changes, new_values=new_values, unavailable_columns=unavailable)
 
 
 def _unavailable(run: EventRun, layout: Layout) -> list[tuple[str, ...]]:
-    """Return the columns of each update whose NULL stands for a value that was not sent."""
+    """Return the columns of each update whose NULL stands for a value that was not sent; empty for none."""
     names = [name for name, _ in layout.protected]
     rows = zip(*(run.column(source) for _, source in layout.protected), strict=True)
-    return [tuple(name for name, value in zip(names, row, strict=True) if value is None) for row in rows]
+    columns = [tuple(name for name, value in zip(names, row, strict=True) if value is None) for row in rows]
+    return columns if any(columns) else []
 
 
 def deletes_of(run: OrderedRun) -> ChangeRun:

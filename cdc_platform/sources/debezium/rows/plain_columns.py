@@ -31,7 +31,7 @@ from cdc_platform.sources.debezium.wire.message_contents import (
 from cdc_platform.sources.debezium.wire.messages import Arrival, Sent
 from cdc_platform.sources.debezium.wire.plain_lines import PlainChange, PlainSource
 from cdc_platform.sources.debezium.wire.positions import SNAPSHOT, change_ids, change_keys
-from cdc_platform.sources.json_codec import write_lines
+from cdc_platform.sources.json_codec import write_lines, write_objects
 
 FindingsByPlace = defaultdict[int, Findings]
 """Findings about the changes that may have any, by place."""
@@ -101,9 +101,6 @@ def plain_run(form: PlainForm, changes: Sequence[Change], *, keeps_null: bool) -
     values = _values(form, [envelope.after for envelope in envelopes], findings, keeps_null=keeps_null)
     source_table = form.server, form.schema, form.source_table
     kind = SNAPSHOT if form.op is READ else ()
-    unavailable = [
-        tuple(findings[place].unavailable) if place in findings else () for place in range(len(changes))
-    ]
     return PlainRun(
         form.table,
         MOD_TYPES[form.op],
@@ -115,7 +112,7 @@ def plain_run(form: PlainForm, changes: Sequence[Change], *, keeps_null: bool) -
         _keys(form.plan, keys),
         values,
         _old_values(form, [envelope.before for envelope in envelopes]),
-        unavailable if any(unavailable) else (),
+        _unavailable(findings, len(changes)),
         _metadata(form, plain, sequences, orders, findings),
         positions,
         form.plan,
@@ -158,7 +155,7 @@ def _moments(sources: Sequence[PlainSource]) -> list[int | None]:
     return moments
 
 
-def _keys(plan: TablePlan, keys: Sequence[Mapping[str, Any]]) -> list[str]:
+def _keys(plan: TablePlan, keys: Sequence[Mapping[str, Any]]) -> Sequence[str]:
     if plan.may_have_float or any(column.scale is not None for _, column in plan.key_columns):
         return [key_json(plan, key) for key in keys]
     columns = []
@@ -169,7 +166,7 @@ def _keys(plan: TablePlan, keys: Sequence[Mapping[str, Any]]) -> list[str]:
             raise ValueError(name)
         columns.append(read_values(column, values))
     names = [name for name, _ in plan.key_columns]
-    return write_lines([dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)])
+    return write_objects(names, columns, len(keys))
 
 
 def _values(
@@ -186,12 +183,14 @@ def _values(
     columns = [_column(form, plans[name], [row[name] for row in rows], findings, single) for name in names]
     if single:
         raise Undecidable(single)
-    objects = _objects(names, columns, len(rows))
-    if not keeps_null:
-        for place, of_row in findings.items():
-            for name in of_row.unavailable:
-                del objects[place][name]
-    return write_lines(objects)
+    left_out = () if keeps_null else _unavailable(findings, len(rows))
+    return write_objects(names, columns, len(rows), left_out)
+
+
+def _unavailable(findings: FindingsByPlace, count: int) -> Sequence[tuple[str, ...]]:
+    """Return the columns that each change lacks; empty if none lacks one."""
+    columns = [tuple(findings[place].unavailable) if place in findings else () for place in range(count)]
+    return columns if any(columns) else ()
 
 
 def _old_values(form: PlainForm, befores: Sequence[Mapping[str, Any] | None]) -> Sequence[str] | None:
@@ -200,13 +199,7 @@ def _old_values(form: PlainForm, befores: Sequence[Mapping[str, Any] | None]) ->
     rows, plans = cast("Sequence[Mapping[str, Any]]", befores), form.plan.value_columns
     names = [name for name in rows[0] if name in plans]
     columns = [read_values(plans[name], [row[name] for row in rows]) for name in names]
-    return write_lines(_objects(names, columns, len(rows)))
-
-
-def _objects(names: Sequence[str], columns: Sequence[Sequence[Any]], count: int) -> list[dict[str, Any]]:
-    if not names:
-        return [{} for _ in range(count)]
-    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+    return write_objects(names, columns, len(rows))
 
 
 def _column(
