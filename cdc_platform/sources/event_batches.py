@@ -42,11 +42,6 @@ class FileCounts(msgspec.Struct, gc=False):
     events: int = 0
     faults: int = 0
 
-    def add_all(self, other: "FileCounts") -> None:
-        """Count the events of another one, too."""
-        self.events += other.events
-        self.faults += other.faults
-
 
 class EventBatches:
     """Collects the rows of one task, and returns them as batches."""
