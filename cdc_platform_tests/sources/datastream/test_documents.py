@@ -9,7 +9,7 @@ from cdc_platform.model.stream.events import SourceEvent
 from cdc_platform.sources.datastream.events.interpreter import Interpreter
 from cdc_platform.sources.datastream.files.file_events import decode_file
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
-from cdc_platform_tests.sources.datastream.generated_events import to_envelope
+from cdc_platform_tests.sources.datastream.generated_events import to_run
 from cdc_platform_tests.sources.datastream.reference_sink import ReferenceSink
 
 
@@ -25,7 +25,7 @@ def document(
         "source_metadata": {"database": "d", "collection": "c", "change_type": change},
         "payload": {"_id": identifier, "data": data},
     }
-    actual = Interpreter(DatastreamSettings("stream")).interpret(to_envelope(event))
+    actual = Interpreter(DatastreamSettings("stream")).interpret(to_run(event))
     assert isinstance(actual, SourceEvent), actual
     return actual
 
@@ -106,7 +106,7 @@ def test_a_delete_may_name_its_document_by_metadata_only(identifier: Any) -> Non
         },
         "payload": None,
     }
-    actual = Interpreter(DatastreamSettings("stream")).interpret(to_envelope(event))
+    actual = Interpreter(DatastreamSettings("stream")).interpret(to_run(event))
     assert isinstance(actual, SourceEvent), actual
     assert document(identifier, {}).keys == actual.keys
 

@@ -45,7 +45,7 @@ def each_alone(chosen: DatastreamSettings, data: bytes) -> list[SourceEvent | Fa
     """Return what the events of a file are taken for, each interpreted alone."""
     interpreter = Interpreter(chosen)
     return [
-        event if isinstance(event, FaultyEvent) else interpreter.interpret(event)
+        event if isinstance(event, FaultyEvent) else interpreter.interpret(event.as_run())
         for event in read_events(data, Decoding())
     ]
 

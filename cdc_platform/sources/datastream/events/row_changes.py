@@ -132,17 +132,17 @@ def is_row_id_only(run: EventRun, form: Form) -> bool:
 
 def address_only_fault(run: OrderedRun) -> FaultyEvent:
     """Return the fault of the only event of a run, which knows its row by the address only."""
-    envelope = run.events.envelope(0)
-    row_id = envelope.values.get(ROWID) or envelope.source_metadata.get(ADDRESS)
-    metadata = {**envelope.source_metadata, ADDRESS: row_id, ORDERING_KEY: run.ordering_keys[0]}
+    events, metadata = run.events, run.events.metadata_of(0)
+    row_id = events.column(ROWID)[0] or metadata.get(ADDRESS)
+    metadata |= {ADDRESS: row_id, ORDERING_KEY: run.ordering_keys[0]}
     return FaultyEvent(
         reason=f"{ADDRESS_ONLY}: {row_id}",
-        text=to_text(envelope),
-        position=envelope.position,
+        text=to_text(events),
+        position=events.positions[0],
         table=run.form.layout.table,
-        event_id=_identities(run.events, run.facts.event_ids, run.form.layout)[0],
+        event_id=_identities(events, run.facts.event_ids, run.form.layout)[0],
         metadata=write(metadata),
-        source_micros=envelope.source_timestamp_micros,
+        source_micros=events.source_micros[0],
     )
 
 

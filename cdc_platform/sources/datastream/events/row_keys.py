@@ -8,7 +8,6 @@ from typing import Any
 from cdc_platform.errors import RecordUnreadable
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.sources.datastream.events.column_names import EVENT_ID, ROW_HASH
-from cdc_platform.sources.datastream.events.envelope import Envelope
 from cdc_platform.sources.datastream.events.event_runs import EventRun
 from cdc_platform.sources.datastream.events.layouts import DOCUMENT_ID, Layout, name_finder
 from cdc_platform.sources.datastream.events.ordering_keys import OrderingFacts
@@ -83,13 +82,13 @@ def _row_hash(row: Iterable[tuple[str, Any]]) -> str:
     return sha256(_dump_sorted(texts).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def key_of_metadata(envelope: Envelope, kind: SourceKind, layout: Layout) -> str | None:
-    """Return the key in an event's metadata; None if the payload has the key, or the metadata lacks it.
+def key_of_metadata(run: EventRun, kind: SourceKind, layout: Layout) -> str | None:
+    """Return the key in the metadata of the only event of a run; None if it is in the payload or missing.
 
     The values come from the metadata, without types, under their names in the lake.
     """
-    key_names = envelope.source_metadata.get("primary_keys")
-    has_key = all(envelope.values.get(source) is not None for _, source in layout.keys)
+    key_names = run.member("primary_keys")[0]
+    has_key = all(run.column(source)[0] is not None for _, source in layout.keys)
     if not isinstance(key_names, Mapping) or (has_key and not layout.missing_keys):
         return None
     pairs = sorted((*layout.keys, *layout.missing_keys))
@@ -110,13 +109,10 @@ def _document_id(value: Any) -> str:
         return _dump(value)
 
 
-def digest_of(envelope: Envelope) -> str:
+def digest_of(run: EventRun, place: int) -> str:
     """Return an identity for an event without one: equal events share it, in any file."""
     parts = [
-        envelope.object_name,
-        envelope.read_method,
-        envelope.source_timestamp_micros,
-        dict(envelope.source_metadata),
-        dict(envelope.values),
+        *(run.object_name, run.read_method, run.source_micros[place]),
+        *(run.metadata_of(place), run.values_of(place)),
     ]
     return sha256(_dump_sorted(parts).encode("utf-8", "surrogatepass")).hexdigest()

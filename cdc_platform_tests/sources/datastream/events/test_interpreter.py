@@ -11,7 +11,7 @@ from cdc_platform.sources.datastream.events.envelope import from_text
 from cdc_platform.sources.datastream.events.interpreter import Interpreter
 from cdc_platform.sources.datastream.events.row_changes import NOTE
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
-from cdc_platform_tests.sources.datastream.generated_events import Event, to_envelope
+from cdc_platform_tests.sources.datastream.generated_events import Event, to_envelope, to_run
 from cdc_platform_tests.sources.datastream.reference_sink import ReferenceSink
 
 PLACE = {
@@ -53,7 +53,7 @@ def oracle(payload: dict[str, Any], **metadata: Any) -> Event:
 
 def meaning(event: Event, **settings: Any) -> SourceEvent | FaultyEvent:
     """Return what an event means under some settings."""
-    return Interpreter(DatastreamSettings("stream", **settings)).interpret(to_envelope(event))
+    return Interpreter(DatastreamSettings("stream", **settings)).interpret(to_run(event))
 
 
 def change(event: Event, **settings: Any) -> SourceEvent:
@@ -163,7 +163,7 @@ def test_one_uuid_in_two_tables_is_two_events(changed: dict[str, Any]) -> None:
     interpreter = Interpreter(DatastreamSettings("stream", table_name="{table}"))
     shards: tuple[dict[str, str], ...] = ({"database": "one"}, {"database": "two"}, {"table": "other"}, {})
     events = [mysql(change_type="INSERT", **changed, **shard) for shard in shards]
-    event_ids = {interpreter.interpret(to_envelope(event)).event_id for event in events}
+    event_ids = {interpreter.interpret(to_run(event)).event_id for event in events}
     assert event_ids == {"one.items/u-1", "two.items/u-1", "shop.other/u-1", "shop.items/u-1"}
 
 
@@ -297,7 +297,7 @@ def test_a_delete_whose_payload_lacks_the_key_is_known_by_its_metadata(
     """The metadata's values name the row if the payload is missing, empty or without the key."""
     event = mysql(change_type="DELETE", primary_keys={"id": 1})
     envelope = replace(to_envelope({**event, "payload": payload}), has_payload=bool(payload) or as_object)
-    actual = Interpreter(DatastreamSettings("stream")).interpret(envelope)
+    actual = Interpreter(DatastreamSettings("stream")).interpret(envelope.as_run())
     assert isinstance(actual, SourceEvent), actual
     assert (actual.keys, actual.column_types, actual.old_values) == ('{"id":1}', "[]", None)
 
@@ -388,7 +388,7 @@ def test_layouts_follow_the_schema() -> None:
         mysql({"id": 1, "v": 2}, primary_keys=["v"]),
         mysql({"id": 1, "v": 2}),
     ]
-    actual = [interpreter.interpret(to_envelope(event)) for event in events]
+    actual = [interpreter.interpret(to_run(event)) for event in events]
     keys = [event.keys for event in actual if isinstance(event, SourceEvent)]
     assert keys == ['{"id":1}', '{"id":1}', '{"v":2}', '{"id":1}']
     assert actual[0] == actual[3]
