@@ -76,7 +76,11 @@ def ordering_keys(run: EventRun, facts: OrderingFacts, rules: OrderRules) -> lis
     if rules.backfill_policy is _BY_SOURCE_TIMESTAMP:
         class_, epochs, places = _BY_CLOCK, _epochs(run, rules), _clock_orders(run, facts, rules)
     elif not facts.is_backfill:
-        class_, epochs, places = _CAPTURED, _epochs(run, rules), _positions_of(run, facts, rules).places
+        class_, epochs, places = (
+            _CAPTURED,
+            _epochs(run, rules),
+            locate(facts.kind, run, rules.positions, is_removal=facts.is_removal).places,
+        )
     else:
         # A repeated backfill counts only on request.
         counts = rules.backfill_policy is BackfillPolicy.FORCE
@@ -107,12 +111,8 @@ def _clock_orders(run: EventRun, facts: OrderingFacts, rules: OrderRules) -> lis
     if facts.is_backfill:
         class_, positions = _BACKFILL, Positions(backfill_clocks(facts.kind, run), moments_of(run))
     else:
-        class_, positions = _CAPTURED, _positions_of(run, facts, rules)
+        class_, positions = _CAPTURED, locate(facts.kind, run, rules.positions, is_removal=facts.is_removal)
     return [f"{clock} {class_} {place}" for clock, place in zip(*positions, strict=True)]
-
-
-def _positions_of(run: EventRun, facts: OrderingFacts, rules: OrderRules) -> Positions:
-    return locate(facts.kind, run, rules.positions, is_removal=facts.is_removal)
 
 
 def _epochs(run: EventRun, rules: OrderRules) -> list[str]:
