@@ -27,15 +27,6 @@ _NEW_ROW: Final = ValueCaptureType.NEW_ROW.value
 _NEW_VALUES: Final = ValueCaptureType.NEW_VALUES.value
 
 
-class TransactionEvent(msgspec.Struct, frozen=True, gc=False):
-    """An event and its transaction's number of events; ``fault`` is the reason to keep it out of the log."""
-
-    event: SourceEvent | FaultyEvent
-    transaction_id: str
-    records: int
-    fault: str | None = None
-
-
 class FileCounts(msgspec.Struct, gc=False):
     """Number of the events in a file, and of those that are faulty."""
 
@@ -53,27 +44,27 @@ class EventBatches:
         self._characters = 0
         self._rows: list[dict[str, Any]] = []
 
-    def add(self, event: SourceEvent | FaultyEvent, window: ReadWindow, file: SourceFile) -> None:
-        """Add an event of a file."""
-        self._add(
-            _of_event(event, window, file)
-            if isinstance(event, SourceEvent)
-            else _of_fault(event, window, file)
-        )
+    def add(
+        self,
+        event: SourceEvent | FaultyEvent,
+        window: ReadWindow,
+        file: SourceFile,
+        transaction_id: str = "",
+        records: int | None = None,
+    ) -> None:
+        """Add an event.
 
-    def add_whole(self, event: TransactionEvent, window: ReadWindow, file: SourceFile) -> None:
-        """Add an event of a whole transaction, or of one that can never become whole, with its fault."""
-        if isinstance(event.event, SourceEvent):
-            self._add(_of_event(event.event, window, file, event))
-            return
-        row = _of_fault(event.event, window, file)
-        self._add(
-            row._replace(
-                number_of_records_in_transaction=event.records,
-                server_transaction_id=event.transaction_id or row.server_transaction_id,
-                fault=row.fault if event.fault is None else event.fault,
-            )
-        )
+        Args:
+            event: the event.
+            window: its window.
+            file: its file or partition.
+            transaction_id: its transaction; empty for the one that it states.
+            records: number of events of the transaction; None if it is unknown.
+        """
+        place = window, file, transaction_id, records
+        row = _of_event(event, *place) if isinstance(event, SourceEvent) else _of_fault(event, *place)
+        self._changes.append(row)
+        self._characters += len(row.new_values or "") + len(row.old_values or "") + len(row.text or "")
 
     def add_run(
         self,
@@ -93,10 +84,6 @@ class EventBatches:
         self._columns.add(len(run), _columns_of(run, window, origins, records))
         for texts in (run.new_values or (), run.old_values or ()):
             self._characters += sum(map(len, texts))
-
-    def _add(self, row: ChangeRow) -> None:
-        self._changes.append(row)
-        self._characters += len(row.new_values or "") + len(row.old_values or "") + len(row.text or "")
 
     def add_message(self, message: SourceMessage, window: ReadWindow, file: SourceFile) -> None:
         """Add a message of a file."""
@@ -180,49 +167,28 @@ class EventBatches:
 
 
 def _of_event(
-    event: SourceEvent, window: ReadWindow, file: SourceFile, whole: TransactionEvent | None = None
+    event: SourceEvent, window: ReadWindow, file: SourceFile, transaction_id: str, records: int | None
 ) -> ChangeRow:
-    # Unpacks by position: access by name would take as long as all the rest.
-    (
-        table,
-        mod_type,
-        ordering_key,
-        event_id,
-        transaction_id,
-        source_micros,
-        column_types,
-        keys,
-        new_values,
-        old_values,
-        previous_keys,
-        unavailable_columns,
-        metadata,
-        position,
-    ) = event
-    name, records, fault = (
-        ("", None, None) if whole is None else (whole.transaction_id, whole.records, whole.fault)
-    )
     return ChangeRow(
         window.token,
         window.end_inclusive_micros,
-        event_id,
-        ordering_key,
-        name or transaction_id or event_id,
-        table,
+        event.event_id,
+        event.ordering_key,
+        transaction_id or event.transaction_id or event.event_id,
+        event.table,
         file.path,
-        position,
-        metadata,
+        event.position,
+        event.metadata,
         records,
-        _MOD_TYPES[mod_type],
-        _NEW_VALUES if unavailable_columns else _NEW_ROW,
-        column_types,
-        keys,
-        new_values,
-        old_values,
-        source_micros,
-        previous_keys,
-        unavailable_columns or None,
-        fault,
+        _MOD_TYPES[event.mod_type],
+        _NEW_VALUES if event.unavailable_columns else _NEW_ROW,
+        event.column_types,
+        event.keys,
+        event.new_values,
+        event.old_values,
+        event.source_micros,
+        event.previous_keys,
+        event.unavailable_columns or None,
     )
 
 
@@ -255,7 +221,9 @@ def _columns_of(
     }
 
 
-def _of_fault(fault: FaultyEvent, window: ReadWindow, file: SourceFile) -> ChangeRow:
+def _of_fault(
+    fault: FaultyEvent, window: ReadWindow, file: SourceFile, transaction_id: str, records: int | None
+) -> ChangeRow:
     place = "file" if fault.position is None else str(fault.position)
     event_id = fault.event_id or identity_in_file(file, place)
     return ChangeRow(
@@ -263,7 +231,8 @@ def _of_fault(fault: FaultyEvent, window: ReadWindow, file: SourceFile) -> Chang
         record_timestamp=window.end_inclusive_micros,
         record_sequence=event_id,
         record_order=fault.ordering_key,
-        server_transaction_id=event_id,
+        server_transaction_id=transaction_id or event_id,
+        number_of_records_in_transaction=records,
         table_name=fault.table and safe_text(fault.table),
         source_timestamp=fault.source_micros,
         origin=file.path,

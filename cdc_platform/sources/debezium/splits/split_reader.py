@@ -5,10 +5,9 @@ from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
-from msgspec.structs import replace
 
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.model.stream.files import SourceFile
@@ -41,7 +40,7 @@ from cdc_platform.sources.debezium.transactions.transactions import (
 )
 from cdc_platform.sources.debezium.wire.messages import Arrival, Sent, parse_message
 from cdc_platform.sources.debezium.wire.plain_boundaries import plain_boundary
-from cdc_platform.sources.event_batches import EventBatches, TransactionEvent
+from cdc_platform.sources.event_batches import EventBatches
 
 Marks = tuple[Sequence[str], Sequence[str | None]]
 _COUNTED: Final = PLACES.remove(PLACES.get_field_index("position"))
@@ -64,10 +63,17 @@ class SplitContext:
     is_one_stream: bool
 
 
-class _RowEvent(TransactionEvent, frozen=True, gc=False):
-    """An event that becomes a row; ``name`` and ``order`` are as in `TRANSACTION` and `ORDER`."""
+class _RowEvent(NamedTuple):
+    """An event that becomes a row; ``name`` and ``order`` are as in `TRANSACTION` and `ORDER`.
 
-    origin: str = ""
+    ``transaction_id`` is the transaction that counts it, empty for none, and ``records`` the number of its
+    events.
+    """
+
+    event: Event
+    transaction_id: str
+    records: int
+    origin: str
     name: str = ""
     order: str | None = None
 
@@ -134,7 +140,8 @@ class SplitReader:
         batches, names, orders = EventBatches(self._context.cycle), list[str](), list[str | None]()
         counted: list[tuple[str, str, int, int]] = []
         for item in self._final_events(arrived):
-            batches.add_whole(item, self._context.window, self._files[item.origin])
+            file = self._files[item.origin]
+            batches.add(item.event, self._context.window, file, item.transaction_id, item.records)
             names.append(item.name)
             orders.append(item.order)
             faults = int(isinstance(item.event, FaultyEvent))
@@ -163,14 +170,14 @@ class SplitReader:
         for item in items:
             event = item.event
             change = altered.get(event.event_id) if isinstance(event, SourceEvent) else None
-            yield item if change is None else replace(item, event=change)
+            yield item if change is None else item._replace(event=change)
 
     def _one_by_one(self) -> Iterator[_RowEvent]:
         """Yield each event by itself: it is unknown which transactions are complete."""
         half = self.collector.first_half
         for arrival in self.collector.free:
             if half is None or arrival.content is not half.content:
-                yield _RowEvent(arrival.content, "", 1, None, arrival.origin)
+                yield _RowEvent(arrival.content, "", 1, arrival.origin)
 
     def _by_transaction(self, arrived: Arrived) -> Iterator[_RowEvent]:
         facts, has_runs = arrived.by_name() if self.collector.members else {}, bool(self.collector.runs)
@@ -182,12 +189,12 @@ class SplitReader:
             count = len(events) + (plain if has_runs else 0)
             transaction_id, records = (name, count) if has_metadata else ("", 1)
             for member in events:
-                yield _RowEvent(member.content, transaction_id, records, None, member.origin, name)
+                yield _RowEvent(member.content, transaction_id, records, member.origin, name)
         for arrival in self.collector.free:
             event = arrival.content
             order = event.ordering_key if isinstance(event, SourceEvent) else None
             self._free.append((order, arrival.origin, arrival.position, order is None))
-            yield _RowEvent(event, "", 1, None, arrival.origin, "", order)
+            yield _RowEvent(event, "", 1, arrival.origin, "", order)
 
     def _needs_events(self, arrived: Arrived) -> bool:
         """Return whether plain changes are needed as single events."""
