@@ -109,11 +109,9 @@ def write_objects(
     """
     make = _row_class(tuple(names)) if names and count >= _MIN_ROWS and not left_out else None
     rows: Sequence[Any] = rows_of(names, columns, count) if make is None else list(map(make, *columns))
-    if left_out:
-        rows = [
-            {name: value for name, value in row.items() if name not in without} if without else row
-            for row, without in zip(rows, left_out, strict=True)
-        ]
+    for row, names_left_out in zip(rows if left_out else (), left_out, strict=True):
+        for name in names_left_out:
+            row.pop(name, None)
     try:
         return write_lines(rows)
     except UnicodeEncodeError:

@@ -48,6 +48,8 @@ from cdc_platform.sources.debezium.wire.message_contents import (
 from cdc_platform.sources.debezium.wire.positions import event_id, is_snapshot, ordering_key
 
 _NO_KEY: Final = "{}"
+_OF_FRAME: Final = SourceEvent._fields.index("keys")
+"""Number of fields of a change before those of its row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,13 +157,12 @@ class RowDecoder:
         sends_all = is_full and (event.op is not UPDATE or event.before is not None or event.is_flat)
         is_unsent = partial(is_unsent_under_full, before) if sends_all else is_unsent_in_update
         new_values = self._new_values(event, plan, previous, findings, is_unsent)
-        event_with_key = change._replace(
-            keys=keys,
-            new_values=new_values,
-            old_values=old_values,
-            previous_keys=header_key(plan, previous),
-            unavailable_columns=tuple(findings.unavailable),
-            metadata=metadata_of(event, findings),
+        # By position, because `_replace` would take several times as long.
+        event_with_key = SourceEvent._make(
+            (
+                *(*change[:_OF_FRAME], keys, new_values, old_values, header_key(plan, previous)),
+                *(tuple(findings.unavailable), metadata_of(event, findings), change.position),
+            )
         )
         if event.op is CREATE and previous is None and not self.state.pairer.is_new(event):
             self._take_note(event, plan, event_with_key, is_full=is_full)
