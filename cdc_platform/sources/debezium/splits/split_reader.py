@@ -5,9 +5,11 @@ from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pyarrow as pa
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.model.stream.files import SourceFile
@@ -63,7 +65,7 @@ class SplitContext:
     is_one_stream: bool
 
 
-class _RowEvent(NamedTuple):
+class _RowEvent(Struct, frozen=True, gc=False):
     """An event that becomes a row; ``name`` and ``order`` are as in `TRANSACTION` and `ORDER`.
 
     ``transaction_id`` is the transaction that counts it, empty for none, and ``records`` the number of its
@@ -170,7 +172,7 @@ class SplitReader:
         for item in items:
             event = item.event
             change = altered.get(event.event_id) if isinstance(event, SourceEvent) else None
-            yield item if change is None else item._replace(event=change)
+            yield item if change is None else replace(item, event=change)
 
     def _one_by_one(self) -> Iterator[_RowEvent]:
         """Yield each event by itself: it is unknown which transactions are complete."""
