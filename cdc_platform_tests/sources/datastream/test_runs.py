@@ -94,8 +94,15 @@ def test_a_file_of_one_table_and_operation_is_one_run() -> None:
     assert list(read_events(data, Decoding())) == list(read_events(BytesIO(data), Decoding()))
 
 
+# The columns of a row that is no text do not count.
 @given(
-    st.lists(st.dictionaries(st.sampled_from(["v", "note", "_id", "w"]), st.sampled_from(ODD)), min_size=2)
+    st.lists(
+        st.dictionaries(
+            st.sampled_from(["v", "note", "_id", "w"]),
+            st.sampled_from([value for value in ODD if value != "\ud800"]),
+        ),
+        min_size=2,
+    )
 )
 def test_a_column_that_a_row_lacks_is_null_in_it(rows: Sequence[dict[str, Any]]) -> None:
     """Rows with some of the columns give what they give with nulls in the others."""

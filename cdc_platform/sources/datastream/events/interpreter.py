@@ -15,16 +15,14 @@ from cdc_platform.model.stream.events import (
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.sources.datastream.events.envelope import to_text
 from cdc_platform.sources.datastream.events.event_runs import EventRun
-from cdc_platform.sources.datastream.events.layouts import LAYOUT_MEMBERS, Layouts
+from cdc_platform.sources.datastream.events.layouts import LAYOUT_MEMBERS, Form, Layouts
 from cdc_platform.sources.datastream.events.ordering_keys import (
-    OrderingFacts,
     OrderRules,
     ordering_keys,
     sequence_keys,
 )
 from cdc_platform.sources.datastream.events.positions import PositionRules
 from cdc_platform.sources.datastream.events.row_changes import (
-    Form,
     OrderedRun,
     address_only_fault,
     delete_of_key,
@@ -108,14 +106,13 @@ class Interpreter:
     def _changes(self, form: Form, events: EventRun) -> ChangeRun | FaultyEvent:
         _check_moments(events)
         event_ids = [uuid or digest_of(events, place) for place, uuid in enumerate(events.uuids)]
-        is_removal, column = form.mod_type is ModType.DELETE, form.layout.sequence_column
-        facts = OrderingFacts(form.kind, form.is_backfill, is_removal, event_ids)
+        column = form.layout.sequence_column
         if column is None:
-            keys = ordering_keys(events, facts, self._rules)
+            keys = ordering_keys(events, form, event_ids, self._rules)
         else:
-            keys = sequence_keys(events, facts, events.column(column))
-        run = OrderedRun(events, form, facts, keys)
-        if not is_removal:
+            keys = sequence_keys(events, form, event_ids, events.column(column))
+        run = OrderedRun(events, form, event_ids, keys)
+        if not form.is_removal:
             return writes_of(run)
         sent_key = _sent_key(events, form)
         if sent_key is not None:
@@ -172,7 +169,7 @@ def _are_equal(values: Sequence[Any]) -> bool:
 
 def _divided(run: EventRun, form: Form) -> Iterator[EventRun]:
     """Yield removals one by one if their keys may be elsewhere than in their payloads."""
-    if form.mod_type is ModType.DELETE and (_may_send_key(run) or is_row_id_only(run, form)):
+    if form.is_removal and (_may_send_key(run) or is_row_id_only(run, form)):
         yield from (run[place : place + 1] for place in range(len(run)))
     else:
         yield run

@@ -9,8 +9,7 @@ from cdc_platform.model.stream.events import ADDRESS, ADDRESS_ONLY, ORDERING_KEY
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.sources.datastream.events.envelope import to_text
 from cdc_platform.sources.datastream.events.event_runs import EventRun
-from cdc_platform.sources.datastream.events.layouts import ROWID, Layout
-from cdc_platform.sources.datastream.events.ordering_keys import OrderingFacts
+from cdc_platform.sources.datastream.events.layouts import ROWID, Form, Layout
 from cdc_platform.sources.datastream.events.row_keys import keys_of_rows
 from cdc_platform.sources.datastream.settings.kinds import SourceKind
 from cdc_platform.sources.json_codec import write, write_objects
@@ -24,30 +23,12 @@ NOTE: Final = "_note"
 _WITH_OLD_ROW: Final = frozenset({SourceKind.MYSQL, SourceKind.ORACLE, SourceKind.SQLSERVER})
 
 
-class Form(NamedTuple):
-    """Facts that the events of a run share.
-
-    Args:
-        kind: their source.
-        layout: the layout of their table and schema.
-        mod_type: their operation.
-        is_backfill: whether a backfill read their rows.
-        note: how they were interpreted, if they contradict themselves.
-    """
-
-    kind: SourceKind
-    layout: Layout
-    mod_type: ModType
-    is_backfill: bool
-    note: str | None
-
-
 class OrderedRun(NamedTuple):
-    """Events of one form, with their ordering keys."""
+    """Events of one form, with their identities and ordering keys."""
 
     events: EventRun
     form: Form
-    facts: OrderingFacts
+    event_ids: Sequence[str]
     ordering_keys: Sequence[str]
 
 
@@ -65,7 +46,7 @@ def writes_of(run: OrderedRun) -> ChangeRun:
     if layout.protected and run.form.mod_type is ModType.UPDATE:
         unavailable = _unavailable(events, layout)
     new_values = write_objects(names, columns, len(events), unavailable)
-    changes = _changes(run, keys_of_rows(events, run.facts, layout, run.form.mod_type))
+    changes = _changes(run, keys_of_rows(events, run.form, run.event_ids))
     return replace(changes, new_values=new_values, unavailable_columns=unavailable)
 
 
@@ -86,7 +67,7 @@ def deletes_of(run: OrderedRun) -> ChangeRun:
     events, layout = run.events, run.form.layout
     if not events.has_payload:
         raise RecordUnreadable("The event deletes a row, but has neither a payload nor the row's key")
-    changes = _changes(run, keys_of_rows(events, run.facts, layout, ModType.DELETE))
+    changes = _changes(run, keys_of_rows(events, run.form, run.event_ids))
     if run.form.kind not in _WITH_OLD_ROW:
         return changes
     return replace(changes, old_values=write_objects(*_value_columns(events, layout), len(events)))
@@ -109,7 +90,7 @@ def _changes(run: OrderedRun, row_keys: Sequence[str]) -> ChangeRun:
         form.mod_type,
         form.layout.column_types,
         run.ordering_keys,
-        _identities(events, run.facts.event_ids, form.layout),
+        _identities(events, run.event_ids, form.layout),
         ["" if tx_id is None else str(tx_id) for tx_id in events.member("tx_id")],
         events.source_micros,
         row_keys,
@@ -140,7 +121,7 @@ def address_only_fault(run: OrderedRun) -> FaultyEvent:
         text=to_text(events),
         position=events.positions[0],
         table=run.form.layout.table,
-        event_id=_identities(events, run.facts.event_ids, run.form.layout)[0],
+        event_id=_identities(events, run.event_ids, run.form.layout)[0],
         metadata=write(metadata),
         source_micros=events.source_micros[0],
     )
