@@ -201,6 +201,10 @@ def _sequence_of(value: Any) -> tuple[int | None, int | None] | None:
     """
     if value is None:
         return None
+    plain = _SEQUENCE.fullmatch(value) if isinstance(value, str) else None
+    if plain is not None:
+        before, change = plain.groups()
+        return None if before is None else int(before), int(change)
     try:
         first, last = load_json(value) if isinstance(value, str) else value
         return whole(first), whole(last)
