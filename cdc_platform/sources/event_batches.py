@@ -1,7 +1,7 @@
 """Arrow batches of `RAW_EVENT_RECORDS` from events, and the rows that report on a read."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -27,25 +27,11 @@ _NEW_ROW: Final = ValueCaptureType.NEW_ROW.value
 _NEW_VALUES: Final = ValueCaptureType.NEW_VALUES.value
 
 
-class TransactionEvent(msgspec.Struct, frozen=True, gc=False):
-    """An event and its transaction's number of events; ``fault`` is the reason to keep it out of the log."""
-
-    event: SourceEvent | FaultyEvent
-    transaction_id: str
-    records: int
-    fault: str | None = None
-
-
 class FileCounts(msgspec.Struct, gc=False):
     """Number of the events in a file, and of those that are faulty."""
 
     events: int = 0
     faults: int = 0
-
-    def add_all(self, other: "FileCounts") -> None:
-        """Count the events of another one, too."""
-        self.events += other.events
-        self.faults += other.faults
 
 
 class EventBatches:
@@ -58,37 +44,46 @@ class EventBatches:
         self._characters = 0
         self._rows: list[dict[str, Any]] = []
 
-    def add(self, event: SourceEvent | FaultyEvent, window: ReadWindow, file: SourceFile) -> None:
-        """Add an event of a file."""
-        self._add(
-            _of_event(event, window, file)
-            if isinstance(event, SourceEvent)
-            else _of_fault(event, window, file)
-        )
+    def add(
+        self,
+        event: SourceEvent | FaultyEvent,
+        window: ReadWindow,
+        file: SourceFile,
+        transaction_id: str = "",
+        records: int | None = None,
+    ) -> None:
+        """Add an event.
 
-    def add_whole(self, event: TransactionEvent, window: ReadWindow, file: SourceFile) -> None:
-        """Add an event of a whole transaction, or of one that can never become whole, with its fault."""
-        if isinstance(event.event, SourceEvent):
-            self._add(_of_event(event.event, window, file, event))
-            return
-        row = _of_fault(event.event, window, file)
-        self._add(
-            row._replace(
-                number_of_records_in_transaction=event.records,
-                server_transaction_id=event.transaction_id or row.server_transaction_id,
-                fault=row.fault if event.fault is None else event.fault,
-            )
-        )
-
-    def add_run(self, run: ChangeRun, window: ReadWindow, file: SourceFile) -> None:
-        """Add changes of a file."""
-        self._columns.add(len(run), _columns_of(run, window, file))
-        for texts in (run.new_values or (), run.old_values or ()):
-            self._characters += sum(map(len, texts))
-
-    def _add(self, row: ChangeRow) -> None:
+        Args:
+            event: the event.
+            window: its window.
+            file: its file or partition.
+            transaction_id: its transaction; empty for the one that it states.
+            records: number of events of the transaction; None if it is unknown.
+        """
+        place = window, file, transaction_id, records
+        row = _of_event(event, *place) if isinstance(event, SourceEvent) else _of_fault(event, *place)
         self._changes.append(row)
         self._characters += len(row.new_values or "") + len(row.old_values or "") + len(row.text or "")
+
+    def add_run(
+        self,
+        run: ChangeRun,
+        window: ReadWindow,
+        origins: str | Sequence[str],
+        records: Sequence[int] | None = None,
+    ) -> None:
+        """Add changes.
+
+        Args:
+            run: the changes.
+            window: their window.
+            origins: path of the file of each, or of all.
+            records: number of events of the transaction of each; None if it is unknown.
+        """
+        self._columns.add(len(run), _columns_of(run, window, origins, records))
+        for texts in (run.new_values or (), run.old_values or ()):
+            self._characters += sum(map(len, texts))
 
     def add_message(self, message: SourceMessage, window: ReadWindow, file: SourceFile) -> None:
         """Add a message of a file."""
@@ -172,69 +167,49 @@ class EventBatches:
 
 
 def _of_event(
-    event: SourceEvent, window: ReadWindow, file: SourceFile, whole: TransactionEvent | None = None
+    event: SourceEvent, window: ReadWindow, file: SourceFile, transaction_id: str, records: int | None
 ) -> ChangeRow:
-    # Unpacks by position: access by name would take as long as all the rest.
-    (
-        table,
-        mod_type,
-        ordering_key,
-        event_id,
-        transaction_id,
-        source_micros,
-        column_types,
-        keys,
-        new_values,
-        old_values,
-        is_whole_row,
-        previous_keys,
-        unavailable_columns,
-        metadata,
-        position,
-    ) = event
-    name, records, fault = (
-        ("", None, None) if whole is None else (whole.transaction_id, whole.records, whole.fault)
-    )
     return ChangeRow(
         window.token,
         window.end_inclusive_micros,
-        event_id,
-        ordering_key,
-        name or transaction_id or event_id,
-        table,
+        event.event_id,
+        event.ordering_key,
+        transaction_id or event.transaction_id or event.event_id,
+        event.table,
         file.path,
-        position,
-        metadata,
+        event.position,
+        event.metadata,
         records,
-        _MOD_TYPES[mod_type],
-        _NEW_ROW if is_whole_row and not unavailable_columns else _NEW_VALUES,
-        column_types,
-        keys,
-        new_values,
-        old_values,
-        source_micros,
-        previous_keys,
-        unavailable_columns or None,
-        fault,
+        _MOD_TYPES[event.mod_type],
+        _NEW_VALUES if event.unavailable_columns else _NEW_ROW,
+        event.column_types,
+        event.keys,
+        event.new_values,
+        event.old_values,
+        event.source_micros,
+        event.previous_keys,
+        event.unavailable_columns or None,
     )
 
 
-def _columns_of(run: ChangeRun, window: ReadWindow, file: SourceFile) -> Mapping[str, object]:
-    """Return the changes of a file by the fields of `ChangeRow`."""
-    unavailable = run.unavailable_columns
+def _columns_of(
+    run: ChangeRun, window: ReadWindow, origins: str | Sequence[str], records: Sequence[int] | None
+) -> Mapping[str, object]:
+    """Return changes by the fields of `ChangeRow`."""
+    transactions, unavailable = run.transaction_ids, run.unavailable_columns
     return {
         "partition_token": window.token,
         "record_timestamp": window.end_inclusive_micros,
         "record_sequence": run.event_ids,
         "record_order": run.ordering_keys,
-        "server_transaction_id": [
-            transaction or event
-            for transaction, event in zip(run.transaction_ids, run.event_ids, strict=True)
-        ],
+        "server_transaction_id": transactions
+        if all(transactions)
+        else [transaction or event for transaction, event in zip(transactions, run.event_ids, strict=True)],
         "table_name": run.table,
-        "origin": file.path,
+        "origin": origins,
         "position": run.positions,
         "metadata": run.metadata,
+        "number_of_records_in_transaction": records,
         "mod_type": _MOD_TYPES[run.mod_type],
         "value_capture_type": [_NEW_VALUES if names else _NEW_ROW for names in unavailable] or _NEW_ROW,
         "column_types": run.column_types,
@@ -246,7 +221,9 @@ def _columns_of(run: ChangeRun, window: ReadWindow, file: SourceFile) -> Mapping
     }
 
 
-def _of_fault(fault: FaultyEvent, window: ReadWindow, file: SourceFile) -> ChangeRow:
+def _of_fault(
+    fault: FaultyEvent, window: ReadWindow, file: SourceFile, transaction_id: str, records: int | None
+) -> ChangeRow:
     place = "file" if fault.position is None else str(fault.position)
     event_id = fault.event_id or identity_in_file(file, place)
     return ChangeRow(
@@ -254,7 +231,8 @@ def _of_fault(fault: FaultyEvent, window: ReadWindow, file: SourceFile) -> Chang
         record_timestamp=window.end_inclusive_micros,
         record_sequence=event_id,
         record_order=fault.ordering_key,
-        server_transaction_id=event_id,
+        server_transaction_id=transaction_id or event_id,
+        number_of_records_in_transaction=records,
         table_name=fault.table and safe_text(fault.table),
         source_timestamp=fault.source_micros,
         origin=file.path,

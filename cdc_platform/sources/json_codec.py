@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -93,16 +93,25 @@ def write_lines(values: Sequence[Any]) -> list[str]:
     return _WRITER.encode_lines(values).decode().split("\n")[:-1]
 
 
-def write_objects(names: Sequence[str], columns: Sequence[Sequence[Any]], count: int) -> Sequence[str]:
+def write_objects(
+    names: Sequence[str],
+    columns: Sequence[Sequence[Any]],
+    count: int,
+    left_out: Sequence[Collection[str]] = (),
+) -> Sequence[str]:
     """Return the JSON objects of rows, as `write` does.
 
     Args:
         names: the names of the members, all different.
         columns: the values of each member.
         count: number of rows.
+        left_out: names of the members that each object lacks; empty if none lacks one.
     """
-    make = _row_class(tuple(names)) if names and count >= _MIN_ROWS else None
-    rows = rows_of(names, columns, count) if make is None else list(map(make, *columns))
+    make = _row_class(tuple(names)) if names and count >= _MIN_ROWS and not left_out else None
+    rows: Sequence[Any] = rows_of(names, columns, count) if make is None else list(map(make, *columns))
+    for row, names_left_out in zip(rows if left_out else (), left_out, strict=True):
+        for name in names_left_out:
+            row.pop(name, None)
     try:
         return write_lines(rows)
     except UnicodeEncodeError:

@@ -23,7 +23,6 @@ def test_every_field_of_an_event_has_its_place() -> None:
         keys="the keys",
         new_values="the new values",
         old_values="the old values",
-        is_whole_row=False,
         previous_keys="the previous keys",
         unavailable_columns=("the column",),
         metadata="the metadata",

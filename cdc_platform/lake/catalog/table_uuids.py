@@ -7,6 +7,7 @@ all, so that each of the two is in the other one.
 import json
 from collections.abc import Collection, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from cdc_platform.errors import LakeDamaged
@@ -89,4 +90,4 @@ def _uuids_of(tables: Mapping[str, "Table"]) -> dict[str, str]:
 
 def _stored_uuids(table: "Table", name: str) -> dict[str, str]:
     text = table.properties.get(UUIDS_PROPERTY, "{}")
-    return read_stored(lambda stored: parse_stored(stored, dict[str, str]), text, name, UUIDS_PROPERTY)
+    return read_stored(partial(parse_stored, shape=dict[str, str]), text, name, UUIDS_PROPERTY)

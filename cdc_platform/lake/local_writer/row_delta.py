@@ -188,7 +188,14 @@ class _Commit:
                     is_outdated = vector_place(entry.data_file) in self.outdated
                     (writer.delete if is_outdated else writer.existing)(entry)
             for file in files:
-                writer.add(_added_entry(file, self.snapshot_id))
+                writer.add(
+                    ManifestEntry.from_args(
+                        status=ManifestEntryStatus.ADDED,
+                        snapshot_id=self.snapshot_id,
+                        sequence_number=None,
+                        data_file=file,
+                    )
+                )
         return [writer.to_manifest_file()]
 
     def summary(self) -> Summary:
@@ -264,12 +271,6 @@ class _Update(UpdateTableMetadata["_Update"]):
         requirement = _AssertSameHead.model_validate({"snapshot-id": parent, "ref": commit.branch})
         updates = AddSnapshotUpdate(snapshot=snapshot), SetSnapshotRefUpdate.model_validate(new_reference)
         return updates, (requirement.with_number(numbering.sequence_number),)
-
-
-def _added_entry(file: DataFile, snapshot_id: int) -> ManifestEntry:
-    return ManifestEntry.from_args(
-        status=ManifestEntryStatus.ADDED, snapshot_id=snapshot_id, sequence_number=None, data_file=file
-    )
 
 
 def _write_rows(table: Table, rows: pa.Table, uuid: UUID) -> Sequence[DataFile]:

@@ -7,7 +7,7 @@ chunk and the note that it is done. The branch stays, because the table consists
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
 from typing import Final
 
@@ -59,7 +59,7 @@ class CopyPlan:
             LakeDamaged: no planner wrote the columns.
         """
         place = f"plan {self.number} of `{self.table}`"
-        return read_stored(columns_from_text, self.columns, COPIES, place)
+        return read_stored(partial(parse_stored, shape=TableSchema), self.columns, COPIES, place)
 
     def conflict(self) -> CommitConflict:
         """Return the error for a plan that another run has replaced."""
@@ -71,15 +71,6 @@ class CopyPlan:
 def columns_to_text(table: TableSchema) -> str:
     """Return a table's columns as the text of a plan."""
     return json.dumps(asdict(table))
-
-
-def columns_from_text(text: str) -> TableSchema:
-    """Parse the table of a text of `columns_to_text`.
-
-    Raises:
-        ValueError, RecursionError: the text has another form.
-    """
-    return parse_stored(text, TableSchema)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from cdc_platform.lake.catalog.lake import Lake
@@ -44,9 +45,8 @@ def marker_of(row: Mapping[str, Any]) -> Marker:
     Raises:
         LakeDamaged: the row is not a marker.
     """
-    message = read_stored(
-        _Message.from_text, row["event"]["metadata"], RAW, f"the message {row['record_sequence']}"
-    )
+    place = f"the message {row['record_sequence']}"
+    message = read_stored(partial(parse_stored, shape=_Message), row["event"]["metadata"], RAW, place)
     return Marker(row["cycle"], row["record_order"], **asdict(message))
 
 
@@ -58,10 +58,6 @@ class _Message:
     content: str
     lsn: int | None
     transaction: str | None
-
-    @classmethod
-    def from_text(cls, text: str) -> "_Message":
-        return parse_stored(text, cls)
 
 
 def markers_of(cuts: tuple[Cut, ...], markers: tuple[Marker, ...]) -> Mapping[int, tuple[Marker, ...]]:

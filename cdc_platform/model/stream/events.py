@@ -24,9 +24,9 @@ class SourceEvent(NamedTuple):
         column_types: JSON array of objects with name, type, is_primary_key and ordinal_position.
         keys: JSON object of the primary key's columns. If changes come in order, equal keys have equal text,
             and the text identifies a row.
-        new_values: JSON object of the other columns after the change; None if there are none.
+        new_values: JSON object of all other columns after the change, except the unavailable ones; None if
+            there are none.
         old_values: JSON object of the columns before the change that the source sends.
-        is_whole_row: whether `new_values` names every column of the row except the unavailable ones.
         previous_keys: JSON object of the key before a key change.
         unavailable_columns: columns whose values the source did not send.
         metadata: the source's own metadata, JSON.
@@ -43,7 +43,6 @@ class SourceEvent(NamedTuple):
     keys: str
     new_values: str | None
     old_values: str | None = None
-    is_whole_row: bool = True
     previous_keys: str | None = None
     unavailable_columns: tuple[str, ...] = ()
     metadata: str | None = None
@@ -56,7 +55,6 @@ class ChangeRun:
 
     The fields are those of `SourceEvent`: a sequence has one value for each change. ``new_values`` and
     ``old_values`` are None if no change has any, ``unavailable_columns`` is empty if no change lacks one.
-    Changes without unavailable columns have whole rows.
     """
 
     table: str
@@ -86,7 +84,7 @@ class ChangeRun:
             strict=True,
         ):
             *identity, keys, new_values, old_values, unavailable, metadata, position = place
-            row = self.column_types, keys, new_values, old_values, not unavailable, None
+            row = self.column_types, keys, new_values, old_values, None
             yield SourceEvent._make(
                 (self.table, self.mod_type, *identity, *row, unavailable, metadata, position)
             )

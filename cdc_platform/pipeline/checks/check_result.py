@@ -82,10 +82,10 @@ class Check:
         asset: the last part of the key of its asset: `raw_change_records`, `partition_lineage`, `change_log`
             or `cut`.
         description: one sentence that is true if the check passes.
+        run: function that runs the check; `examine` calls it.
         every_cycle: whether cycles run it before they publish, every `check_every_s`. Such a check also runs
             before the first cut, where a check that stops the pipeline must pass. False for checks that read
             whole tables, which are meant for CI and schedules.
-        run: function that runs the check; `examine` calls it.
         severity: the consequence of a failure.
         applies: returns whether the check makes sense for a source with given capabilities.
         table_name: name of the check on a single table; empty if it does not check single tables.
@@ -96,9 +96,9 @@ class Check:
     name: str
     asset: str
     description: str
-    every_cycle: bool
     run: Callable[[Pipeline, SparkSession, Scope], CheckResult]
-    severity: Severity
+    every_cycle: bool = True
+    severity: Severity = Severity.STOP
     applies: Callable[[SourceCapabilities], bool] = lambda _: True
     table_name: str = ""
     reads_histories: bool = False

@@ -38,10 +38,8 @@ CHECKS: tuple[Check, ...] = (
         "nothing_lost",
         "change_log",
         "Records read = records in the log + recognised duplicates + quarantine.",
-        every_cycle=True,
         is_incremental=True,
         run=check_nothing_lost,
-        severity=Severity.STOP,
     ),
     Check(
         QUARANTINE_EMPTY,
@@ -49,7 +47,6 @@ CHECKS: tuple[Check, ...] = (
         "No record is in quarantine. A warning counts the records by table and reason: their changes are in "
         "no table until `cdc-platform quarantine replay`. The setting `fail_on_quarantine` turns it into a "
         "failure; neither stops the pipeline.",
-        every_cycle=True,
         run=check_quarantine,
         severity=Severity.WARNING,
     ),
@@ -57,19 +54,15 @@ CHECKS: tuple[Check, ...] = (
         "exactly_once",
         "change_log",
         "Every change is in the log exactly once, after any retry, redelivery or crash.",
-        every_cycle=True,
         is_incremental=True,
         run=check_exactly_once,
-        severity=Severity.STOP,
     ),
     Check(
         "transactions_whole",
         "change_log",
         "Every transaction is in the log whole, in commit order.",
-        every_cycle=True,
         is_incremental=True,
         run=check_transactions,
-        severity=Severity.STOP,
         applies=lambda capabilities: capabilities.keeps_transactions and not capabilities.delivers_events,
     ),
     Check(
@@ -77,7 +70,6 @@ CHECKS: tuple[Check, ...] = (
         "change_log",
         "Every transaction has arrived whole. A warning names the one that holds back later ones, and how "
         "much of it has arrived.",
-        every_cycle=True,
         run=check_arrival,
         applies=lambda capabilities: capabilities.keeps_transactions and capabilities.delivers_events,
         severity=Severity.WARNING,
@@ -119,16 +111,13 @@ CHECKS: tuple[Check, ...] = (
         "A finished partition has children, unless a record ended it without any; a partition starts once, "
         "after all its parents have finished or, if they continue, have been read to its start; no parent is "
         "read beyond the start of the children that continue it.",
-        every_cycle=True,
         run=check_lineage,
-        severity=Severity.STOP,
     ),
     Check(
         "files_readable",
         "partition_lineage",
         "Every existing file has been read. A warning names those that could not be read, why, and when the "
         "next try is; the others are still read.",
-        every_cycle=True,
         run=check_files,
         applies=lambda capabilities: capabilities.delivers_events,
         severity=Severity.WARNING,
@@ -139,7 +128,6 @@ CHECKS: tuple[Check, ...] = (
         "No partition is stuck: each answers queries with records or heartbeats. A warning names the one "
         "that does not, or whose read fails, with its age; it holds the watermark, and every cycle queries "
         "it again.",
-        every_cycle=True,
         run=check_alive,
         applies=lambda capabilities: not capabilities.delivers_events,
         severity=Severity.WARNING,
@@ -148,9 +136,7 @@ CHECKS: tuple[Check, ...] = (
         "watermark_monotone",
         "change_log",
         "The watermark never goes back, and never passes a known partition that has not been read.",
-        every_cycle=True,
         run=check_watermark,
-        severity=Severity.STOP,
     ),
     Check(
         "tables_equal_log",
@@ -158,7 +144,6 @@ CHECKS: tuple[Check, ...] = (
         "Every table at the newest cut equals its initial copy with the changes of the log up to the cut.",
         every_cycle=False,
         run=check_tables_equal_log,
-        severity=Severity.STOP,
         table_name="equals_log",
     ),
     Check(
@@ -167,7 +152,6 @@ CHECKS: tuple[Check, ...] = (
         "Every table at the newest cut has one row for each of its keys.",
         every_cycle=False,
         run=check_keys,
-        severity=Severity.STOP,
         table_name="keys_unique",
     ),
     Check(
@@ -176,7 +160,6 @@ CHECKS: tuple[Check, ...] = (
         "The versions of a row follow each other, the current ones equal the table, and all are in the log.",
         every_cycle=False,
         run=check_histories,
-        severity=Severity.STOP,
         table_name="versions_sound",
         reads_histories=True,
     ),
@@ -186,7 +169,6 @@ CHECKS: tuple[Check, ...] = (
         "Every table at the newest cut equals a strong read of the source at the cut's position.",
         every_cycle=False,
         run=check_source,
-        severity=Severity.STOP,
         applies=lambda capabilities: capabilities.can_be_compared,
         table_name="equals_source",
     ),
@@ -195,7 +177,6 @@ CHECKS: tuple[Check, ...] = (
         "cut",
         "The source's schema has not changed, and the stream leaves nothing out. A warning names what "
         "changed, and why tables differ from the source.",
-        every_cycle=True,
         is_incremental=True,
         run=check_schema,
         severity=Severity.WARNING,

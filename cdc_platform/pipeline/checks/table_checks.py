@@ -95,13 +95,9 @@ def _count_differences(
     # An update of a row that is new to the log has all of its values.
     living = [APPEND] if trusts_inserts(pipeline, table.name, history) else [APPEND, UPDATE]
     expected_rows = net_changes.where(F.col(ACTION).isin(living)).select(*names)
-    lake_rows = _version(pipeline, spark, table, snapshot_id).select(*names)
+    lake_rows = read_table(pipeline, spark, table.name, snapshot_id).select(*names)
     with unfit_values():
         return count_differing(expected_rows, lake_rows)
-
-
-def _version(pipeline: Pipeline, spark: SparkSession, table: TableSchema, snapshot_id: int) -> DataFrame:
-    return read_table(pipeline, spark, table.name, snapshot_id)
 
 
 def check_keys(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> CheckResult:
@@ -114,7 +110,7 @@ def check_keys(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> CheckRe
     if cut is None:
         return without_cut(pipeline)
     repeats = {
-        table.name: _repeated_keys(_version(pipeline, spark, table, cut.tables[table.name]), table)
+        table.name: _repeated_keys(read_table(pipeline, spark, table.name, cut.tables[table.name]), table)
         for table in _tables_at(pipeline, cut, scope)
     }
     tables = {name: _judge_keys(name, count, first, cut) for name, (count, first) in repeats.items()}

@@ -1,6 +1,7 @@
 """Lookup of row keys for deletes that identify their rows only by address."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -78,11 +79,8 @@ def read_notes(event_id: str, metadata: str | None) -> Mapping[str, Any]:
     Raises:
         LakeDamaged: the metadata are not a JSON object.
     """
-    return read_stored(_notes, metadata or "{}", RAW, f"the event {event_id}")
-
-
-def _notes(metadata: str) -> Mapping[str, Any]:
-    return parse_stored(metadata, dict[str, Any])
+    parse = partial(parse_stored, shape=dict[str, Any])
+    return read_stored(parse, metadata or "{}", RAW, f"the event {event_id}")
 
 
 def _as_addressed(row: Mapping[str, Any]) -> AddressedDelete | None:

@@ -19,7 +19,7 @@ from cdc_platform.model.stream.quarantined_records import QuarantinedRecord
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadWindow
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.sources.event_batches import EventBatches, FileCounts, TransactionEvent
+from cdc_platform.sources.event_batches import EventBatches, FileCounts
 
 
 def replayed_records(
@@ -93,10 +93,8 @@ class _Replay:
         # The record stays in the transaction that counts it.
         transaction = raw["server_transaction_id"] if self._pipeline.capabilities.keeps_transactions else ""
         for event in self._pipeline.event_source.decode_again(origin, raw["event"]["text"], position):
-            transaction_event = TransactionEvent(
-                _placed(event, record, position), transaction, raw["number_of_records_in_transaction"]
-            )
-            self._batches.add_whole(transaction_event, window, file)
+            records = raw["number_of_records_in_transaction"]
+            self._batches.add(_placed(event, record, position), window, file, transaction, records)
 
 
 def _placed(

@@ -3,6 +3,7 @@
 import json
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Final
 from uuid import uuid4
 
@@ -77,11 +78,6 @@ class _Completion:
     commits: int
     matched: int | None
     cut: int = 0
-
-    @classmethod
-    def from_text(cls, text: str) -> "_Completion":
-        """Parse the text of a completion that an attempt wrote."""
-        return parse_stored(text, cls)
 
 
 def _completion_key(lake_table: str) -> str:
@@ -174,7 +170,9 @@ def finished_head(table: Table, cycle: int, cut: Cut | None) -> Snapshot | None:
     newest = head(table, BRANCH)
     if newest is None or read_mark(table, BRANCH).cycle != cycle:
         return None
-    completion = read_fact(newest, _completion_key(table.name()[-1]), _Completion.from_text)
+    completion = read_fact(
+        newest, _completion_key(table.name()[-1]), partial(parse_stored, shape=_Completion)
+    )
     token = fact(newest, ATTEMPT)
     if completion is None or token is None or completion.cut != cut_number(cut):
         return None

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from pyiceberg.table import Table
@@ -126,12 +127,8 @@ class CycleStats:
     truncates: int = 0
 
 
-def _stats(text: str) -> Mapping[str, tuple[int, int, int]]:
-    return parse_stored(text, dict[str, tuple[int, int, int]])
-
-
-def _names(text: str) -> list[str]:
-    return parse_stored(text, list[str])
+_stats: Final = partial(parse_stored, shape=dict[str, tuple[int, int, int]])
+_names: Final = partial(parse_stored, shape=list[str])
 
 
 def changes_by_table(snapshot: Snapshot) -> Mapping[str, int]:

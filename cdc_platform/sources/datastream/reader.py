@@ -82,7 +82,7 @@ def _add(
         batches.add(result, window, file)
         counts.faults += 1
     else:
-        batches.add_run(result, window, file)
+        batches.add_run(result, window, file.path)
         counts.events += len(result)
 
 

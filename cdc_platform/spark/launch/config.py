@@ -135,10 +135,11 @@ def spark_config(spark: SparkSettings, lake: LakeSettings) -> dict[str, str]:
     """
     if spark.remote is not None:
         return {"spark.remote": with_token(spark.remote), **SESSION, **spark.conf}
+    java_options = f"-Dlog4j2.configurationFile={LOG4J.as_uri()} {collector_option(spark)}"
     conf = {
         "spark.master": spark.master,
         "spark.driver.memory": spark.driver_memory,
-        "spark.driver.extraJavaOptions": _java_options(spark),
+        "spark.driver.extraJavaOptions": java_options.rstrip(),
         # Otherwise Spark's workers would run the first python3 of the PATH.
         "spark.pyspark.python": sys.executable,
         **PROCESS,
@@ -150,10 +151,6 @@ def spark_config(spark: SparkSettings, lake: LakeSettings) -> dict[str, str]:
     }
     # The command line would take precedence.
     return {name: value for name, value in conf.items() if name not in launch_secrets(spark, lake)}
-
-
-def _java_options(spark: SparkSettings) -> str:
-    return f"-Dlog4j2.configurationFile={LOG4J.as_uri()} {collector_option(spark)}".rstrip()
 
 
 def launch_secrets(spark: SparkSettings, lake: LakeSettings) -> dict[str, str]:

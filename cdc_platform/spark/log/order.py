@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from string import ascii_lowercase, ascii_uppercase
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
@@ -52,7 +52,7 @@ IS_WHOLE_ROW = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class Incomplete:
     """A transaction whose records have not all arrived."""
 
@@ -215,7 +215,9 @@ def count_changes(changes: DataFrame, further: Mapping[str, Column]) -> list[Row
     return changes.groupBy("table_name").agg(*aggregates).collect()
 
 
-def to_stats(rows: Sequence[Row], transactions: int, incomplete: Incomplete | None = None) -> LogStats:
+def to_stats(
+    rows: Sequence[Row | dict[str, Any]], transactions: int, incomplete: Incomplete | None = None
+) -> LogStats:
     """Return the combined counts of all tables."""
     return LogStats(
         tables={

@@ -1,47 +1,35 @@
 """Small batches of ordered changes: their counts and rows, computed in this process without Spark."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_platform.model.base.schemas import DELETION_MARKER_ROWS
-from cdc_platform.model.base.timestamps import from_datetime
 from cdc_platform.model.rows.keyless import UNNUMBERED_PREFIX, keys_text, row_of
 from cdc_platform.model.rows.resolution import RowId
 from cdc_platform.model.stream.records import ChangeKind
-from cdc_platform.spark.log.order import BEGINS, UNSOUND, Incomplete, LogStats, TableStats
-
-COUNTED: Final = (
-    *("table_name", "change_kind", "commit_timestamp", "transaction_id", "mod_ordinal", "is_whole_row"),
-    *("ordinal", UNSOUND),
-)
-OF_TRANSACTIONS: Final = ("records_in_transaction", "records_seen", BEGINS)
+from cdc_platform.spark.log.order import BEGINS, UNSOUND, Incomplete, LogStats, to_stats
 
 RowCopies = tuple[str, str]
 """A table without a key, and the digest of equal rows."""
-_Row = Mapping[str, Any]
 
 
 def measure_rows(changes: pa.Table) -> LogStats:
     """Return the counts of `measure` for a small result of `order_records`."""
-    rows = changes.select([*COUNTED, *OF_TRANSACTIONS]).to_pylist()
-    sound = [row for row in rows if not row[UNSOUND]]
-    shorts = sorted(
-        (row["transaction_id"], row["records_in_transaction"], row["records_seen"])
-        for row in sound
-        if row["records_seen"] != row["records_in_transaction"]
-    )
-    incomplete = Incomplete(*shorts[0]) if shorts else None
-    return _as_stats(rows, sum(row[BEGINS] for row in sound), incomplete)
+    sound = changes.filter(pc.invert(changes[UNSOUND]))
+    short = sound.filter(pc.not_equal(sound["records_seen"], sound["records_in_transaction"]))
+    shorts = short.select(["transaction_id", "records_in_transaction", "records_seen"]).to_pylist()
+    incomplete = min((Incomplete(*row.values()) for row in shorts), default=None)
+    return to_stats(_counts(changes), pc.sum(sound[BEGINS], min_count=0).as_py(), incomplete)
 
 
 def measure_event_rows(changes: pa.Table) -> LogStats:
     """Return the counts of `count_events` for a small result of `order_events`."""
-    rows = changes.select(COUNTED).to_pylist()
-    return _as_stats(rows, len({row["transaction_id"] for row in rows if not row[UNSOUND]}))
+    sound = changes.filter(pc.invert(changes[UNSOUND]))
+    return to_stats(_counts(changes), pc.count_distinct(sound["transaction_id"], "all").as_py())
 
 
 def sound_rows(changes: pa.Table, cycle: int, schema: pa.Schema) -> pa.Table:
@@ -123,25 +111,23 @@ def by_table(changes: pa.Table, column: str) -> Mapping[str, list[Any]]:
     return values
 
 
-def _as_stats(rows: Sequence[_Row], transactions: int, incomplete: Incomplete | None = None) -> LogStats:
-    by_table: defaultdict[str | None, list[_Row]] = defaultdict(list)
-    for row in rows:
-        if not row[UNSOUND]:
-            by_table[row["table_name"]].append(row)
-    return LogStats(
-        tables={name: _measure_table(changes) for name, changes in by_table.items() if name is not None},
-        transactions=transactions,
-        quarantined=sum(row[UNSOUND] and row["mod_ordinal"] == 0 for row in rows),
-        next_ordinal=max((row["ordinal"] + 1 for row in rows), default=0),
-        incomplete=incomplete,
+def _counts(changes: pa.Table) -> list[dict[str, Any]]:
+    """Return the aggregates of `count_changes`."""
+    is_sound = pc.invert(changes[UNSOUND])
+    is_truncate = pc.equal(changes["change_kind"], ChangeKind.TRUNCATE.value)
+    micros = changes["commit_timestamp"].cast(pa.int64())
+    columns = {
+        "table_name": (changes["table_name"], ""),
+        "changes": (is_sound, "sum"),
+        "partial_updates": (pc.and_(is_sound, pc.invert(changes["is_whole_row"])), "sum"),
+        "truncates": (pc.and_(is_sound, is_truncate), "sum"),
+        "quarantined": (pc.and_(changes[UNSOUND], pc.equal(changes["mod_ordinal"], 0)), "sum"),
+        "first_micros": (pc.if_else(is_sound, micros, None), "min"),
+        "last_ordinal": (changes["ordinal"], "max"),
+    }
+    _, *aggregates = ((name, how) for name, (_, how) in columns.items())
+    values = pa.table({name: column for name, (column, _) in columns.items()})
+    counts: list[dict[str, Any]] = (
+        values.group_by("table_name").aggregate(aggregates).rename_columns(list(columns)).to_pylist()
     )
-
-
-def _measure_table(sound: Iterable[_Row]) -> TableStats:
-    rows = list(sound)
-    return TableStats(
-        changes=len(rows),
-        partial_updates=sum(not row["is_whole_row"] for row in rows),
-        truncates=sum(row["change_kind"] == ChangeKind.TRUNCATE for row in rows),
-        first_micros=min((from_datetime(row["commit_timestamp"]) for row in rows), default=0),
-    )
+    return counts

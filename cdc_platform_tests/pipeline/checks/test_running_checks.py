@@ -14,7 +14,7 @@ from cdc_platform.lake.state.last_results import load_results
 from cdc_platform.model.base.stored_names import CHECK_RESULTS, LOG, RAW
 from cdc_platform.pipeline.checks import log_checks
 from cdc_platform.pipeline.checks import running_checks as guard_module
-from cdc_platform.pipeline.checks.check_result import EVERYTHING, Check, CheckResult, Severity
+from cdc_platform.pipeline.checks.check_result import EVERYTHING, Check, CheckResult
 from cdc_platform.pipeline.checks.running_checks import CheckRunner
 from cdc_platform.pipeline.cycle_loop import follow_source
 from cdc_platform.pipeline.merging.merge import merge_tables
@@ -96,7 +96,7 @@ def test_checks_take_turns(
     monkeypatch.setattr(guard_module, "time", SimpleNamespace(monotonic=lambda: clock.now_s))
     names = ("one", "two", "three", "four")
     result = CheckResult(True, "fine", {})
-    checks = tuple(Check(name, "cut", "", True, lambda *_: result, Severity.STOP) for name in names)
+    checks = tuple(Check(name, "cut", "", lambda *_: result) for name in names)
     monkeypatch.setattr(guard_module, "checks_of", lambda *_, **_options: checks)
     heard: list[str] = []
     paused = with_pause(bank_pipeline(session_lake), 40)
@@ -119,8 +119,8 @@ def two_checks(monkeypatch: pytest.MonkeyPatch, error: Exception | None = None) 
 
     failed = CheckResult(False, "a finding", {})
     checks = (
-        Check("fails", "cut", "", True, lambda *_: failed, Severity.STOP),
-        Check("other", "cut", "", True, run, Severity.STOP),
+        Check("fails", "cut", "", lambda *_: failed),
+        Check("other", "cut", "", run),
     )
     monkeypatch.setattr(guard_module, "checks_of", lambda *_, **_options: checks)
 

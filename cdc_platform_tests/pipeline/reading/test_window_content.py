@@ -22,7 +22,7 @@ from cdc_platform.pipeline.reading.window_content import (
     content_of,
     content_to_json,
 )
-from cdc_platform.sources.event_batches import EventBatches, TransactionEvent
+from cdc_platform.sources.event_batches import EventBatches
 from cdc_platform.spark.log.event_order import order_events
 from cdc_platform.spark.log.repeats import without_repeated
 
@@ -55,7 +55,7 @@ def batch_of(*events: Event) -> pa.RecordBatch:
     """Return the raw records of events."""
     batches = EventBatches(1)
     for item in events:
-        batches.add_whole(TransactionEvent(item, "", 1), ReadWindow("", 0, NOW), FILE)
+        batches.add(item, ReadWindow("", 0, NOW), FILE, "", 1)
     (batch,) = batches.take()
     return batch
 

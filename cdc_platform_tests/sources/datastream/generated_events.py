@@ -15,8 +15,8 @@ import fastavro
 
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.model.schema.table_schema import ColumnType
-from cdc_platform.sources.datastream.events.envelope import Envelope
 from cdc_platform.sources.datastream.events.event_runs import EventRun
+from cdc_platform_tests.support.datastream.envelopes import Envelope
 
 Event: TypeAlias = dict[str, Any]
 """An event as its JSON line has it, but for the timestamps, which are milliseconds."""
@@ -227,7 +227,7 @@ def to_envelope(event: Mapping[str, Any], position: int = 0) -> Envelope:
 
 def to_run(event: Mapping[str, Any], position: int = 0) -> EventRun:
     """Return the same as a run of one event."""
-    return EventRun.of(to_envelope(event, position))
+    return to_envelope(event, position).as_run()
 
 
 def _micros(milliseconds: int | None) -> int | None:

@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 
 from cdc_platform.model.stream.events import FaultyEvent
 from cdc_platform.sources import text_files
-from cdc_platform.sources.datastream.events.envelope import Envelope
 from cdc_platform.sources.datastream.files import lines as lines_module
 from cdc_platform.sources.datastream.files.decoding import Decoding
 from cdc_platform.sources.datastream.files.lines import read_blocks
 from cdc_platform.sources.datastream.settings.bounds import Bounds
 from cdc_platform.sources.text_files import CHUNK_BYTES
-from cdc_platform_tests.support.datastream.envelopes import read_events
+from cdc_platform_tests.support.datastream.envelopes import Envelope, read_events
 from cdc_platform_tests.unified_types import avro_file, event_schema, json_line
 
 SCHEMA = event_schema([("id", "long"), ("note", "string")])

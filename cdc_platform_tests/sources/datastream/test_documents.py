@@ -9,7 +9,7 @@ from cdc_platform.model.stream.events import SourceEvent
 from cdc_platform.sources.datastream.events.interpreter import Interpreter
 from cdc_platform.sources.datastream.files.file_events import decode_file
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
-from cdc_platform_tests.sources.datastream.generated_events import to_envelope
+from cdc_platform_tests.sources.datastream.generated_events import to_run
 from cdc_platform_tests.sources.datastream.reference_sink import ReferenceSink
 
 
@@ -25,7 +25,7 @@ def document(
         "source_metadata": {"database": "d", "collection": "c", "change_type": change},
         "payload": {"_id": identifier, "data": data},
     }
-    actual = Interpreter(DatastreamSettings("stream")).interpret(to_envelope(event))
+    actual = Interpreter(DatastreamSettings("stream")).interpret(to_run(event))
     assert isinstance(actual, SourceEvent), actual
     return actual
 
@@ -106,7 +106,7 @@ def test_a_delete_may_name_its_document_by_metadata_only(identifier: Any) -> Non
         },
         "payload": None,
     }
-    actual = Interpreter(DatastreamSettings("stream")).interpret(to_envelope(event))
+    actual = Interpreter(DatastreamSettings("stream")).interpret(to_run(event))
     assert isinstance(actual, SourceEvent), actual
     assert document(identifier, {}).keys == actual.keys
 
@@ -122,7 +122,7 @@ def test_an_identifier_may_be_nested_deeply(depth: int) -> None:
 def test_an_update_without_data_says_nothing() -> None:
     """A document that was deleted before its update was read keeps its data until the delete comes."""
     event = document(1, None)
-    assert (event.new_values, event.is_whole_row, event.unavailable_columns) == ("{}", False, ("data",))
+    assert (event.new_values, event.unavailable_columns) == ("{}", ("data",))
 
 
 def test_the_ordinal_orders_changes_within_a_second() -> None:

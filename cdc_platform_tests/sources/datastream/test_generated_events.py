@@ -11,10 +11,11 @@ from cdc_platform.sources.datastream.events.envelope import from_text, to_text
 from cdc_platform_tests.sources.datastream.generated_events import (
     SOURCES,
     scenario,
-    to_envelope,
+    to_run,
     write_avro,
     write_json_lines,
 )
+from cdc_platform_tests.support.datastream.envelopes import Envelope
 
 
 @pytest.mark.parametrize("source", SOURCES)
@@ -35,9 +36,9 @@ def test_both_formats_have_the_same_events(tmp_path: Path, source: str) -> None:
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_texts_of_quarantine_hold_whole_events(source: str) -> None:
-    """An envelope comes back from its text as it was."""
-    envelopes = [to_envelope(event, position) for position, event in enumerate(scenario(source))]
-    assert envelopes == [from_text(to_text(envelope)) for envelope in envelopes]
+    """An event comes back from its text as it was."""
+    runs = [to_run(event, position) for position, event in enumerate(scenario(source))]
+    assert [Envelope.of(run) for run in runs] == [Envelope.of(from_text(to_text(run))) for run in runs]
 
 
 @pytest.mark.parametrize("text", ["{}", "[]", '{"uuid": "u"}', "half of"])

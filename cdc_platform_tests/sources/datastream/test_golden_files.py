@@ -11,9 +11,8 @@ import fastavro
 import pytest
 
 from cdc_platform.model.base.timestamps import from_datetime, to_rfc3339
-from cdc_platform.sources.datastream.events.envelope import Envelope
 from cdc_platform.sources.datastream.files.decoding import Decoding
-from cdc_platform_tests.support.datastream.envelopes import read_events
+from cdc_platform_tests.support.datastream.envelopes import Envelope, read_events
 
 GOLDEN: Final = Path(__file__).parents[2] / "golden" / "datastream"
 EXPECTED: Final[Mapping[str, Any]] = json.loads((GOLDEN / "expected.json").read_text(encoding="utf-8"))

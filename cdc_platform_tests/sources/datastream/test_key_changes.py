@@ -12,7 +12,7 @@ from cdc_platform.model.stream.events import ADDRESS, FaultyEvent, SourceEvent
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.sources.datastream.events.interpreter import Interpreter
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
-from cdc_platform_tests.sources.datastream.generated_events import Event, to_envelope
+from cdc_platform_tests.sources.datastream.generated_events import Event, to_run
 from cdc_platform_tests.sources.datastream.reference_sink import ReferenceSink
 
 
@@ -85,7 +85,7 @@ def _event(half: Half, metadata: dict[str, Any], read_method: str, shift_ms: int
 def outcomes(events: list[Event]) -> set[tuple[tuple[str, str], ...]]:
     """Return the rows that each order of arrival ends with; one, if the order does not matter."""
     interpreter = Interpreter(DatastreamSettings("stream"))
-    changes = [interpreter.interpret(to_envelope(event)) for event in events]
+    changes = [interpreter.interpret(to_run(event)) for event in events]
     return {_outcome(order) for order in permutations(changes)}
 
 
@@ -195,7 +195,7 @@ SHIFTS: Final = [
 def test_orders_of_shifted_keys_say_the_same_in_any_order(halves: tuple[Half, ...]) -> None:
     """Where the newest ordering key of each key counts, each order of cycles ends as the addresses say."""
     interpreter = Interpreter(DatastreamSettings("stream"))
-    events = [interpreter.interpret(to_envelope(oracle(half))) for half in (*INSERTED, *halves)]
+    events = [interpreter.interpret(to_run(oracle(half))) for half in (*INSERTED, *halves)]
     assert all(isinstance(event, SourceEvent) for event in events)
     changes = [event for event in events if isinstance(event, SourceEvent)]
     expected = dict(_outcome(tuple(changes)))

@@ -6,11 +6,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from cdc_platform.sources.datastream.events.envelope import Envelope
 from cdc_platform.sources.datastream.files.avro_files import schema_of_avro
 from cdc_platform.sources.datastream.files.decoding import Decoding
 from cdc_platform_tests.strategies import unified_rows
-from cdc_platform_tests.support.datastream.envelopes import read_events
+from cdc_platform_tests.support.datastream.envelopes import Envelope, read_events
 from cdc_platform_tests.unified_types import UNIFIED, unified_files
 
 

@@ -45,7 +45,7 @@ def each_alone(chosen: DatastreamSettings, data: bytes) -> list[SourceEvent | Fa
     """Return what the events of a file are taken for, each interpreted alone."""
     interpreter = Interpreter(chosen)
     return [
-        event if isinstance(event, FaultyEvent) else interpreter.interpret(event)
+        event if isinstance(event, FaultyEvent) else interpreter.interpret(event.as_run())
         for event in read_events(data, Decoding())
     ]
 
@@ -82,12 +82,41 @@ def test_records_together_are_what_each_is_alone(
 
 
 def test_a_file_of_one_table_and_operation_is_one_run() -> None:
-    """A run has all events of a block that differ in their values only."""
+    """A run has all events of a block that differ in their values and in the columns of their rows only."""
     event = odd_event("mysql", 4, ())
-    data = "\n".join(json.dumps({**event, "uuid": f"u{number}"}) for number in range(50)).encode()
+    made = [
+        {**event, "uuid": f"u{number}", "payload": {**event["payload"], f"c{number % 7}": number}}
+        for number in range(50)
+    ]
+    data = "\n".join(map(json.dumps, made)).encode()
     runs = FileDecoder(SETTINGS[0]).runs(data)
     assert [len(run) for run in runs if not isinstance(run, FaultyEvent)] == [50]
     assert list(read_events(data, Decoding())) == list(read_events(BytesIO(data), Decoding()))
+
+
+# The columns of a row that is no text do not count.
+@given(
+    st.lists(
+        st.dictionaries(
+            st.sampled_from(["v", "note", "_id", "w"]),
+            st.sampled_from([value for value in ODD if value != "\ud800"]),
+        ),
+        min_size=2,
+    )
+)
+def test_a_column_that_a_row_lacks_is_null_in_it(rows: Sequence[dict[str, Any]]) -> None:
+    """Rows with some of the columns give what they give with nulls in the others."""
+    event, names = odd_event("mysql", 4, ()), dict.fromkeys(name for row in rows for name in row)
+
+    def decoded(rows: Sequence[dict[str, Any]]) -> list[object]:
+        made = [
+            {**event, "uuid": f"u{number}", "payload": {"id": number, **row}}
+            for number, row in enumerate(rows)
+        ]
+        results = decode_file(SETTINGS[0], "\n".join(map(json.dumps, made)).encode())
+        return [each if isinstance(each, SourceEvent) else (each.reason, each.position) for each in results]
+
+    assert decoded([{**row, **{name: row.get(name) for name in names}} for row in rows]) == decoded(rows)
 
 
 def test_tables_whose_names_are_equal_values_are_different_tables() -> None:

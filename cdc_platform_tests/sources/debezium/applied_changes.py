@@ -24,7 +24,6 @@ def row_change(event: SourceEvent) -> RowChange:
         None if event.new_values is None else json.loads(event.new_values),
         event.unavailable_columns,
         event.previous_keys,
-        event.is_whole_row,
     )
 
 

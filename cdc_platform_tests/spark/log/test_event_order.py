@@ -17,7 +17,7 @@ from cdc_platform.model.stream.records import ModType
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities
 from cdc_platform.pipeline.ordering.final_counts import final_counts
 from cdc_platform.pipeline.reading.window_content import content_of
-from cdc_platform.sources.event_batches import EventBatches, TransactionEvent
+from cdc_platform.sources.event_batches import EventBatches
 from cdc_platform.spark.log import event_order
 from cdc_platform.spark.log.event_order import (
     HALF_FAULT,
@@ -72,7 +72,7 @@ def raw_rows(events: Sequence[SourceEvent | FaultyEvent]) -> pa.Table:
     """Return the raw records of events that one cycle read."""
     batches, chunk = EventBatches(1), ReadWindow("", 0, NOW)
     for event in events:
-        batches.add_whole(TransactionEvent(event, event.transaction_id, 1), chunk, FILE)
+        batches.add(event, chunk, FILE, event.transaction_id, 1)
     return pa.Table.from_batches(batches.take())
 
 
@@ -224,7 +224,7 @@ UNSORTED: Final[Mapping[str, SourceEvent | FaultyEvent]] = {
 def test_a_window_is_counted_without_a_look_at_its_rows(spark: "SparkSession") -> None:
     """If all its changes enter the log unchanged, and only then; the counts are those of the sorted rows."""
     capabilities = replace(EVENTS, leaves_values_out=True, completes_log=True)
-    events = [event(1), event(2, "one"), event(3, "one"), event(4, "two")._replace(is_whole_row=False)]
+    events = [event(1), event(2, "one"), event(3, "one"), event(4, "two")]
 
     def order(*events: SourceEvent | FaultyEvent) -> OrderedChanges:
         records, content, many = (

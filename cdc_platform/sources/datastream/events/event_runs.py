@@ -1,11 +1,10 @@
 """Events of Datastream with the same columns, stored by column."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
-from cdc_platform.sources.datastream.events.envelope import Envelope
 from cdc_platform.sources.datastream.values.rows import Columns
 
 Pick = Callable[[Sequence[Any]], Sequence[Any]]
@@ -13,10 +12,26 @@ Pick = Callable[[Sequence[Any]], Sequence[Any]]
 
 @dataclass(frozen=True, slots=True)
 class EventRun:
-    """Events of one object, schema and read method, with the same columns and members of metadata.
+    """Events of one object, schema and read method, with the same members of metadata.
 
-    The fields are those of `Envelope`. A sequence has one value for each event, and a mapping such a sequence
-    for each column of the payload or member of the metadata.
+    The same event in Avro and in JSON has the same fields. A sequence has one value for each event, and a
+    mapping such a sequence for each column of the payloads or member of the metadata.
+
+    Args:
+        object_name: `<schema>_<table>` or similar; it is ambiguous, while `metadata` is not.
+        read_method: Datastream's method of reading them, such as `mysql-cdc-binlog`.
+        schema_key: identity of the schema; empty if the events have none.
+        columns: name and type of each column of the payloads' schema, in order.
+        has_payload: False for events without rows.
+        uuids: Datastream's identities of the events, shared by duplicates; empty for an event without one.
+        read_micros: times at which Datastream read them; None if an event does not state it.
+        source_micros: times of the changes at the source; None if an event does not state it.
+        stream_names: the streams' resource names.
+        sort_keys: strings and integers from the events; empty if one has none (before mid-2021).
+        metadata: the events' metadata, of JSON's types only.
+        values: values of the columns as `json.dumps` writes them into `SourceEvent`'s texts; None is NULL.
+        names: the columns of each payload, None without one; columns that it lacks are null.
+        positions: numbers of the events in their file, counted from 0.
     """
 
     object_name: str
@@ -31,26 +46,8 @@ class EventRun:
     sort_keys: Sequence[Sequence[str | int]]
     metadata: Mapping[str, Sequence[Any]]
     values: Mapping[str, Sequence[Any]]
+    names: Sequence[Collection[str] | None]
     positions: Sequence[int]
-
-    @classmethod
-    def of(cls, envelope: Envelope) -> "EventRun":
-        """Return a run of one event."""
-        return cls(
-            envelope.object_name,
-            envelope.read_method,
-            envelope.schema_key,
-            envelope.columns,
-            envelope.has_payload,
-            [envelope.uuid],
-            [envelope.read_timestamp_micros],
-            [envelope.source_timestamp_micros],
-            [envelope.stream_name],
-            [envelope.sort_keys],
-            {name: [value] for name, value in envelope.source_metadata.items()},
-            {name: [value] for name, value in envelope.values.items()},
-            [envelope.position],
-        )
 
     def __len__(self) -> int:
         return len(self.positions)
@@ -78,6 +75,7 @@ class EventRun:
             pick(self.sort_keys),
             {name: pick(values) for name, values in self.metadata.items()},
             {name: pick(values) for name, values in self.values.items()},
+            pick(self.names),
             pick(self.positions),
         )
 
@@ -95,20 +93,6 @@ class EventRun:
         """Return the metadata of one event."""
         return {name: values[place] for name, values in self.metadata.items()}
 
-    def envelope(self, place: int) -> Envelope:
-        """Return one event."""
-        return Envelope(
-            self.uuids[place],
-            self.read_micros[place],
-            self.source_micros[place],
-            self.object_name,
-            self.read_method,
-            self.stream_names[place],
-            self.schema_key,
-            tuple(self.sort_keys[place]),
-            self.metadata_of(place),
-            self.columns,
-            {name: values[place] for name, values in self.values.items()},
-            self.positions[place],
-            self.has_payload,
-        )
+    def values_of(self, place: int) -> dict[str, Any]:
+        """Return the values of one payload."""
+        return {name: self.values[name][place] for name in self.names[place] or ()}

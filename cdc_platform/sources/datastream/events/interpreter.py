@@ -13,18 +13,16 @@ from cdc_platform.model.stream.events import (
     SourceEvent,
 )
 from cdc_platform.model.stream.records import ModType
-from cdc_platform.sources.datastream.events.envelope import Envelope, to_text
+from cdc_platform.sources.datastream.events.envelope import to_text
 from cdc_platform.sources.datastream.events.event_runs import EventRun
-from cdc_platform.sources.datastream.events.layouts import LAYOUT_MEMBERS, Layouts
+from cdc_platform.sources.datastream.events.layouts import LAYOUT_MEMBERS, Form, Layouts
 from cdc_platform.sources.datastream.events.ordering_keys import (
-    OrderingFacts,
     OrderRules,
     ordering_keys,
     sequence_keys,
 )
 from cdc_platform.sources.datastream.events.positions import PositionRules
 from cdc_platform.sources.datastream.events.row_changes import (
-    Form,
     OrderedRun,
     address_only_fault,
     delete_of_key,
@@ -74,9 +72,9 @@ class Interpreter:
             PositionRules(settings.binlog_basenames, settings.order_by),
         )
 
-    def interpret(self, envelope: Envelope) -> SourceEvent | FaultyEvent:
-        """Return the change of an event, or the fault that makes it unusable."""
-        ((result,),) = map(results_of, self.interpret_run(EventRun.of(envelope)))
+    def interpret(self, run: EventRun) -> SourceEvent | FaultyEvent:
+        """Return the change of the only event of a run, or the fault that makes it unusable."""
+        ((result,),) = map(results_of, self.interpret_run(run))
         return result
 
     def interpret_run(self, run: EventRun) -> Iterator[ChangeRun | FaultyEvent]:
@@ -107,16 +105,14 @@ class Interpreter:
 
     def _changes(self, form: Form, events: EventRun) -> ChangeRun | FaultyEvent:
         _check_moments(events)
-        uuids = enumerate(events.uuids)
-        event_ids = [uuid or digest_of(events.envelope(place)) for place, uuid in uuids]
-        is_removal, column = form.mod_type is ModType.DELETE, form.layout.sequence_column
-        facts = OrderingFacts(form.kind, form.is_backfill, is_removal, event_ids)
+        event_ids = [uuid or digest_of(events, place) for place, uuid in enumerate(events.uuids)]
+        column = form.layout.sequence_column
         if column is None:
-            keys = ordering_keys(events, facts, self._rules)
+            keys = ordering_keys(events, form, event_ids, self._rules)
         else:
-            keys = sequence_keys(events, facts, events.column(column))
-        run = OrderedRun(events, form, facts, keys)
-        if not is_removal:
+            keys = sequence_keys(events, form, event_ids, events.column(column))
+        run = OrderedRun(events, form, event_ids, keys)
+        if not form.is_removal:
             return writes_of(run)
         sent_key = _sent_key(events, form)
         if sent_key is not None:
@@ -125,21 +121,18 @@ class Interpreter:
 
     def _fault(self, run: EventRun, error: Exception) -> FaultyEvent:
         """Return the fault of the only event of a run."""
-        envelope = run.envelope(0)
+        metadata = run.metadata_of(0)
         try:
-            kind = source_kind(envelope.read_method, envelope.source_metadata, self._declared)
-            layout = self._layouts.of(kind, envelope.columns, envelope.source_metadata)
-            table: str | None = layout.table
+            kind = source_kind(run.read_method, metadata, self._declared)
+            table: str | None = self._layouts.of(kind, run.columns, metadata).table
         except (RecordUnreadable, *MALFORMED):
-            table = envelope.object_name or None
+            table = run.object_name or None
         return FaultyEvent(
             reason=str(error) if isinstance(error, RecordUnreadable) else problem_of(error),
-            text=to_text(envelope),
-            position=envelope.position,
+            text=to_text(run),
+            position=run.positions[0],
             table=table,
-            event_id=event_identity(
-                envelope.uuid or digest_of(envelope), envelope.object_name, envelope.source_metadata
-            ),
+            event_id=event_identity(run.uuids[0] or digest_of(run, 0), run.object_name, metadata),
             metadata=metadata_texts(run)[0],
         )
 
@@ -176,7 +169,7 @@ def _are_equal(values: Sequence[Any]) -> bool:
 
 def _divided(run: EventRun, form: Form) -> Iterator[EventRun]:
     """Yield removals one by one if their keys may be elsewhere than in their payloads."""
-    if form.mod_type is ModType.DELETE and (_may_send_key(run) or is_row_id_only(run, form)):
+    if form.is_removal and (_may_send_key(run) or is_row_id_only(run, form)):
         yield from (run[place : place + 1] for place in range(len(run)))
     else:
         yield run
@@ -187,7 +180,7 @@ def _may_send_key(run: EventRun) -> bool:
 
 
 def _sent_key(run: EventRun, form: Form) -> str | None:
-    return key_of_metadata(run.envelope(0), form.kind, form.layout) if _may_send_key(run) else None
+    return key_of_metadata(run, form.kind, form.layout) if _may_send_key(run) else None
 
 
 def _check_moments(run: EventRun) -> None:

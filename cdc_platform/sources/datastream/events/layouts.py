@@ -4,11 +4,12 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from cdc_platform.errors import RecordUnreadable
 from cdc_platform.model.base.names import case_key
 from cdc_platform.model.schema.table_schema import ColumnType
+from cdc_platform.model.stream.records import ModType
 from cdc_platform.sources.datastream.events.column_names import EVENT_ID, ROW_HASH, lake_names
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform.sources.datastream.settings.declarations import full_name
@@ -65,6 +66,29 @@ class Layout:
     keyless: KeylessPolicy | None = None
     sequence_column: str | None = None
     source_name: str = ""
+
+
+class Form(NamedTuple):
+    """Facts that the events of a run share.
+
+    Args:
+        kind: their source.
+        layout: the layout of their table and schema.
+        mod_type: their operation.
+        is_backfill: whether a backfill read their rows.
+        note: how they were interpreted, if they contradict themselves.
+    """
+
+    kind: SourceKind
+    layout: Layout
+    mod_type: ModType
+    is_backfill: bool
+    note: str | None
+
+    @property
+    def is_removal(self) -> bool:
+        """Whether the events delete rows."""
+        return self.mod_type is ModType.DELETE
 
 
 def make_layout(

@@ -18,10 +18,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from msgspec import Struct
-
 from cdc_platform.errors import RecordUnreadable
 from cdc_platform.sources.datastream.events.event_runs import EventRun
+from cdc_platform.sources.datastream.events.layouts import Form
 from cdc_platform.sources.datastream.events.positions import (
     PositionRules,
     Positions,
@@ -29,7 +28,6 @@ from cdc_platform.sources.datastream.events.positions import (
     locate,
     moments_of,
 )
-from cdc_platform.sources.datastream.settings.kinds import SourceKind
 from cdc_platform.sources.datastream.settings.policies import BackfillPolicy
 
 _BACKFILL: Final = "0"
@@ -37,8 +35,6 @@ _CAPTURED: Final = "1"
 _BY_CLOCK: Final = "2"
 _BY_SEQUENCE: Final = "3"
 _FIRST_EPOCH: Final = "0000"
-# Looking up a member of an enumeration takes as long as a call.
-_BY_SOURCE_TIMESTAMP: Final = BackfillPolicy.BY_SOURCE_TIMESTAMP
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,27 +52,22 @@ class OrderRules:
     positions: PositionRules = field(default_factory=PositionRules)
 
 
-class OrderingFacts(Struct, frozen=True):
-    """Facts about a run of events, beyond the run itself, that their ordering keys need."""
-
-    kind: SourceKind
-    is_backfill: bool
-    is_removal: bool
-    event_ids: Sequence[str]
-
-
-def ordering_keys(run: EventRun, facts: OrderingFacts, rules: OrderRules) -> list[str]:
+def ordering_keys(run: EventRun, form: Form, event_ids: Sequence[str], rules: OrderRules) -> list[str]:
     """Return the ordering keys of events, which are the same in any file.
 
     Raises:
         RecordUnreadable: an event does not state its place in the order.
     """
-    half, event_ids = "0" if facts.is_removal else "1", facts.event_ids
+    half = "0" if form.is_removal else "1"
     places: Sequence[str]
-    if rules.backfill_policy is _BY_SOURCE_TIMESTAMP:
-        class_, epochs, places = _BY_CLOCK, _epochs(run, rules), _clock_orders(run, facts, rules)
-    elif not facts.is_backfill:
-        class_, epochs, places = _CAPTURED, _epochs(run, rules), _positions_of(run, facts, rules).places
+    if rules.backfill_policy is BackfillPolicy.BY_SOURCE_TIMESTAMP:
+        class_, epochs, places = _BY_CLOCK, _epochs(run, rules), _clock_orders(run, form, rules)
+    elif not form.is_backfill:
+        class_, epochs, places = (
+            _CAPTURED,
+            _epochs(run, rules),
+            locate(form.kind, run, rules.positions, is_removal=form.is_removal).places,
+        )
     else:
         # A repeated backfill counts only on request.
         counts = rules.backfill_policy is BackfillPolicy.FORCE
@@ -86,7 +77,9 @@ def ordering_keys(run: EventRun, facts: OrderingFacts, rules: OrderRules) -> lis
     return [f"{epoch} {class_} {place} {half} {event_id}" for epoch, place, event_id in parts]
 
 
-def sequence_keys(run: EventRun, facts: OrderingFacts, sequences: Sequence[object]) -> list[str]:
+def sequence_keys(
+    run: EventRun, form: Form, event_ids: Sequence[str], sequences: Sequence[object]
+) -> list[str]:
     """Return the ordering keys of events with user-supplied sequences, in BigQuery's grammar.
 
     Raises:
@@ -97,22 +90,18 @@ def sequence_keys(run: EventRun, facts: OrderingFacts, sequences: Sequence[objec
             "The event has no value in the column that the setting `sequence_columns` names, so it can be "
             "neither newer nor older than others"
         )
-    half = "1" if facts.is_removal else "0"
-    parts = zip(map(sequence_order, sequences), moments_of(run), facts.event_ids, strict=True)
+    half = "1" if form.is_removal else "0"
+    parts = zip(map(sequence_order, sequences), moments_of(run), event_ids, strict=True)
     return [f"{_FIRST_EPOCH} {_BY_SEQUENCE} {order} {half} {moment} {uuid}" for order, moment, uuid in parts]
 
 
-def _clock_orders(run: EventRun, facts: OrderingFacts, rules: OrderRules) -> list[str]:
+def _clock_orders(run: EventRun, form: Form, rules: OrderRules) -> list[str]:
     """Return clock, class and place: at the time of a backfill's read, captured changes win."""
-    if facts.is_backfill:
-        class_, positions = _BACKFILL, Positions(backfill_clocks(facts.kind, run), moments_of(run))
+    if form.is_backfill:
+        class_, positions = _BACKFILL, Positions(backfill_clocks(form.kind, run), moments_of(run))
     else:
-        class_, positions = _CAPTURED, _positions_of(run, facts, rules)
+        class_, positions = _CAPTURED, locate(form.kind, run, rules.positions, is_removal=form.is_removal)
     return [f"{clock} {class_} {place}" for clock, place in zip(*positions, strict=True)]
-
-
-def _positions_of(run: EventRun, facts: OrderingFacts, rules: OrderRules) -> Positions:
-    return locate(facts.kind, run, rules.positions, is_removal=facts.is_removal)
 
 
 def _epochs(run: EventRun, rules: OrderRules) -> list[str]:

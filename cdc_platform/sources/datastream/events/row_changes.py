@@ -9,11 +9,10 @@ from cdc_platform.model.stream.events import ADDRESS, ADDRESS_ONLY, ORDERING_KEY
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.sources.datastream.events.envelope import to_text
 from cdc_platform.sources.datastream.events.event_runs import EventRun
-from cdc_platform.sources.datastream.events.layouts import ROWID, Layout
-from cdc_platform.sources.datastream.events.ordering_keys import OrderingFacts
+from cdc_platform.sources.datastream.events.layouts import ROWID, Form, Layout
 from cdc_platform.sources.datastream.events.row_keys import keys_of_rows
 from cdc_platform.sources.datastream.settings.kinds import SourceKind
-from cdc_platform.sources.json_codec import rows_of, write, write_objects
+from cdc_platform.sources.json_codec import write, write_objects
 
 READ_METHOD: Final = "_read_method"
 SCHEMA_KEY: Final = "_schema_key"
@@ -24,30 +23,12 @@ NOTE: Final = "_note"
 _WITH_OLD_ROW: Final = frozenset({SourceKind.MYSQL, SourceKind.ORACLE, SourceKind.SQLSERVER})
 
 
-class Form(NamedTuple):
-    """Facts that the events of a run share.
-
-    Args:
-        kind: their source.
-        layout: the layout of their table and schema.
-        mod_type: their operation.
-        is_backfill: whether a backfill read their rows.
-        note: how they were interpreted, if they contradict themselves.
-    """
-
-    kind: SourceKind
-    layout: Layout
-    mod_type: ModType
-    is_backfill: bool
-    note: str | None
-
-
 class OrderedRun(NamedTuple):
-    """Events of one form, with their ordering keys."""
+    """Events of one form, with their identities and ordering keys."""
 
     events: EventRun
     form: Form
-    facts: OrderingFacts
+    event_ids: Sequence[str]
     ordering_keys: Sequence[str]
 
 
@@ -64,23 +45,17 @@ def writes_of(run: OrderedRun) -> ChangeRun:
     unavailable: Sequence[tuple[str, ...]] = ()
     if layout.protected and run.form.mod_type is ModType.UPDATE:
         unavailable = _unavailable(events, layout)
-    if any(unavailable):
-        rows = rows_of(names, columns, len(events))
-        new_values: Sequence[str] = [
-            write({name: value for name, value in row.items() if name not in without})
-            for row, without in zip(rows, unavailable, strict=True)
-        ]
-    else:
-        new_values, unavailable = write_objects(names, columns, len(events)), ()
-    changes = _changes(run, keys_of_rows(events, run.facts, layout, run.form.mod_type))
+    new_values = write_objects(names, columns, len(events), unavailable)
+    changes = _changes(run, keys_of_rows(events, run.form, run.event_ids))
     return replace(changes, new_values=new_values, unavailable_columns=unavailable)
 
 
 def _unavailable(run: EventRun, layout: Layout) -> list[tuple[str, ...]]:
-    """Return the columns of each update whose NULL stands for a value that was not sent."""
+    """Return the columns of each update whose NULL stands for a value that was not sent; empty for none."""
     names = [name for name, _ in layout.protected]
     rows = zip(*(run.column(source) for _, source in layout.protected), strict=True)
-    return [tuple(name for name, value in zip(names, row, strict=True) if value is None) for row in rows]
+    columns = [tuple(name for name, value in zip(names, row, strict=True) if value is None) for row in rows]
+    return columns if any(columns) else []
 
 
 def deletes_of(run: OrderedRun) -> ChangeRun:
@@ -92,7 +67,7 @@ def deletes_of(run: OrderedRun) -> ChangeRun:
     events, layout = run.events, run.form.layout
     if not events.has_payload:
         raise RecordUnreadable("The event deletes a row, but has neither a payload nor the row's key")
-    changes = _changes(run, keys_of_rows(events, run.facts, layout, ModType.DELETE))
+    changes = _changes(run, keys_of_rows(events, run.form, run.event_ids))
     if run.form.kind not in _WITH_OLD_ROW:
         return changes
     return replace(changes, old_values=write_objects(*_value_columns(events, layout), len(events)))
@@ -115,7 +90,7 @@ def _changes(run: OrderedRun, row_keys: Sequence[str]) -> ChangeRun:
         form.mod_type,
         form.layout.column_types,
         run.ordering_keys,
-        _identities(events, run.facts.event_ids, form.layout),
+        _identities(events, run.event_ids, form.layout),
         ["" if tx_id is None else str(tx_id) for tx_id in events.member("tx_id")],
         events.source_micros,
         row_keys,
@@ -138,17 +113,17 @@ def is_row_id_only(run: EventRun, form: Form) -> bool:
 
 def address_only_fault(run: OrderedRun) -> FaultyEvent:
     """Return the fault of the only event of a run, which knows its row by the address only."""
-    envelope = run.events.envelope(0)
-    row_id = envelope.values.get(ROWID) or envelope.source_metadata.get(ADDRESS)
-    metadata = {**envelope.source_metadata, ADDRESS: row_id, ORDERING_KEY: run.ordering_keys[0]}
+    events, metadata = run.events, run.events.metadata_of(0)
+    row_id = events.column(ROWID)[0] or metadata.get(ADDRESS)
+    metadata |= {ADDRESS: row_id, ORDERING_KEY: run.ordering_keys[0]}
     return FaultyEvent(
         reason=f"{ADDRESS_ONLY}: {row_id}",
-        text=to_text(envelope),
-        position=envelope.position,
+        text=to_text(events),
+        position=events.positions[0],
         table=run.form.layout.table,
-        event_id=_identities(run.events, run.facts.event_ids, run.form.layout)[0],
+        event_id=_identities(events, run.event_ids, run.form.layout)[0],
         metadata=write(metadata),
-        source_micros=envelope.source_timestamp_micros,
+        source_micros=events.source_micros[0],
     )
 
 

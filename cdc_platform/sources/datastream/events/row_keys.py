@@ -8,10 +8,8 @@ from typing import Any
 from cdc_platform.errors import RecordUnreadable
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.sources.datastream.events.column_names import EVENT_ID, ROW_HASH
-from cdc_platform.sources.datastream.events.envelope import Envelope
 from cdc_platform.sources.datastream.events.event_runs import EventRun
-from cdc_platform.sources.datastream.events.layouts import DOCUMENT_ID, Layout, name_finder
-from cdc_platform.sources.datastream.events.ordering_keys import OrderingFacts
+from cdc_platform.sources.datastream.events.layouts import DOCUMENT_ID, Form, Layout, name_finder
 from cdc_platform.sources.datastream.settings.kinds import SourceKind
 from cdc_platform.sources.datastream.settings.policies import KeylessPolicy
 from cdc_platform.sources.datastream.values.json_text import compact, parsed
@@ -21,16 +19,17 @@ _dump = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circul
 _dump_sorted = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode
 
 
-def keys_of_rows(run: EventRun, facts: OrderingFacts, layout: Layout, mod_type: ModType) -> Sequence[str]:
+def keys_of_rows(run: EventRun, form: Form, event_ids: Sequence[str]) -> Sequence[str]:
     """Return the keys of the rows of events.
 
     Raises:
         RecordUnreadable: a payload lacks the key, or the table has none and its policy cannot provide one.
     """
+    layout = form.layout
     if layout.keyless is not None:
-        return _keys_of_keyless(run, facts, layout, mod_type)
+        return _keys_of_keyless(run, form, event_ids)
     names, columns = [name for name, _ in layout.keys], [run.column(source) for _, source in layout.keys]
-    if facts.kind is SourceKind.MONGODB and DOCUMENT_ID in run.values and not layout.missing_keys:
+    if form.kind is SourceKind.MONGODB and DOCUMENT_ID in run.values and not layout.missing_keys:
         columns = [
             list(map(_document_id, values)) if source == DOCUMENT_ID else values
             for (_, source), values in zip(layout.keys, columns, strict=True)
@@ -47,17 +46,17 @@ def keys_of_rows(run: EventRun, facts: OrderingFacts, layout: Layout, mod_type: 
     return [_dump(row) if float in map(type, row.values()) else write(row) for row in rows]
 
 
-def _keys_of_keyless(run: EventRun, facts: OrderingFacts, layout: Layout, mod_type: ModType) -> Sequence[str]:
-    policy = layout.keyless
+def _keys_of_keyless(run: EventRun, form: Form, event_ids: Sequence[str]) -> Sequence[str]:
+    layout, mod_type, policy = form.layout, form.mod_type, form.layout.keyless
     is_append = policy is KeylessPolicy.APPEND
     if policy is KeylessPolicy.REFUSE:
         problem = "and `keyless` refuses its events"
     elif is_append and mod_type is ModType.DELETE:
         problem = "so the row that the event deletes is unknown while `keyless` is append"
-    elif not is_append and mod_type is ModType.UPDATE and not _are_halves(run, facts.kind):
+    elif not is_append and mod_type is ModType.UPDATE and not _are_halves(run, form.kind):
         problem = "and the event does not state the row as it was before the update"
     elif is_append:
-        return [_dump({EVENT_ID: event_id}) for event_id in facts.event_ids]
+        return [_dump({EVENT_ID: event_id}) for event_id in event_ids]
     else:
         sources = [source for _, source in layout.values]
         rows = zip(*map(run.column, sources), strict=True) if sources else [()] * len(run)
@@ -83,13 +82,13 @@ def _row_hash(row: Iterable[tuple[str, Any]]) -> str:
     return sha256(_dump_sorted(texts).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def key_of_metadata(envelope: Envelope, kind: SourceKind, layout: Layout) -> str | None:
-    """Return the key in an event's metadata; None if the payload has the key, or the metadata lacks it.
+def key_of_metadata(run: EventRun, kind: SourceKind, layout: Layout) -> str | None:
+    """Return the key in the metadata of the only event of a run; None if it is in the payload or missing.
 
     The values come from the metadata, without types, under their names in the lake.
     """
-    key_names = envelope.source_metadata.get("primary_keys")
-    has_key = all(envelope.values.get(source) is not None for _, source in layout.keys)
+    key_names = run.member("primary_keys")[0]
+    has_key = all(run.column(source)[0] is not None for _, source in layout.keys)
     if not isinstance(key_names, Mapping) or (has_key and not layout.missing_keys):
         return None
     pairs = sorted((*layout.keys, *layout.missing_keys))
@@ -110,13 +109,10 @@ def _document_id(value: Any) -> str:
         return _dump(value)
 
 
-def digest_of(envelope: Envelope) -> str:
+def digest_of(run: EventRun, place: int) -> str:
     """Return an identity for an event without one: equal events share it, in any file."""
     parts = [
-        envelope.object_name,
-        envelope.read_method,
-        envelope.source_timestamp_micros,
-        dict(envelope.source_metadata),
-        dict(envelope.values),
+        *(run.object_name, run.read_method, run.source_micros[place]),
+        *(run.metadata_of(place), run.values_of(place)),
     ]
     return sha256(_dump_sorted(parts).encode("utf-8", "surrogatepass")).hexdigest()

@@ -127,28 +127,23 @@ class Extent:
     empty_in_items: int = 0
 
 
-def extent_of(schema: Schema, bounds: Bounds) -> Extent:
-    """Return the maximum extent of a value of a schema whose size its bytes limit.
-
-    Args:
-        schema: the schema as Avro's library has parsed it, so that each name here means what it means there.
-        bounds: the limits.
-
-    Raises:
-        ValueError: a type contains itself, is too deep by the names in it, or has endlessly many empty parts.
-    """
-    return _Extents(bounds.max_depth).measure(schema)
-
-
 @dataclass
-class _Extents:
+class Extents:
     """Extents of types by full name, without the types that are being measured."""
 
     max_depth: int
     by_name: dict[str, Extent | None] = field(default_factory=dict)
 
     def measure(self, schema: Schema) -> Extent:
-        """Return the extent of a value of a schema."""
+        """Return the maximum extent of a value of a schema whose size its bytes limit.
+
+        Args:
+            schema: the schema as Avro's library has parsed it, so that names mean what they mean there.
+
+        Raises:
+            ValueError: a type contains itself, is too deep by the names in it, or has endlessly many empty
+                parts.
+        """
         extent = self._measure(schema)
         # Nested arrays add to the depth.
         if extent.depth > 8 * self.max_depth:

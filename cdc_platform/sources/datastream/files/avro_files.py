@@ -13,8 +13,8 @@ from cdc_platform.model.base.names import unfit_columns_reason
 from cdc_platform.model.stream.events import FaultyEvent
 from cdc_platform.sources.datastream.events.event_runs import EventRun
 from cdc_platform.sources.datastream.files.avro_bounds import (
+    Extents,
     check_extent,
-    extent_of,
     max_values_of,
     unroll,
 )
@@ -198,7 +198,7 @@ def _compile(text: str, bounds: Bounds) -> tuple[Schema, Fields | None, RecordSt
     schema = _schema(text, bounds)
     try:
         plain_schema = parse_schema(unroll(without_logical_types(schema), bounds.max_depth))
-        extent = extent_of(plain_schema, bounds)
+        extent = Extents(bounds.max_depth).measure(plain_schema)
         fields, max_values = payload_fields(schema), max_values_of(plain_schema, bounds)
         if (reason := unfit_columns_reason([name for name, _ in fields or ()])) is not None:
             raise ValueError(reason)

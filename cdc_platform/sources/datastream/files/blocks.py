@@ -2,13 +2,21 @@
 
 from collections import deque
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, BinaryIO, Final
 
 from cdc_platform.model.base.decoding_errors import MALFORMED
+from cdc_platform.model.base.names import unfit_columns_reason
 from cdc_platform.sources.datastream.files.decoding import EventFaulty
 from cdc_platform.sources.datastream.files.file_runs import FileEvent, form_of
-from cdc_platform.sources.datastream.files.json_events import check_event, parsed_lines, row_of
+from cdc_platform.sources.datastream.files.json_events import (
+    SchemaName,
+    check_event,
+    facts_of,
+    parsed_lines,
+    row_of,
+)
 from cdc_platform.sources.datastream.files.lines import read_blocks
 from cdc_platform.sources.datastream.settings.bounds import DEFAULT_BOUNDS, Bounds
 from cdc_platform.sources.datastream.values.columns import RowBatch
@@ -18,21 +26,17 @@ MAX_AHEAD_BYTES: Final = 1 << 24
 """Maximum bytes of a file's text in memory at once; parsed, they take several times as much memory."""
 
 
+@dataclass(frozen=True)
 class EventGroup:
     """Events of one form.
 
     Args:
-        event: one of them.
-
-    Attributes:
         rows: their rows, and those of events of this form with a fault; None if they have none.
         places: places of the events in their block.
     """
 
-    def __init__(self, event: FileEvent) -> None:
-        row, schema = event.payload, (event.object_name or "", event.schema_key or "")
-        self.rows = None if row is None else RowBatch(schema, tuple(row))
-        self.places: list[int] = []
+    rows: RowBatch | None
+    places: list[int]
 
 
 class LineBlock:
@@ -41,7 +45,9 @@ class LineBlock:
     Attributes:
         events: event of each line; of a line with a fault, one without content.
         faults: error of each line without a usable event, and what the line states, by place.
-        groups: the events by form, in the order in which their forms came up.
+        shapes: schema, columns and number of the rows that tables can have, in the order in which the columns
+            came up.
+        groups: the events by form.
     """
 
     def __init__(self, lines: Sequence[bytes], max_values: int) -> None:
@@ -52,18 +58,8 @@ class LineBlock:
             content if isinstance(content, FileEvent) else self._checked(place, content)
             for place, content in enumerate(parsed_lines(lines, max_values))
         ]
-        self._groups = self._grouped()
-
-    @property
-    def groups(self) -> Collection[EventGroup]:
-        """The events by form, in the order in which their forms came up."""
-        return self._groups.values()
-
-    @property
-    def batches(self) -> Sequence[RowBatch]:
-        """The rows that tables can have, in the order in which their schemas and columns came up."""
-        batches = (group.rows for group in self.groups)
-        return [batch for batch in batches if batch is not None and batch.name_reason is None]
+        self.shapes: list[tuple[SchemaName, tuple[str, ...], int]] = []
+        self.groups = self._grouped()
 
     def _checked(self, place: int, content: dict[str, Any] | EventFaulty) -> FileEvent:
         """Return the event in an object of another shape; of one with a fault, its row at most."""
@@ -77,24 +73,35 @@ class LineBlock:
         (object_name, schema_key), row = named_row
         return FileEvent(object_name=object_name, schema_key=schema_key, payload=row)
 
-    def _grouped(self) -> Mapping[Hashable, EventGroup]:
-        groups: dict[Hashable, EventGroup] = {}
+    def _grouped(self) -> Collection[EventGroup]:
+        alike: dict[tuple[Hashable, tuple[str, ...]], list[int]] = {}
         places, last = list[int](), None
-        for place, form in enumerate(map(form_of, self.events)):
-            # Mostly the form of the event before, and comparing takes less time than hashing.
-            if form != last:
-                group = groups.get(form)
-                if group is None:
-                    group = groups[form] = EventGroup(self.events[place])
-                places, last = group.places, form
+        for place, event in enumerate(self.events):
+            shape = form_of(event), () if event.payload is None else tuple(event.payload)
+            # Mostly those of the event before, and comparing takes less time than hashing.
+            if shape != last:
+                places, last = alike.setdefault(shape, []), shape
             places.append(place)
-        for group in groups.values():
+        groups: dict[Hashable, EventGroup] = {}
+        for (form, names), places in alike.items():
+            first = self.events[places[0]]
+            name = first.object_name or "", first.schema_key or ""
+            group = groups.get(form)
+            if group is None:
+                rows = None if first.payload is None else RowBatch(name, [], [])
+                group = groups[form] = EventGroup(rows, [])
             if group.rows is not None:
-                events = map(self.events.__getitem__, group.places)
+                reason = unfit_columns_reason(names)
+                if reason is not None:
+                    for place in places:
+                        self.faults.setdefault(place, (EventFaulty(reason), facts_of(self.events[place])))
+                    continue
+                self.shapes.append((name, names, len(places)))
+                group.rows.shapes.append(names)
+                events = map(self.events.__getitem__, places)
                 group.rows.rows += (event.payload for event in events if event.payload is not None)
-            if self.faults:
-                group.places = [place for place in group.places if place not in self.faults]
-        return groups
+            group.places.extend(place for place in places if place not in self.faults)
+        return groups.values()
 
 
 class Blocks:

@@ -106,7 +106,7 @@ def decode_text(
     if position is None:
         return iter([FaultyEvent("The file is gone; write it again, and replay", text)])
     try:
-        envelope = from_text(text)
+        event = from_text(text)
     except ValueError:
         if text.endswith(_END_OF_AVRO):
             reason = "The event's Avro schema is gone with its file; write the file again, and replay"
@@ -117,4 +117,4 @@ def decode_text(
             if error.retryable:
                 raise
             return iter([FaultyEvent(str(error), text, 0)])
-    return iter([file_decoder(settings.to_options()).interpreter.interpret(envelope)])
+    return iter([file_decoder(settings.to_options()).interpreter.interpret(event)])

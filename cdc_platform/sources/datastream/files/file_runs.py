@@ -8,6 +8,7 @@ import msgspec
 from msgspec.structs import astuple
 
 from cdc_platform.sources.datastream.events.event_runs import EventRun
+from cdc_platform.sources.datastream.events.layouts import DOCUMENT_ID
 from cdc_platform.sources.datastream.files.decoding import EventFaulty, sort_keys_of
 from cdc_platform.sources.datastream.values.rows import RowReader
 
@@ -36,7 +37,10 @@ MicrosOf = Callable[[Sequence[Any], str], Sequence[int | None]]
 
 
 def form_of(event: FileEvent) -> Hashable:
-    """Return the form of an event: events of one form are decoded together."""
+    """Return the form of an event: events of one form are decoded together.
+
+    A column that some rows lack is null in them, except for the key of a document, which may be null.
+    """
     metadata, row = event.source_metadata or {}, event.payload
     change, mark = metadata.get("change_type"), metadata.get("is_deleted")
     return (
@@ -44,7 +48,7 @@ def form_of(event: FileEvent) -> Hashable:
         event.schema_key,
         event.read_method,
         tuple(metadata),
-        None if row is None else tuple(row),
+        None if row is None else DOCUMENT_ID in row,
         # Only to have fewer runs: the interpreter compares all metadata that matters.
         change if type(change) is str else None,
         mark if type(mark) is bool else None,
@@ -65,7 +69,7 @@ def event_run(
         positions: position of each in the file.
         reader: reads the values of their payloads.
         micros_of: converts their timestamps.
-        columns: the values of their payloads by column, if they are known.
+        columns: the values of their payloads by column; None if all have the same columns in the same order.
 
     Raises:
         MALFORMED: one of them, or more, cannot be decoded.
@@ -85,6 +89,7 @@ def event_run(
         sort_keys_of(sort_keys),
         _by_name(metadata),
         reader.read(_by_name(rows) if columns is None else columns),
+        rows,
         positions,
     )
 

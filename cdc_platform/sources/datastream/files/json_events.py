@@ -127,6 +127,17 @@ def check_event(content: dict[str, Any] | EventFaulty) -> FileEvent:
     return event
 
 
+def facts_of(event: FileEvent) -> Mapping[str, Any]:
+    """Return the facts that a fault states about its event; none if the metadata is nested too deeply."""
+    metadata = event.source_metadata or {}
+    try:
+        check_depth(metadata.values())
+    except EventFaulty:
+        return {}
+    facts = {"uuid": event.uuid, "object": event.object_name, "read_method": event.read_method}
+    return {**facts, "source_metadata": metadata}
+
+
 def keep_documents(row: dict[str, Any], documents: Sequence[Documents], line: bytes) -> None:
     """Replace parsed values by their raw JSON, which has what JSON parsers drop.
 

@@ -17,12 +17,12 @@ from cdc_platform.sources.datastream.files.decoding import (
     micros_of,
 )
 from cdc_platform.sources.datastream.files.file_runs import (
-    FileEvent,
     check_depth,
     event_run,
 )
 from cdc_platform.sources.datastream.files.json_events import (
     SchemaName,
+    facts_of,
     keep_documents,
 )
 from cdc_platform.sources.datastream.values.columns import RowBatch
@@ -56,9 +56,12 @@ def _inferences(blocks: Blocks, decoding: Decoding) -> Mapping[SchemaName, Infer
     """Return what all events of a file without a schema show of their columns."""
     inferences: dict[SchemaName, Inference] = {}
     for block in blocks.scan():
-        for batch in block.batches:
-            if batch.schema[1] not in decoding.schemas:
-                inferences.setdefault(batch.schema, Inference()).add(batch)
+        for name, columns, count in block.shapes:
+            if name[1] not in decoding.schemas:
+                inferences.setdefault(name, Inference()).add_columns(columns, count)
+        for group in block.groups:
+            if group.rows is not None and group.rows.schema in inferences:
+                inferences[group.rows.schema].add(group.rows)
     return inferences
 
 
@@ -66,7 +69,7 @@ class _Form(NamedTuple):
     """Properties that the rows of some events share.
 
     Args:
-        rows: the rows, and maybe others with the same columns; None if the events have none.
+        rows: the rows, and maybe others; None if the events have none.
         declarations: declared types of their table.
         is_document: whether they are documents of MongoDB.
     """
@@ -91,7 +94,7 @@ class BlockDecoder:
             yield self._fault(block.lines[place], first_position + place, error, facts)
 
         def fault(places: Sequence[int], error: Exception) -> EventRun | FaultyEvent:
-            facts = _facts_of(block.events[places[0]])
+            facts = facts_of(block.events[places[0]])
             return self._fault(block.lines[places[0]], first_position + places[0], error, facts)
 
         for group in block.groups:
@@ -118,15 +121,18 @@ class BlockDecoder:
         yield from forms.values()
 
     def _run(self, block: LineBlock, first_position: int, form: "_Form", places: Sequence[int]) -> EventRun:
-        reader = _NO_ROW if form.rows is None else self._reader(form, form.rows)
-        events = [block.events[place] for place in places]
-        columns = None
-        if reader.documents:
-            for place, event in zip(places, events, strict=True):
-                keep_documents(event.payload or {}, reader.documents, block.lines[place])
-        elif form.rows is not None and len(form.rows.rows) == len(places):
-            columns = form.rows.columns
-        run = event_run(events, [first_position + place for place in places], reader, micros_of, columns)
+        events, rows, reader = [block.events[place] for place in places], form.rows, _NO_ROW
+        if rows is not None:
+            payloads = [event.payload or {} for event in events]
+            if len(rows.rows) != len(places):
+                rows = RowBatch.of(rows.schema, payloads)
+            reader = self._reader(form, rows)
+            if reader.documents:
+                for place, payload in zip(places, payloads, strict=True):
+                    keep_documents(payload, reader.documents, block.lines[place])
+                rows = RowBatch.of(rows.schema, payloads)
+        positions = [first_position + place for place in places]
+        run = event_run(events, positions, reader, micros_of, None if rows is None else rows.columns)
         for values in run.metadata.values():
             check_depth(values)
         return run
@@ -136,20 +142,23 @@ class BlockDecoder:
         return self._decoding.faulty_event(problem_of(error), text, position, facts)
 
     def _reader(self, form: "_Form", rows: RowBatch) -> RowReader:
-        if rows.name_reason is not None:
-            raise EventFaulty(rows.name_reason)
         reader = self._reader_of_schema(rows.schema, form.declarations, is_document=form.is_document)
-        self._check_variants(rows)
+        unknown = [name for name in rows.names if name not in reader.names]
+        if unknown:
+            raise EventFaulty(self._name_reason(rows.schema, unknown))
         return reader.specialise(rows.types)
 
-    def _check_variants(self, batch: RowBatch) -> None:
-        variants = self._variants.get(batch.schema, {})
-        name = next((name for name in batch.names if name in variants), None)
-        if name is not None:
-            raise EventFaulty(
-                f"The column `{name}` differs in case only from `{variants[name]}`, which more rows of the "
-                "file have, and is one to the lake. Name it as they do"
-            )
+    def _name_reason(self, schema: SchemaName, unknown: Sequence[str]) -> str:
+        """Return why a row cannot have columns that its schema lacks."""
+        variants = self._variants.get(schema, {})
+        name = next((name for name in unknown if name in variants), None)
+        if name is None:
+            names = ", ".join(f"`{name}`" for name in unknown)
+            return f"The schema of the event's `schema_key` has no column {names}"
+        return (
+            f"The column `{name}` differs in case only from `{variants[name]}`, which more rows of the "
+            "file have, and is one to the lake. Name it as they do"
+        )
 
     def _reader_of_schema(
         self, name: SchemaName, declarations: Mapping[str, FieldType], *, is_document: bool
@@ -174,17 +183,6 @@ class BlockDecoder:
         return row_reader(
             tuple((column, declarations.get(column, field)) for column, field in fields), {}, json_reader
         )
-
-
-def _facts_of(event: FileEvent) -> Mapping[str, Any]:
-    """Return the facts that a fault states about its event; none if the metadata is nested too deeply."""
-    metadata = event.source_metadata or {}
-    try:
-        check_depth(metadata.values())
-    except EventFaulty:
-        return {}
-    facts = {"uuid": event.uuid, "object": event.object_name, "read_method": event.read_method}
-    return {**facts, "source_metadata": metadata}
 
 
 _NO_ROW: Final = RowReader((), ())

@@ -1,10 +1,10 @@
-"""Rows with the same columns, accessed by column."""
+"""Rows of one schema, accessed by column."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
-from cdc_platform.model.base.names import unfit_columns_reason
 from cdc_platform.model.schema.table_schema import MAX_INT64, MAX_PLAIN_INTEGER
 
 
@@ -17,23 +17,35 @@ class HugeInteger(int):
 
 
 class RowBatch:
-    """Rows of one schema with the same columns in the same order.
+    """Rows of one schema.
 
     Args:
         schema: other facts that the rows share.
-        names: their columns.
+        rows: the rows.
+        shapes: the columns of each row, each list of columns once.
     """
 
-    def __init__(self, schema: tuple[str, str], names: tuple[str, ...]) -> None:
-        self.schema, self.names = schema, names
-        self.name_reason = unfit_columns_reason(names)
-        """Reason why no table can have these columns; a name that is too long affects only its own row."""
-        self.rows: list[dict[str, Any]] = []
+    def __init__(
+        self, schema: tuple[str, str], rows: list[dict[str, Any]], shapes: list[tuple[str, ...]]
+    ) -> None:
+        self.schema, self.rows, self.shapes = schema, rows, shapes
+
+    @classmethod
+    def of(cls, schema: tuple[str, str], rows: list[dict[str, Any]]) -> "RowBatch":
+        """Return a batch of rows whose columns are not known yet."""
+        return cls(schema, rows, list(dict.fromkeys(map(tuple, rows))))
+
+    @property
+    def names(self) -> Collection[str]:
+        """The columns of any row, in the order in which they came up."""
+        return dict.fromkeys(chain.from_iterable(self.shapes))
 
     @cached_property
     def columns(self) -> Mapping[str, Sequence[Any]]:
-        """The values of each column; read before a row is changed."""
-        return dict(zip(self.names, zip(*map(dict.values, self.rows), strict=True), strict=True))
+        """The values of each column, null in rows that lack it; read before a row is changed."""
+        if len(self.shapes) == 1:
+            return dict(zip(self.shapes[0], zip(*map(dict.values, self.rows), strict=True), strict=True))
+        return {name: [row.get(name) for row in self.rows] for name in self.names}
 
     @cached_property
     def types(self) -> Mapping[str, frozenset[type]]:

@@ -81,13 +81,16 @@ class Inference:
         self._together = set[str]()
 
     def add(self, batch: RowBatch) -> None:
-        """Include the values of some rows."""
-        types = self._types
+        """Include the values of rows whose columns have been included."""
         for name, values in batch.columns.items():
-            column_type = type_of_column(values, batch.types[name])
-            types[name] = join_types(types.get(name, _UNKNOWN), column_type)
-            self._rows[name] += len(values)
-        keys = Counter(map(case_key, batch.names))
+            self._types[name] = join_types(self._types[name], type_of_column(values, batch.types[name]))
+
+    def add_columns(self, names: Sequence[str], rows: int) -> None:
+        """Include the columns of a number of rows."""
+        for name in names:
+            self._types.setdefault(name, _UNKNOWN)
+            self._rows[name] += rows
+        keys = Counter(map(case_key, names))
         self._together.update(key for key, count in keys.items() if count > 1)
 
     def columns(self) -> tuple[Fields, Mapping[str, str]]:

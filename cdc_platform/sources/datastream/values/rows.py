@@ -70,13 +70,11 @@ class RowReader:
     Args:
         columns: name and type of each column.
         readers: readers of the columns whose values must be converted.
-        unknown: columns of the payloads that the schema lacks.
         documents: columns that keep raw JSON.
     """
 
     columns: Columns
     readers: tuple[tuple[str, Reader], ...]
-    unknown: str = ""
     documents: tuple[Documents, ...] = ()
 
     @cached_property
@@ -96,27 +94,22 @@ class RowReader:
         Args:
             types: types by column, as returned by `types_of`.
         """
-        names = self.names
         readers = tuple(
             (name, reader)
             for name, reader in self.readers
             if not types.get(name, _NONE) <= plain_types(reader)
         )
-        unknown = ", ".join(f"`{name}`" for name in types if name not in names)
         documents = tuple(
             column for column in self.documents if not column.types.isdisjoint(types.get(column.name, _NONE))
         )
-        return replace(self, readers=readers, unknown=unknown, documents=documents)
+        return replace(self, readers=readers, documents=documents)
 
     def read(self, columns: Mapping[str, Sequence[Any]]) -> Mapping[str, Sequence[Any]]:
         """Return the values of the columns of payloads as in `SourceEvent`.
 
         Raises:
-            ColumnFaulty: a value does not have its column's type, or the schema lacks a column; the reason
-                names them.
+            ColumnFaulty: a value does not have its column's type; the reason names the column.
         """
-        if self.unknown:
-            raise ColumnFaulty(f"The schema of the event's `schema_key` has no column {self.unknown}")
         converted = {}
         name = ""
         try:

@@ -46,17 +46,17 @@ def joined_state(
         return None
     deletes_by_topic = {topic: end.flat_deletes[topic] for topic in use.reported_topics}
     return DecoderState(
-        {server: max(before.floors.get(server, 0), floor) for server, floor in end.floors.items()}
+        floors={server: max(before.floors.get(server, 0), floor) for server, floor in end.floors.items()}
         | {server: floor for server, floor in before.floors.items() if server not in end.floors},
-        _joined_pairer(before.pairer, end),
-        (before.full - use.names) | (end.full & use.names),
-        (before.unusable - use.names) | (end.unusable & use.names),
-        {**before.flat_deletes, **deletes_by_topic},
-        SnapshotWatch(dict(snapshots)),
-        owners,
-        keys,
-        key_types,
-        databases,
+        full=(before.full - use.names) | (end.full & use.names),
+        unusable=(before.unusable - use.names) | (end.unusable & use.names),
+        flat_deletes={**before.flat_deletes, **deletes_by_topic},
+        owners=owners,
+        keys=keys,
+        key_types=key_types,
+        databases=databases,
+        pairer=_joined_pairer(before.pairer, end),
+        snapshots=SnapshotWatch(dict(snapshots)),
     )
 
 

@@ -180,7 +180,7 @@ class PlainChanges:
             self._decode(form, changes[middle:])
             return
         self.runs.append(run)
-        self._note_change(form, run.micros)
+        self._note_change(form, run.source_micros)
 
     def _decode_each(self, form: PlainForm, changes: Sequence[Change]) -> None:
         for _, arrival in changes:

@@ -1,14 +1,14 @@
 """Plain changes of one form, decoded by column, as `RowDecoder.decode_plain` decodes each."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
 from msgspec import UNSET
 
 from cdc_platform.model.base.timestamps import is_moment
-from cdc_platform.model.stream.events import SourceEvent
+from cdc_platform.model.stream.events import ChangeRun
 from cdc_platform.sources.debezium.rows.findings import (
     Findings,
     Metadata,
@@ -31,7 +31,7 @@ from cdc_platform.sources.debezium.wire.message_contents import (
 from cdc_platform.sources.debezium.wire.messages import Arrival, Sent
 from cdc_platform.sources.debezium.wire.plain_lines import PlainChange, PlainSource
 from cdc_platform.sources.debezium.wire.positions import SNAPSHOT, change_ids, change_keys
-from cdc_platform.sources.json_codec import write_lines
+from cdc_platform.sources.json_codec import write_lines, write_objects
 
 FindingsByPlace = defaultdict[int, Findings]
 """Findings about the changes that may have any, by place."""
@@ -65,37 +65,15 @@ class PlainForm(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class PlainRun:
-    """Plain changes of one form, by column as in `SourceEvent`, with their places as in `Arrival`."""
+class PlainRun(ChangeRun):
+    """Plain changes of one form, with their plan and their places as in `Arrival`."""
 
-    form: PlainForm
-    ordering_keys: Sequence[str]
-    event_ids: Sequence[str]
-    transaction_ids: Sequence[str]
-    micros: Sequence[int | None]
-    keys: Sequence[str]
-    new_values: Sequence[str | None]
-    old_values: Sequence[str | None]
-    unavailable_columns: Sequence[tuple[str, ...]]
-    metadata: Sequence[str]
-    positions: Sequence[int]
+    plan: TablePlan
     origins: Sequence[str]
     numbers: Sequence[int]
     sent_micros: Sequence[int]
     identities: Sequence[Identity]
     """Of inserted rows that are not certainly new."""
-
-    def events(self) -> Iterator[SourceEvent]:
-        """Yield the changes one by one."""
-        form, types = self.form, self.form.plan.column_types
-        columns = (
-            *(self.ordering_keys, self.event_ids, self.transaction_ids, self.micros, self.keys),
-            *(self.new_values, self.old_values, self.unavailable_columns, self.metadata, self.positions),
-        )
-        mod_type, previous_keys = MOD_TYPES[form.op], None
-        for *place, key, new, old, unavailable, metadata, position in zip(*columns, strict=True):
-            rest = previous_keys, unavailable, metadata, position
-            yield SourceEvent._make((form.table, mod_type, *place, types, key, new, old, True, *rest))
 
 
 def plain_run(form: PlainForm, changes: Sequence[Change], *, keeps_null: bool) -> PlainRun:
@@ -124,7 +102,9 @@ def plain_run(form: PlainForm, changes: Sequence[Change], *, keeps_null: bool) -
     source_table = form.server, form.schema, form.source_table
     kind = SNAPSHOT if form.op is READ else ()
     return PlainRun(
-        form,
+        form.table,
+        MOD_TYPES[form.op],
+        form.plan.column_types,
         _ordering_keys(form.op, plain, positions, sequences, orders),
         change_ids(source_table, kind, transactions, log_positions, orders, keys),
         [""] * len(changes) if form.op is READ else list(map(str, transactions)),
@@ -132,9 +112,10 @@ def plain_run(form: PlainForm, changes: Sequence[Change], *, keeps_null: bool) -
         _keys(form.plan, keys),
         values,
         _old_values(form, [envelope.before for envelope in envelopes]),
-        [tuple(findings[place].unavailable) if place in findings else () for place in range(len(changes))],
+        _unavailable(findings, len(changes)),
         _metadata(form, plain, sequences, orders, findings),
         positions,
+        form.plan,
         [arrival.origin for arrival in arrivals],
         [arrival.number for arrival in arrivals],
         [arrival.micros for arrival in arrivals],
@@ -174,7 +155,7 @@ def _moments(sources: Sequence[PlainSource]) -> list[int | None]:
     return moments
 
 
-def _keys(plan: TablePlan, keys: Sequence[Mapping[str, Any]]) -> list[str]:
+def _keys(plan: TablePlan, keys: Sequence[Mapping[str, Any]]) -> Sequence[str]:
     if plan.may_have_float or any(column.scale is not None for _, column in plan.key_columns):
         return [key_json(plan, key) for key in keys]
     columns = []
@@ -185,7 +166,7 @@ def _keys(plan: TablePlan, keys: Sequence[Mapping[str, Any]]) -> list[str]:
             raise ValueError(name)
         columns.append(read_values(column, values))
     names = [name for name, _ in plan.key_columns]
-    return write_lines([dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)])
+    return write_objects(names, columns, len(keys))
 
 
 def _values(
@@ -194,35 +175,31 @@ def _values(
     findings: FindingsByPlace,
     *,
     keeps_null: bool,
-) -> Sequence[str | None]:
+) -> Sequence[str] | None:
     if form.op is DELETE:
-        return [None] * len(afters)
+        return None
     rows, plans, single = cast("Sequence[Mapping[str, Any]]", afters), form.plan.value_columns, set[int]()
     names = [name for name in rows[0] if name in plans]
     columns = [_column(form, plans[name], [row[name] for row in rows], findings, single) for name in names]
     if single:
         raise Undecidable(single)
-    objects = _objects(names, columns, len(rows))
-    if not keeps_null:
-        for place, of_row in findings.items():
-            for name in of_row.unavailable:
-                del objects[place][name]
-    return write_lines(objects)
+    left_out = () if keeps_null else _unavailable(findings, len(rows))
+    return write_objects(names, columns, len(rows), left_out)
 
 
-def _old_values(form: PlainForm, befores: Sequence[Mapping[str, Any] | None]) -> Sequence[str | None]:
+def _unavailable(findings: FindingsByPlace, count: int) -> Sequence[tuple[str, ...]]:
+    """Return the columns that each change lacks; empty if none lacks one."""
+    columns = [tuple(findings[place].unavailable) if place in findings else () for place in range(count)]
+    return columns if any(columns) else ()
+
+
+def _old_values(form: PlainForm, befores: Sequence[Mapping[str, Any] | None]) -> Sequence[str] | None:
     if not form.is_full:
-        return [None] * len(befores)
+        return None
     rows, plans = cast("Sequence[Mapping[str, Any]]", befores), form.plan.value_columns
     names = [name for name in rows[0] if name in plans]
     columns = [read_values(plans[name], [row[name] for row in rows]) for name in names]
-    return write_lines(_objects(names, columns, len(rows)))
-
-
-def _objects(names: Sequence[str], columns: Sequence[Sequence[Any]], count: int) -> list[dict[str, Any]]:
-    if not names:
-        return [{} for _ in range(count)]
-    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+    return write_objects(names, columns, len(rows))
 
 
 def _column(

@@ -160,15 +160,8 @@ class RowDecoder:
         # By position, because `_replace` would take several times as long.
         event_with_key = SourceEvent._make(
             (
-                *change[:_OF_FRAME],
-                keys,
-                new_values,
-                old_values,
-                change.is_whole_row,
-                header_key(plan, previous),
-                tuple(findings.unavailable),
-                metadata_of(event, findings),
-                change.position,
+                *(*change[:_OF_FRAME], keys, new_values, old_values, header_key(plan, previous)),
+                *(tuple(findings.unavailable), metadata_of(event, findings), change.position),
             )
         )
         if event.op is CREATE and previous is None and not self.state.pairer.is_new(event):
@@ -178,7 +171,7 @@ class RowDecoder:
     def note_unpaired(self, run: PlainRun) -> None:
         """Take note of the inserted rows of a run that may have had another key."""
         for change, identity in zip(run.events(), run.identities, strict=False):
-            self.unpaired[change.event_id] = UnpairedInsert(change, run.form.plan, identity, None, False)
+            self.unpaired[change.event_id] = UnpairedInsert(change, run.plan, identity, None, False)
 
     def _take_note(
         self, event: DataEvent, plan: TablePlan, source_event: SourceEvent, *, is_full: bool

@@ -2,7 +2,7 @@
 
 import json
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, NamedTuple
 
 from cdc_platform.model.base.stored_texts import parse_stored
@@ -55,33 +55,46 @@ class StateUse:
 
 
 @dataclass(slots=True)
-class DecoderState:
-    """State from earlier messages.
+class LearnedFacts:
+    """Facts from earlier messages, as they are stored.
 
     Args:
         floors: position of the last snapshot, by server.
-        pairer: rows that were deleted recently.
         full: tables whose replica identity was seen to be FULL, by `SCHEMA.TABLE`.
         unusable: tables whose replica identity was seen to be an index other than the key.
-        snapshots: the snapshots of each server.
+        flat_deletes: last key that a flattened topic reported as deleted, by topic; empty for none.
         owners: the table of the database, `SCHEMA.TABLE`, that each table of the lake is.
         databases: the database of each table of the lake, as far as its events state it.
         keys: key columns of each table of the lake, sorted.
         key_types: types in the lake of the key columns of each table of the lake.
-        flat_deletes: last key that a flattened topic reported as deleted, by topic; empty for none.
-        use: what the decoder has used of it, which the next cycle does not get.
     """
 
     floors: dict[str, int] = field(default_factory=dict)
-    pairer: Pairer = field(default_factory=Pairer)
     full: set[str] = field(default_factory=set)
     unusable: set[str] = field(default_factory=set)
     flat_deletes: dict[str, str] = field(default_factory=dict)
-    snapshots: SnapshotWatch = field(default_factory=SnapshotWatch)
     owners: dict[str, str] = field(default_factory=dict)
     keys: dict[str, list[str]] = field(default_factory=dict)
     key_types: dict[str, dict[str, str]] = field(default_factory=dict)
     databases: dict[str, str] = field(default_factory=dict)
+
+    def as_members(self) -> dict[str, Any]:
+        """Return the facts by name."""
+        return {member.name: getattr(self, member.name) for member in fields(LearnedFacts)}
+
+
+@dataclass(slots=True)
+class DecoderState(LearnedFacts):
+    """State from earlier messages.
+
+    Args:
+        pairer: rows that were deleted recently.
+        snapshots: the snapshots of each server.
+        use: what the decoder has used of it, which the next cycle does not get.
+    """
+
+    pairer: Pairer = field(default_factory=Pairer)
+    snapshots: SnapshotWatch = field(default_factory=SnapshotWatch)
     use: StateUse = field(default_factory=StateUse)
 
     def floor_of(self, source: SourceInfo) -> int:
@@ -135,19 +148,11 @@ class DecoderState:
 
     def to_json(self) -> str:
         """Return the state as text, equal for equal states."""
-        fields: dict[str, Any] = {
-            "floors": self.floors,
+        members = self.as_members() | {
             "deleted": self.pairer.to_fields(),
-            "full": sorted(self.full),
-            "unusable": sorted(self.unusable),
-            "flat_deletes": self.flat_deletes,
-            "owners": self.owners,
-            "keys": self.keys,
-            "key_types": self.key_types,
-            "databases": self.databases,
             "snapshots": {server: asdict(snapshots) for server, snapshots in self.snapshots.servers.items()},
         }
-        return json.dumps(fields, sort_keys=True, default=str)
+        return json.dumps(members, sort_keys=True, default=_as_json)
 
     @classmethod
     def from_json(cls, text: str | None) -> "DecoderState":
@@ -158,19 +163,13 @@ class DecoderState:
         """
         if text is None:
             return cls()
-        members = parse_stored(text, _StoredState)
-        return cls(
-            members.floors,
-            Pairer.from_fields(members.deleted),
-            members.full,
-            members.unusable,
-            members.flat_deletes,
-            SnapshotWatch(members.snapshots),
-            members.owners,
-            members.keys,
-            members.key_types,
-            members.databases,
-        )
+        stored = parse_stored(text, _StoredState)
+        pairer, snapshots = Pairer.from_fields(stored.deleted), SnapshotWatch(stored.snapshots)
+        return cls(**stored.as_members(), pairer=pairer, snapshots=snapshots)
+
+
+def _as_json(value: Any) -> Any:
+    return sorted(value) if isinstance(value, set) else str(value)
 
 
 class TableSavepoint(NamedTuple):
@@ -189,17 +188,9 @@ class TableSavepoint(NamedTuple):
     unset: tuple[dict[str, Any], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _StoredState:
+@dataclass(slots=True, kw_only=True)
+class _StoredState(LearnedFacts):
     """A `DecoderState` as its text has it."""
 
-    floors: dict[str, int]
     deleted: list[DeletedRow]
-    full: set[str]
-    unusable: set[str]
-    flat_deletes: dict[str, str]
     snapshots: dict[str, ServerSnapshots]
-    owners: dict[str, str] = field(default_factory=dict)
-    keys: dict[str, list[str]] = field(default_factory=dict)
-    key_types: dict[str, dict[str, str]] = field(default_factory=dict)
-    databases: dict[str, str] = field(default_factory=dict)

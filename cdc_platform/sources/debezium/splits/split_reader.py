@@ -8,6 +8,7 @@ from itertools import repeat
 from typing import Any, Final
 
 import pyarrow as pa
+from msgspec import Struct
 from msgspec.structs import replace
 
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
@@ -18,7 +19,7 @@ from cdc_platform.sources.debezium.rows.decoder import Decoder
 from cdc_platform.sources.debezium.rows.plain_columns import PlainRun
 from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
-from cdc_platform.sources.debezium.splits.marked_rows import marked_rows, run_batch, to_octets, with_marks
+from cdc_platform.sources.debezium.splits.marked_rows import marked_rows, to_octets
 from cdc_platform.sources.debezium.splits.outcome import (
     FREE,
     OUTCOME,
@@ -39,11 +40,11 @@ from cdc_platform.sources.debezium.transactions.transactions import (
     Arrived,
     places_of,
 )
-from cdc_platform.sources.debezium.wire.message_contents import READ
 from cdc_platform.sources.debezium.wire.messages import Arrival, Sent, parse_message
 from cdc_platform.sources.debezium.wire.plain_boundaries import plain_boundary
-from cdc_platform.sources.event_batches import EventBatches, TransactionEvent
+from cdc_platform.sources.event_batches import EventBatches
 
+Marks = tuple[Sequence[str], Sequence[str | None]]
 _COUNTED: Final = PLACES.remove(PLACES.get_field_index("position"))
 
 
@@ -64,10 +65,17 @@ class SplitContext:
     is_one_stream: bool
 
 
-class _RowEvent(TransactionEvent, frozen=True, gc=False):
-    """An event that becomes a row; ``name`` and ``order`` are as in `TRANSACTION` and `ORDER`."""
+class _RowEvent(Struct, frozen=True, gc=False):
+    """An event that becomes a row; ``name`` and ``order`` are as in `TRANSACTION` and `ORDER`.
 
-    origin: str = ""
+    ``transaction_id`` is the transaction that counts it, empty for none, and ``records`` the number of its
+    events.
+    """
+
+    event: Event
+    transaction_id: str
+    records: int
+    origin: str
     name: str = ""
     order: str | None = None
 
@@ -131,28 +139,25 @@ class SplitReader:
         self._take_plain_changes()
         notes = self.collector.transactions.table()
         arrived = Arrived.of(notes)
-        batches, marks = EventBatches(self._context.cycle), list[tuple[str, str | None]]()
+        batches, names, orders = EventBatches(self._context.cycle), list[str](), list[str | None]()
         counted: list[tuple[str, str, int, int]] = []
         for item in self._final_events(arrived):
-            batches.add_whole(item, self._context.window, self._files[item.origin])
-            marks.append((item.name, item.order))
+            file = self._files[item.origin]
+            batches.add(item.event, self._context.window, file, item.transaction_id, item.records)
+            names.append(item.name)
+            orders.append(item.order)
             faults = int(isinstance(item.event, FaultyEvent))
             counted.append((item.name, item.origin, 1 - faults, faults))
             if batches.is_full:
-                yield from self._blocks(split, batches, marks)
-        yield from self._blocks(split, batches, marks)
+                yield from _row_blocks(split, batches, names, orders)
+                names.clear()
+                orders.clear()
+        yield from _row_blocks(split, batches, names, orders)
         self._count(*zip(*counted, strict=True))
         for run in self.collector.runs:
-            yield _block({SPLIT: split, ROWS: to_octets(self._run_rows(run, arrived))})
+            yield from _row_blocks(split, batches, *self._add_run(batches, run, arrived))
         outcome, free = self._outcome(notes, arrived), pickle.dumps(self._free)
         yield _block({SPLIT: split, OUTCOME: outcome.to_bytes(), FREE: free})
-
-    def _blocks(
-        self, split: int, batches: EventBatches, marks: list[tuple[str, str | None]]
-    ) -> Iterator[pa.RecordBatch]:
-        for batch in marked_rows(batches.take(), marks):
-            yield _block({SPLIT: split, ROWS: to_octets(batch)})
-        marks.clear()
 
     def _final_events(self, arrived: Arrived) -> Iterator[_RowEvent]:
         """Yield the events that become rows, with changes completed by later messages of the split."""
@@ -174,7 +179,7 @@ class SplitReader:
         half = self.collector.first_half
         for arrival in self.collector.free:
             if half is None or arrival.content is not half.content:
-                yield _RowEvent(arrival.content, "", 1, None, arrival.origin)
+                yield _RowEvent(arrival.content, "", 1, arrival.origin)
 
     def _by_transaction(self, arrived: Arrived) -> Iterator[_RowEvent]:
         facts, has_runs = arrived.by_name() if self.collector.members else {}, bool(self.collector.runs)
@@ -186,12 +191,12 @@ class SplitReader:
             count = len(events) + (plain if has_runs else 0)
             transaction_id, records = (name, count) if has_metadata else ("", 1)
             for member in events:
-                yield _RowEvent(member.content, transaction_id, records, None, member.origin, name)
+                yield _RowEvent(member.content, transaction_id, records, member.origin, name)
         for arrival in self.collector.free:
             event = arrival.content
             order = event.ordering_key if isinstance(event, SourceEvent) else None
             self._free.append((order, arrival.origin, arrival.position, order is None))
-            yield _RowEvent(event, "", 1, None, arrival.origin, "", order)
+            yield _RowEvent(event, "", 1, arrival.origin, "", order)
 
     def _needs_events(self, arrived: Arrived) -> bool:
         """Return whether plain changes are needed as single events."""
@@ -217,11 +222,11 @@ class SplitReader:
         groups = (*self.collector.members.values(), self.collector.free)
         return [arrival.content for group in groups for arrival in group]
 
-    def _run_rows(self, run: PlainRun, arrived: Arrived) -> pa.RecordBatch:
-        """Return the rows of plain changes, none of which has arrived twice, as `MARKED_ROWS`."""
-        count, names, records = len(run.keys), [""] * len(run.keys), [1] * len(run.keys)
+    def _add_run(self, batches: EventBatches, run: PlainRun, arrived: Arrived) -> Marks:
+        """Add plain changes, none of which has arrived twice; return the transaction and order of each."""
+        count, names, records = len(run), [""] * len(run), [1] * len(run)
         orders: Sequence[str | None] = [None] * count
-        if self.settings.has_transaction_metadata and run.form.op is READ:
+        if self.settings.has_transaction_metadata and run.mod_type is ModType.SNAPSHOT:
             orders = run.ordering_keys
             self._free += zip(orders, run.origins, run.positions, repeat(False), strict=False)
         elif self.settings.has_transaction_metadata:
@@ -229,8 +234,8 @@ class SplitReader:
             records = arrived.records(names)
         self._count(names, run.origins, [1] * count, [0] * count)
         paths = [self._files[origin].path for origin in run.origins]
-        batch = run_batch(run, paths, records, self._context.window, self._context.cycle)
-        return with_marks(batch, names, orders)
+        batches.add_run(run, self._context.window, paths, records)
+        return names, orders
 
     def _count(self, *columns: Sequence[Any]) -> None:
         """Count rows, by the columns of `_COUNTED`; none without columns."""
@@ -268,6 +273,13 @@ class SplitReader:
             use=self.decoder.state.use,
             lines=self.lines,
         )
+
+
+def _row_blocks(
+    split: int, batches: EventBatches, names: Sequence[str], orders: Sequence[str | None]
+) -> Iterator[pa.RecordBatch]:
+    for batch in marked_rows(batches.take(), names, orders):
+        yield _block({SPLIT: split, ROWS: to_octets(batch)})
 
 
 def _block(values: Mapping[str, Any]) -> pa.RecordBatch:

@@ -5,12 +5,13 @@ from dataclasses import replace
 from operator import attrgetter
 
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent, SourceMessage
+from cdc_platform.model.stream.records import ModType
 from cdc_platform.sources.debezium.rows.checkpoints import Decoded
 from cdc_platform.sources.debezium.rows.findings import gives_key_up
 from cdc_platform.sources.debezium.rows.plain_columns import PlainRun
 from cdc_platform.sources.debezium.rows.snapshots import is_buffered_snapshot
 from cdc_platform.sources.debezium.transactions.transactions import EventNote, TransactionNotes
-from cdc_platform.sources.debezium.wire.message_contents import READ, Signal, TransactionBegin, TransactionEnd
+from cdc_platform.sources.debezium.wire.message_contents import Signal, TransactionBegin, TransactionEnd
 from cdc_platform.sources.debezium.wire.messages import Arrival
 from cdc_platform.sources.sound_rows import escape
 
@@ -133,7 +134,7 @@ class Collector:
     def take_run(self, run: PlainRun) -> None:
         """Add plain changes, which have arrived."""
         self.runs.append(run)
-        if run.form.op is READ:
+        if run.mod_type is ModType.SNAPSHOT:
             return
         if self._has_transaction_metadata:
             self.transactions.add_run(run)

@@ -13,24 +13,22 @@ from typing import Any, Final
 
 from cdc_platform.model.base.decoding_errors import MALFORMED
 from cdc_platform.model.rows.shared_keys import KeyUse, Values, parted_orders
-from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
+from cdc_platform.model.stream.events import ChangeRun, FaultyEvent, SourceEvent
 from cdc_platform.model.stream.records import ModType
-from cdc_platform.sources.debezium.rows.plain_columns import PlainRun
 from cdc_platform.sources.debezium.rows.rows import RowDecoder, UnpairedInsert
 from cdc_platform.sources.debezium.wire.event_faults import fault_of
-from cdc_platform.sources.debezium.wire.message_contents import CREATE, DELETE, Op
 
 _ROWS: Final = frozenset({ModType.INSERT, ModType.UPDATE, ModType.DELETE})
 
 KeyOfTable = tuple[str, str, str]
 
 
-def shares_keys(events: Sequence[SourceEvent | FaultyEvent], runs: Sequence[PlainRun]) -> bool:
+def shares_keys(events: Sequence[SourceEvent | FaultyEvent], runs: Sequence[ChangeRun]) -> bool:
     """Return whether a key is left and taken in one transaction, so that all its events are needed."""
-    old_keys = _keys(events, ModType.DELETE).union(*_run_keys(runs, DELETE))
+    old_keys = _keys(events, ModType.DELETE).union(*_run_keys(runs, ModType.DELETE))
     if not old_keys:
         return False
-    new_keys = (_keys(events, ModType.INSERT), *_run_keys(runs, CREATE))
+    new_keys = (_keys(events, ModType.INSERT), *_run_keys(runs, ModType.INSERT))
     return not all(map(old_keys.isdisjoint, new_keys))
 
 
@@ -55,11 +53,11 @@ def ordering_keys(
     yield from ((distinct[identity], order) for identity, order in orders.items())
 
 
-def _run_keys(runs: Sequence[PlainRun], op: Op) -> Iterator[Iterator[KeyOfTable]]:
-    """Yield the keys of each run with an operation."""
+def _run_keys(runs: Sequence[ChangeRun], kind: ModType) -> Iterator[Iterator[KeyOfTable]]:
+    """Yield the keys of each run of changes of a kind."""
     for run in runs:
-        if run.form.op is op:
-            yield zip(run.transaction_ids, repeat(run.form.table), run.keys)
+        if run.mod_type is kind:
+            yield zip(run.transaction_ids, repeat(run.table), run.keys)
 
 
 def _keys(events: Sequence[SourceEvent | FaultyEvent], kind: ModType) -> set[KeyOfTable]:

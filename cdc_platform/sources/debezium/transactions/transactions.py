@@ -122,7 +122,7 @@ class TransactionNotes:
 
     def add_run(self, run: PlainRun) -> None:
         """Add plain changes of transactions."""
-        one, is_true = (pa.repeat(value, len(run.keys)) for value in (1, True))
+        one, is_true = (pa.repeat(value, len(run)) for value in (1, True))
         columns = {
             NAME: run.transaction_ids,
             "origin": run.origins,
@@ -131,7 +131,7 @@ class TransactionNotes:
             "sent_micros": run.sent_micros,
             "message_id": run.event_ids,
             "order": run.ordering_keys,
-            "since": run.micros,
+            "since": run.source_micros,
             "events": one,
             "plain": one,
             "is_sound": is_true,

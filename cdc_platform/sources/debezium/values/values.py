@@ -210,10 +210,6 @@ def _base64_url(value: str) -> str:
     return base64.b64encode(base64.b64decode(padded, altchars=b"-_", validate=True)).decode()
 
 
-def _hex(value: str) -> str:
-    return base64.b64encode(hex_bytes(value)).decode()
-
-
 def _whole(value: str) -> int:
     if len(value) > _MAX_DIGITS:
         raise ValueError("more digits than PostgreSQL's numbers have")
@@ -262,7 +258,7 @@ _SIMPLE: Final[dict[EncodingKind, Read]] = {
     EncodingKind.TEXT: plain_text,
     EncodingKind.BASE64: _base64,
     EncodingKind.BASE64_URL: _base64_url,
-    EncodingKind.HEX: _hex,
+    EncodingKind.HEX: lambda value: base64.b64encode(hex_bytes(value)).decode(),
     EncodingKind.SCALED: _scale,
     EncodingKind.ISO_TIME: iso_time_text,
     EncodingKind.JSON: json_text,

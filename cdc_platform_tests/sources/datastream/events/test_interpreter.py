@@ -11,7 +11,7 @@ from cdc_platform.sources.datastream.events.envelope import from_text
 from cdc_platform.sources.datastream.events.interpreter import Interpreter
 from cdc_platform.sources.datastream.events.row_changes import NOTE
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
-from cdc_platform_tests.sources.datastream.generated_events import Event, to_envelope
+from cdc_platform_tests.sources.datastream.generated_events import Event, to_envelope, to_run
 from cdc_platform_tests.sources.datastream.reference_sink import ReferenceSink
 
 PLACE = {
@@ -53,7 +53,7 @@ def oracle(payload: dict[str, Any], **metadata: Any) -> Event:
 
 def meaning(event: Event, **settings: Any) -> SourceEvent | FaultyEvent:
     """Return what an event means under some settings."""
-    return Interpreter(DatastreamSettings("stream", **settings)).interpret(to_envelope(event))
+    return Interpreter(DatastreamSettings("stream", **settings)).interpret(to_run(event))
 
 
 def change(event: Event, **settings: Any) -> SourceEvent:
@@ -123,7 +123,7 @@ def test_metadata_show_how_an_event_was_read(metadata: dict[str, Any]) -> None:
 def test_an_update_is_a_whole_row() -> None:
     """Every event carries the whole row, so a column that it does not name has no value."""
     event = change(mysql({"id": 1, "v": None}, change_type="UPDATE"))
-    assert (event.new_values, event.is_whole_row, event.unavailable_columns) == ('{"v":null}', True, ())
+    assert (event.new_values, event.unavailable_columns) == ('{"v":null}', ())
 
 
 def test_a_delete_has_the_row_as_it_was() -> None:
@@ -163,7 +163,7 @@ def test_one_uuid_in_two_tables_is_two_events(changed: dict[str, Any]) -> None:
     interpreter = Interpreter(DatastreamSettings("stream", table_name="{table}"))
     shards: tuple[dict[str, str], ...] = ({"database": "one"}, {"database": "two"}, {"table": "other"}, {})
     events = [mysql(change_type="INSERT", **changed, **shard) for shard in shards]
-    event_ids = {interpreter.interpret(to_envelope(event)).event_id for event in events}
+    event_ids = {interpreter.interpret(to_run(event)).event_id for event in events}
     assert event_ids == {"one.items/u-1", "two.items/u-1", "shop.other/u-1", "shop.items/u-1"}
 
 
@@ -297,7 +297,7 @@ def test_a_delete_whose_payload_lacks_the_key_is_known_by_its_metadata(
     """The metadata's values name the row if the payload is missing, empty or without the key."""
     event = mysql(change_type="DELETE", primary_keys={"id": 1})
     envelope = replace(to_envelope({**event, "payload": payload}), has_payload=bool(payload) or as_object)
-    actual = Interpreter(DatastreamSettings("stream")).interpret(envelope)
+    actual = Interpreter(DatastreamSettings("stream")).interpret(envelope.as_run())
     assert isinstance(actual, SourceEvent), actual
     assert (actual.keys, actual.column_types, actual.old_values) == ('{"id":1}', "[]", None)
 
@@ -340,15 +340,11 @@ def test_null_may_stand_for_a_value_that_was_not_sent() -> None:
     protected = {"null_means_unchanged": {"shop.items": ("big",)}}
     payload = {"id": 1, "v": None, "big": None}
     event = change(mysql(payload, change_type="UPDATE"), **protected)
-    assert (
-        event.new_values,
-        event.is_whole_row,
-        event.unavailable_columns,
-    ) == ('{"v":null}', False, ("big",))
+    assert (event.new_values, event.unavailable_columns) == ('{"v":null}', ("big",))
     inserted = change(mysql(payload, change_type="INSERT"), **protected)
-    assert (inserted.new_values, inserted.is_whole_row) == ('{"v":null,"big":null}', True)
+    assert (inserted.new_values, inserted.unavailable_columns) == ('{"v":null,"big":null}', ())
     sent = change(mysql({**payload, "big": "x"}, change_type="UPDATE"), **protected)
-    assert (sent.new_values, sent.is_whole_row) == ('{"v":null,"big":"x"}', True)
+    assert (sent.new_values, sent.unavailable_columns) == ('{"v":null,"big":"x"}', ())
 
 
 @pytest.mark.parametrize("policy", ["evolve", "freeze", "quarantine"])
@@ -392,7 +388,7 @@ def test_layouts_follow_the_schema() -> None:
         mysql({"id": 1, "v": 2}, primary_keys=["v"]),
         mysql({"id": 1, "v": 2}),
     ]
-    actual = [interpreter.interpret(to_envelope(event)) for event in events]
+    actual = [interpreter.interpret(to_run(event)) for event in events]
     keys = [event.keys for event in actual if isinstance(event, SourceEvent)]
     assert keys == ['{"id":1}', '{"id":1}', '{"v":2}', '{"id":1}']
     assert actual[0] == actual[3]

@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdc_platform.errors import RecordUnreadable
+from cdc_platform.model.stream.records import ModType
+from cdc_platform.sources.datastream.events.layouts import Form, Layout
 from cdc_platform.sources.datastream.events.ordering_keys import (
-    OrderingFacts,
     OrderRules,
     ordering_keys,
     sequence_keys,
@@ -34,8 +35,13 @@ def key(
     event_id: str = "u",
 ) -> str:
     """Return the ordering key of an event."""
-    facts = OrderingFacts(kind, backfill, removal, [event_id])
-    return ordering_keys(to_run(event), facts, rules or OrderRules())[0]
+    return ordering_keys(to_run(event), form(kind, backfill, removal), [event_id], rules or OrderRules())[0]
+
+
+def form(kind: SourceKind = SourceKind.MYSQL, is_backfill: bool = False, is_removal: bool = False) -> Form:
+    """Return the form of events of a table."""
+    mod_type = ModType.DELETE if is_removal else ModType.UPDATE
+    return Form(kind, Layout("shop.items", "[]", (), ()), mod_type, is_backfill, None)
 
 
 def at(ms: int, **metadata: Any) -> Event:
@@ -101,9 +107,10 @@ def test_events_of_one_statement_differ_by_their_counter() -> None:
 def test_an_event_has_one_key_in_whatever_file_it_comes() -> None:
     """Position in the file and time of reading are not part of the order."""
     event = at(5)
-    facts = OrderingFacts(SourceKind.MYSQL, is_backfill=False, is_removal=False, event_ids=["u"])
     again = to_run({**event, "read_timestamp": 99, "schema_key": "other"}, position=17)
-    assert ordering_keys(to_run(event, 3), facts, OrderRules()) == ordering_keys(again, facts, OrderRules())
+    assert ordering_keys(to_run(event, 3), form(), ["u"], OrderRules()) == ordering_keys(
+        again, form(), ["u"], OrderRules()
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -209,18 +216,15 @@ def test_the_order_is_total(kind: SourceKind, rules: OrderRules, data: st.DataOb
 def test_by_a_sequence_a_delete_wins_over_the_row_that_it_repeats() -> None:
     """A delete carries the sequence of the row that it removes, so it must win at an equal one."""
     event = to_run(at(0))
-    write, removal = (
-        OrderingFacts(SourceKind.MYSQL, False, is_removal, ["u"]) for is_removal in (False, True)
-    )
-    assert sequence_keys(event, write, ["A/F"]) < sequence_keys(event, removal, ["A/F"])
-    assert sequence_keys(event, removal, ["A/F"]) < sequence_keys(event, write, ["a/10"])
+    write, removal = (form(is_removal=is_removal) for is_removal in (False, True))
+    assert sequence_keys(event, write, ["u"], ["A/F"]) < sequence_keys(event, removal, ["u"], ["A/F"])
+    assert sequence_keys(event, removal, ["u"], ["A/F"]) < sequence_keys(event, write, ["u"], ["a/10"])
 
 
 def test_an_event_without_its_sequence_is_refused() -> None:
     """Rows with and without a sequence cannot be ordered."""
-    facts = OrderingFacts(SourceKind.MYSQL, is_backfill=False, is_removal=False, event_ids=["u"])
     with pytest.raises(RecordUnreadable, match="sequence_columns"):
-        sequence_keys(to_run(at(0)), facts, [None])
+        sequence_keys(to_run(at(0)), form(), ["u"], [None])
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from typing import Any, Final
 import pytest
 
 from cdc_platform.model.stream.events import FaultyEvent
-from cdc_platform.sources.datastream.events.envelope import Envelope
 from cdc_platform.sources.datastream.files.decoding import Decoding
 from cdc_platform.sources.datastream.settings.bounds import Bounds
 from cdc_platform_tests.sources.datastream.raw_avro import (
@@ -21,7 +20,7 @@ from cdc_platform_tests.sources.datastream.raw_avro import (
     record,
     text,
 )
-from cdc_platform_tests.support.datastream.envelopes import read_events
+from cdc_platform_tests.support.datastream.envelopes import Envelope, read_events
 from cdc_platform_tests.unified_types import UNIFIED, avro_file, event_schema
 
 ARRAY: Final = UNIFIED["ARRAY"].schema("a")

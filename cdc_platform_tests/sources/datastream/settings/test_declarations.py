@@ -7,14 +7,13 @@ import pytest
 
 from cdc_platform.errors import SettingError
 from cdc_platform.model.stream.events import FaultyEvent
-from cdc_platform.sources.datastream.events.envelope import Envelope
 from cdc_platform.sources.datastream.files.decoding import Decoding
 from cdc_platform.sources.datastream.settings.declarations import declarations, declared_type
 from cdc_platform.sources.datastream.values.moments import INFINITY_MICROS, MINUS_INFINITY_MICROS
 from cdc_platform.sources.datastream.values.rows import column_reader
 from cdc_platform.sources.datastream.values.types import FieldType, Kind
 from cdc_platform.sources.datastream.values.values import json_reader
-from cdc_platform_tests.support.datastream.envelopes import read_events
+from cdc_platform_tests.support.datastream.envelopes import Envelope, read_events
 from cdc_platform_tests.unified_types import avro_file, event_schema, json_line
 
 MICROS = {"type": "long", "logicalType": "timestamp-micros"}

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from cdc_platform.model.schema.table_schema import ColumnType
 from cdc_platform.model.schema.widening import joined_type
-from cdc_platform.sources.datastream.events.envelope import Envelope
 from cdc_platform.sources.datastream.files.decoding import Decoding
 from cdc_platform.sources.datastream.values.columns import HugeInteger, RowBatch, WideInteger, types_of
 from cdc_platform.sources.datastream.values.inference import join_types, type_of_column, type_of_value
@@ -18,7 +17,7 @@ from cdc_platform.sources.datastream.values.json_text import JsonNumber
 from cdc_platform.sources.datastream.values.rows import ColumnFaulty, RowReader, row_reader
 from cdc_platform.sources.datastream.values.types import UNKNOWN_TYPE, FieldType, Kind
 from cdc_platform.sources.datastream.values.values import json_reader
-from cdc_platform_tests.support.datastream.envelopes import read_events
+from cdc_platform_tests.support.datastream.envelopes import Envelope, read_events
 from cdc_platform_tests.unified_types import json_line
 
 EDGES: Final = tuple(sign * 2**power + more for sign in (1, -1) for power in (53, 63) for more in (-1, 0, 1))
@@ -106,8 +105,7 @@ def test_large_integers_have_types_of_their_own(values: list[Any], types: set[ty
 
 def test_a_batch_keeps_what_its_rows_were() -> None:
     """The types of columns stay those that the rows came with, also when the rows have been read."""
-    batch = RowBatch(("o", "k"), ("a", "b"))
-    batch.rows += [{"a": 1, "b": None}, {"a": 2, "b": "x"}]
+    batch = RowBatch.of(("o", "k"), [{"a": 1, "b": None}, {"a": 2, "b": "x"}])
     assert batch.columns == {"a": (1, 2), "b": (None, "x")}
     batch.rows[0]["a"] = "1"
     assert {"a": {int}, "b": {str, type(None)}} == batch.types
