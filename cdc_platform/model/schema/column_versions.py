@@ -12,14 +12,20 @@ from types import MappingProxyType
 from cdc_platform.model.base.cached_values import cached_value
 from cdc_platform.model.base.names import case_key
 from cdc_platform.model.schema.table_schema import Column, ColumnLife, ColumnType, TableSchema, spark_type
+from cdc_platform.model.stream.ordering_key import OrderPlace
 
 
 @dataclass(frozen=True)
 class Bound:
-    """Begin or end of a version: the cycle of the log that found it, and the commit timestamp."""
+    """Begin or end of a version: the cycle of the log that found it, and the place in the order."""
 
     cycle: int
-    micros: int | None
+    place: OrderPlace | None
+
+    @property
+    def micros(self) -> int | None:
+        """The commit timestamp; None if it is unknown."""
+        return None if self.place is None else self.place[0]
 
 
 @dataclass(frozen=True)
@@ -203,8 +209,8 @@ class ColumnHistory:
 
     def _life(self, version: ColumnVersion, cycle: int) -> ColumnLife | None:
         is_young = version.since.cycle > cycle
-        since = version.since.micros if is_young else None
-        until = version.until.micros if version.until is not None else None
+        since = version.since.place if is_young else None
+        until = version.until.place if version.until is not None else None
         before = None
         if is_young and version.before is not None:
             before = self._column(self.versions[version.before], cycle)

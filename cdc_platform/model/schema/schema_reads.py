@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from cdc_platform.model.base.names import is_reserved_column
 from cdc_platform.model.schema.table_schema import TableSchema
+from cdc_platform.model.stream.ordering_key import OrderPlace
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,11 @@ class SchemaRead:
     uncopied: frozenset[str] = frozenset()
     keyless: tuple[str, ...] = ()
     generated: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    @property
+    def place(self) -> OrderPlace:
+        """The moment as a place in the order of records."""
+        return self.micros, ""
 
 
 def storable(schema_read: SchemaRead) -> SchemaRead:
