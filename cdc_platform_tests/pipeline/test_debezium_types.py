@@ -301,3 +301,17 @@ def test_a_cycle_may_read_several_types_of_a_column(
     rows = rows_of(together, TABLE)
     rebuild_table(together, spark, TABLE)
     assert rows == rows_of(together, TABLE)
+
+
+def test_a_repeated_event_brings_no_former_type_back(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
+) -> None:
+    """A connector that restarts sends events from before a change of type again, with their former type."""
+    pipeline, file = make_pipeline(session_lake, tmp_path, {}), tmp_path / "events.jsonl"
+    before = [typed_line(100, "string", id=0, v="abc"), typed_line(101, "double", id=1, v=1.5)]
+    append(file, before)
+    pipeline = sync(pipeline, spark)
+    append(file, [*before, typed_line(102, "double", id=2, v=2.5)])
+    pipeline = sync(pipeline, spark)
+    rows = {row["id"]: (row["v"], row["v__string"]) for row in rows_of(pipeline, TABLE)}
+    assert rows == {0: (None, "abc"), 1: (1.5, None), 2: (2.5, None)}

@@ -11,8 +11,8 @@ from types import MappingProxyType
 
 from cdc_platform.model.base.cached_values import cached_value
 from cdc_platform.model.base.names import case_key
+from cdc_platform.model.base.timestamps import OrderPlace
 from cdc_platform.model.schema.table_schema import Column, ColumnLife, ColumnType, TableSchema, spark_type
-from cdc_platform.model.stream.ordering_key import OrderPlace
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,10 @@ class Bound:
     def micros(self) -> int | None:
         """The commit timestamp; None if it is unknown."""
         return None if self.place is None else self.place[0]
+
+    def is_behind(self, place: OrderPlace) -> bool:
+        """Return whether an event precedes it in the source's order, so that it was read before, too."""
+        return self.place is not None and "" < place[1] < self.place[1]
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from cdc_platform.model.base.timestamps import OrderPlace
 from cdc_platform.model.schema.table_schema import ColumnType, TableSchema
-from cdc_platform.model.stream.ordering_key import OrderPlace
 
 MAY_NOT_FIT: Final = "may_not_fit"
 """Member of a column in `column_types`, true if its values may not fit its declared type."""

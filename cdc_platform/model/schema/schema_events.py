@@ -4,9 +4,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from cdc_platform.model.base.timestamps import to_rfc3339
+from cdc_platform.model.base.timestamps import OrderPlace, to_rfc3339
 from cdc_platform.model.schema.table_schema import ColumnType
-from cdc_platform.model.stream.ordering_key import OrderPlace
 
 
 class SchemaChange(StrEnum):

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from cdc_platform.model.base.names import case_key
+from cdc_platform.model.base.timestamps import OrderPlace
 from cdc_platform.model.schema.column_versions import ColumnHistory, ColumnVersion
 from cdc_platform.model.schema.evolution import SchemaHistory, same_type
 from cdc_platform.model.schema.observed_columns import ObservedColumn, ObservedColumns, key_types
@@ -18,7 +19,6 @@ from cdc_platform.model.schema.schema_events import CREATED, UNCOPIED, SchemaCha
 from cdc_platform.model.schema.schema_reads import SchemaRead
 from cdc_platform.model.schema.schema_recorder import SchemaRecorder
 from cdc_platform.model.schema.widening import joined_type, keeps_values
-from cdc_platform.model.stream.ordering_key import OrderPlace
 
 
 def is_news(
@@ -269,6 +269,9 @@ class _Finder(SchemaRecorder):
         self.record_version(SchemaChange.COLUMN_WIDENED, table, version.name, wider, place, version)
 
     def _retype(self, table: str, version: ColumnVersion, column: ObservedColumn, place: OrderPlace) -> None:
+        if version.since.is_behind(place):
+            # A connector that restarts sends events again, and the log leaves them out.
+            return
         if (table, version.name) in self.missed or (table, version.name) in self.recreated:
             self._renew(table, version, column, place)
             return

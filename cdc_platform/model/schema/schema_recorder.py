@@ -4,13 +4,13 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from cdc_platform.model.base.timestamps import OrderPlace
 from cdc_platform.model.schema.column_versions import ColumnVersion
 from cdc_platform.model.schema.evolution import SchemaHistory
 from cdc_platform.model.schema.observed_columns import ObservedColumn
 from cdc_platform.model.schema.schema_events import SchemaChange, SchemaEvent
 from cdc_platform.model.schema.schema_reads import SchemaRead
 from cdc_platform.model.schema.table_schema import TableSchema
-from cdc_platform.model.stream.ordering_key import OrderPlace
 
 
 @dataclass

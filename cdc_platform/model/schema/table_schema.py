@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from cdc_platform.model.base.cached_values import cached_value
-from cdc_platform.model.stream.ordering_key import OrderPlace
+from cdc_platform.model.base.timestamps import OrderPlace
 
 ARRAY: Final = "ARRAY"
 MAX_DIMENSIONS: Final = 6

@@ -11,10 +11,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_platform.model.base.timestamps import FIRST_MICROS, from_datetime, to_datetime
+from cdc_platform.model.base.timestamps import FIRST_MICROS, OrderPlace, from_datetime, to_datetime
 from cdc_platform.model.rows.keyless import UNNUMBERED_PREFIX
 from cdc_platform.model.stream.events import ADDRESS
-from cdc_platform.model.stream.ordering_key import OrderPlace
 from cdc_platform.model.stream.records import ChangeKind, ModType
 
 SHAPE: Final = ("table_name", "mod_type", "value_capture_type", "column_types")

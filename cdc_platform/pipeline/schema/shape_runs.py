@@ -9,9 +9,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdc_platform.model.base.timestamps import OrderPlace
 from cdc_platform.model.schema.observed_columns import ObservedColumn
 from cdc_platform.model.schema.table_schema import ColumnType
-from cdc_platform.model.stream.ordering_key import OrderPlace
 from cdc_platform.pipeline.reading.window_content import SHAPE, ShapeFacts, ShapeKey, keys_of
 
 Ints = npt.NDArray[np.int64]

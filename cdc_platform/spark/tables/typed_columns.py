@@ -10,9 +10,9 @@ from pyspark.sql import functions as F
 
 from cdc_platform.errors import ChangeUnparsed, ValueUnfit
 from cdc_platform.model.base.names import FLAG_PREFIX, KEY_PREFIX, quote_spark, quote_text
+from cdc_platform.model.base.timestamps import OrderPlace
 from cdc_platform.model.schema.table_schema import Column as SourceColumn
 from cdc_platform.model.schema.table_schema import ColumnType, TableSchema, spark_type
-from cdc_platform.model.stream.ordering_key import OrderPlace
 from cdc_platform.model.stream.records import ChangeKind
 from cdc_platform.spark.frames.casts import (
     LONGEST_TEXT,
@@ -245,9 +245,8 @@ def _is_before(place: OrderPlace) -> str:
 def _places(table: TableSchema) -> dict[str, str]:
     """Return the SQL of the columns that lives refer to: events of a cycle share their commit timestamp."""
     lives = (column.life for column in table.columns if column.life is not None)
-    bounds = (bound for life in lives for bound in (life.since_inclusive, life.until_exclusive))
-    has_order = any(bound is not None and bound[1] for bound in bounds)
-    order = "coalesce(ordering_key, '')" if has_order else "''"
+    bounds = (bound or (0, "") for life in lives for bound in (life.since_inclusive, life.until_exclusive))
+    order = "coalesce(ordering_key, '')" if any(order for _, order in bounds) else "''"
     return {"committed": "unix_micros(commit_timestamp)", "order_at_commit": order}
 
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_platform.model.base.schemas import TIMESTAMP
+from cdc_platform.model.base.timestamps import OrderPlace
 from cdc_platform.model.schema.observed_columns import ObservedColumn
 from cdc_platform.model.schema.table_schema import ColumnType
-from cdc_platform.model.stream.ordering_key import OrderPlace
 from cdc_platform.pipeline.reading.window_content import SHAPE, ShapeFacts, ShapeKey
 from cdc_platform.pipeline.schema.shape_runs import ORDER, ShapeRuns, show_all_runs
 
