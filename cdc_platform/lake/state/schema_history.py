@@ -102,5 +102,5 @@ def _as_event(row: Mapping[str, Any]) -> SchemaEvent:
         is_primary_key=row["is_primary_key"],
         ordinal=row["ordinal_position"],
         since_micros=from_datetime(row["since"]) if row["since"] is not None else None,
-        since_order=row["since_order"] or "",
+        since_order=row.get("since_order") or "",
     )

@@ -112,7 +112,7 @@ def show_all_runs(shapes: Iterable[tuple[Columns, ShapeFacts]], *, comes_in_orde
     ordered = sorted(shapes, key=lambda shape: _first(shape[1]))
     if all(columns == ordered[0][0] for columns, _ in ordered):
         return True
-    if not all(facts.first_order and facts.first_micros == facts.last_micros for _, facts in ordered):
+    if not all(facts.last_order and facts.first_micros == facts.last_micros for _, facts in ordered):
         return False
     return not comes_in_order or not _alternate(ordered)
 
