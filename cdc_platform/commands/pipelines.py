@@ -4,9 +4,8 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
-from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from cdc_platform.errors import CdcError, SettingError
 from cdc_platform.printing.lines import print_line, print_text
@@ -19,6 +18,8 @@ if TYPE_CHECKING:
     from cdc_platform.pipeline.opened.pipeline import Pipeline
     from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 OWN_SETTINGS: Final = frozenset({"table_format_version"})
 """Settings of `lake` and `spark` that may differ between pipelines in one process."""
 
@@ -86,25 +87,34 @@ def open_existing_of(all_settings: "Sequence[PipelineSettings]") -> "list[Pipeli
     """
     from cdc_platform.pipeline.opened.pipeline import open_existing
 
-    pipelines, missing = [], []
-    for settings in all_settings:
+    return try_each(all_settings, open_existing)
+
+
+def try_each(pipelines: Sequence[Item], work: Callable[[Item], Result]) -> list[Result]:
+    """Do work on each pipeline, report those that fail, and return the results of the others.
+
+    Raises:
+        CdcError: all of them fail; it is the error of the last one.
+    """
+    results: list[Result] = []
+    for number, item in enumerate(pipelines, start=1):
         try:
-            pipelines.append(open_existing(settings))
+            results.append(work(item))
         except CdcError as error:
-            missing.append(error)
-    for reason in missing if pipelines else missing[:-1]:
-        print_text(f"{type(reason).__name__}: {reason}", "red", err=True)
-    if not pipelines:
-        raise missing[-1]
-    return pipelines
+            if number == len(pipelines) and not results:
+                raise
+            print_text(f"{type(error).__name__}: {error}", "red", err=True)
+    return results
 
 
 def run_on_each(
     all_settings: "Sequence[PipelineSettings]",
     pipelines: "Sequence[Pipeline]",
-    run: "Callable[[Pipeline, SparkSession, Callable[[], bool]], None]",
-) -> None:
-    """Run work on pipelines, one after the other in one Spark session, until a signal asks to stop.
+    run: "Callable[[Pipeline, SparkSession, Callable[[], bool]], Result]",
+) -> list[Result]:
+    """Run work on pipelines, one after the other in one Spark session, and return its results.
+
+    A pipeline that fails is reported, and has no result.
 
     Args:
         all_settings: settings of all pipelines that the command covers.
@@ -112,6 +122,7 @@ def run_on_each(
         run: the work; the function in its last argument returns whether to continue.
 
     Raises:
+        CdcError: the work fails on all pipelines.
         SystemExit: a signal has stopped the work.
     """
     from cdc_platform.resources import SPARK_IS_QUIET
@@ -120,9 +131,15 @@ def run_on_each(
     with stop_signals(SPARK_IS_QUIET.set) as stop:
         session = start_spark(all_settings[0])
         count_tasks = watch_tasks(session)
-        for pipeline in takewhile(lambda _: stop.is_not_asked(), pipelines):
+
+        def run_on(pipeline: "Pipeline") -> Result:
+            if not stop.is_not_asked():
+                sys.exit(stop.exit_code)
             pipeline.progress.count_tasks = count_tasks
             print_name(pipeline.name, all_settings)
-            run(pipeline, session, stop.is_not_asked)
+            return run(pipeline, session, stop.is_not_asked)
+
+        results = try_each(pipelines, run_on)
     if not stop.is_not_asked():
         sys.exit(stop.exit_code)
+    return results

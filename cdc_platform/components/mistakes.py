@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any, Final, get_args
+from typing import Any, Final, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, PydanticUndefined
@@ -79,10 +79,12 @@ def _find_unset(document: Document) -> Iterator[SettingError]:
 def _find_plain_groups(document: Document, component: type[BaseModel]) -> Iterator[SettingError]:
     """Yield an error for each plain value in place of a group of settings."""
     for name, value in document.attributes.items():
+        if isinstance(value, Mapping):
+            continue
         group = _group(component, name)
-        if group is not None and not isinstance(value, Mapping):
-            keys = ", ".join(group.model_fields)
-            yield SettingError(f"{document.place}: {name}", f"must be a group of settings: {keys}")
+        keys = "" if group is None else ": " + ", ".join(group.model_fields)
+        if group is not None or _is_map(component, name):
+            yield SettingError(f"{document.place}: {name}", f"must be a group of settings{keys}")
 
 
 def as_setting_errors(
@@ -221,6 +223,11 @@ def _group(component: type[BaseModel], name: str) -> type[BaseModel] | None:
     field = component.model_fields.get(name)
     kind = field.annotation if field is not None else None
     return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
+
+
+def _is_map(component: type[BaseModel], name: str) -> bool:
+    field = component.model_fields.get(name)
+    return field is not None and get_origin(field.annotation) is dict
 
 
 def _value_at(value: Any, names: Names) -> Any:

@@ -74,6 +74,8 @@ class _StrictLoader(yaml.SafeLoader):
         if node.tag != _STR and ":" in node.value and len(node.value) > _MAX_CHARACTERS:
             # A number in base 60; converting it takes time quadratic in its length.
             raise Unusable(names, node, f"is not a value of YAML's type `{kind}`; put quotes around a text")
+        if "\0" in node.value:
+            raise Unusable(names, node, "contains a NUL character, which no name or path may have; remove it")
         try:
             value = self.construct_object(node)
         except (ValueError, ArithmeticError, LookupError, AttributeError, TypeError) as error:

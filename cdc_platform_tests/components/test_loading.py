@@ -120,6 +120,7 @@ BAD_VALUES: list[tuple[dict[str, Any], str, str]] = [
     ({"source": {**bank_attributes()["source"], "zzz": 1}}, "source.zzz", r"misspelled\?$"),
     # a value where a group of settings belongs
     ({"lake": "lake"}, "lake", "group of settings: path, catalog"),
+    ({"table_options": "accounts"}, "table_options", "must be a group of settings"),
     # a word where a number belongs
     ({"max_window_s": "an hour"}, "max_window_s", "must be a number"),
     # a value out of its range, found by the source's own settings

@@ -33,6 +33,7 @@ NINES = "9" * 5000
         ("!!python/object:os.system {}", "tag `tag:yaml.org,2002:python|tag `!!python"),
         ("!own {}", "tag `!own`"),
         ("=", "tag `!!value`"),
+        (r'"a\0b"', "NUL character"),
     ],
 )
 def test_a_value_that_is_none_is_named(tmp_path: Path, value: str, text: str) -> None:

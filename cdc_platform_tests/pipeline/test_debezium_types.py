@@ -249,3 +249,69 @@ def test_an_array_may_be_a_key(
         (70, [2]),
     ]
     assert failed_checks(pipeline, spark, "tables_equal_log", "histories_sound", "keys_unique") == {}
+
+
+def typed_line(place: int, kind: str, **row: Any) -> str:
+    """Return the insert of a row at a place of the log, with a schema block: `v` has the given type."""
+    fields = [
+        {"type": "int64", "optional": False, "field": "id"},
+        {"type": kind, "optional": True, "field": "v"},
+    ]
+    image = {"type": "struct", "optional": True, "fields": fields}
+    block = {
+        "type": "struct",
+        "fields": [image | {"field": "before"}, image | {"field": "after"}],
+        "name": "s.public.orders.Envelope",
+    }
+    source = {"lsn": place, "sequence": f'["{place - 1}","{place}"]', "txId": place}
+    return line({"schema": block, "payload": envelope("c", after=row, source=source)}, {"id": row["id"]})
+
+
+TYPED_VALUES: Final = {"int64": 7, "string": "abc", "double": 1.5}
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        ("string", "double"),
+        ("int64", "string", "int64", "double"),
+        ("string", "double", "string", "double"),
+        ("double", "string", "string"),
+    ],
+    ids="-".join,
+)
+def test_a_cycle_may_read_several_types_of_a_column(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path, kinds: tuple[str, ...]
+) -> None:
+    """Each event has the types of its place in the log, whether one cycle reads all of them or one each."""
+    pipelines = {
+        name: make_pipeline(session_lake, tmp_path / name, {}, TableOptions(history=True))
+        for name in ("together", "apart")
+    }
+    for key, kind in enumerate(kinds):
+        for name, pipeline in pipelines.items():
+            text = typed_line(100 + key, kind, id=key, v=TYPED_VALUES[kind])
+            append(tmp_path / name / "events.jsonl", [text])
+            if name == "apart":
+                pipelines[name] = sync(pipeline, spark)
+    together, apart = sync(pipelines["together"], spark), pipelines["apart"]
+    for table in (TABLE, f"{TABLE}__history"):
+        assert rows_of(apart, table) == rows_of(together, table)
+    assert not failed_checks(together, spark, "tables_equal_log", "histories_sound")
+    rows = rows_of(together, TABLE)
+    rebuild_table(together, spark, TABLE)
+    assert rows == rows_of(together, TABLE)
+
+
+def test_a_repeated_event_brings_no_former_type_back(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
+) -> None:
+    """A connector that restarts sends events from before a change of type again, with their former type."""
+    pipeline, file = make_pipeline(session_lake, tmp_path, {}), tmp_path / "events.jsonl"
+    before = [typed_line(100, "string", id=0, v="abc"), typed_line(101, "double", id=1, v=1.5)]
+    append(file, before)
+    pipeline = sync(pipeline, spark)
+    append(file, [*before, typed_line(102, "double", id=2, v=2.5)])
+    pipeline = sync(pipeline, spark)
+    rows = {row["id"]: (row["v"], row["v__string"]) for row in rows_of(pipeline, TABLE)}
+    assert rows == {0: (None, "abc"), 1: (1.5, None), 2: (2.5, None)}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from cdc_platform.commands.options import DEFS, EVERY_NAME, CommandOnDefs, examples
-from cdc_platform.commands.pipelines import print_name, share_spark, start_spark
+from cdc_platform.commands.pipelines import print_name, share_spark, start_spark, try_each
 from cdc_platform.errors import CdcError
 from cdc_platform.model.base.progress import Step
 from cdc_platform.model.base.timestamps import MICROS_PER_S, to_rfc3339
@@ -78,13 +78,17 @@ def sync(defs: Path, name: str | None, until_caught_up: bool, cycles: int | None
         names = ", ".join(settings.name for settings in all_settings)
         raise click.UsageError(f"--continuous runs one pipeline; choose it with --name: {names}.")
     with stop_signals(SPARK_IS_QUIET.set) as stop:
-        for settings in share_spark(defs, all_settings):
+
+        def sync_one(settings: "PipelineSettings") -> None:
             print_name(settings.name, all_settings)
             with reaching(settings.lake):
                 has_ended = run_cycles(settings, stop.is_not_asked, CycleLimit(cycles, continuous))
             if not has_ended:
                 stop.say("Stopped; the next start resumes from here.")
                 sys.exit(0 if continuous else stop.exit_code)
+
+        done = try_each(share_spark(defs, all_settings), sync_one)
+    sys.exit(0 if len(done) == len(all_settings) else 1)
 
 
 def run_cycles(settings: "PipelineSettings", wants_more: Callable[[], bool], until: CycleLimit) -> bool:

@@ -3,7 +3,6 @@
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -54,20 +53,19 @@ def check(defs: Path, name: str | None, junit: Path | None) -> None:
         # An unwritable place fails before the slow checks. An interrupted run leaves an empty file, which is
         # no valid JUnit.
         write_file("--junit", junit, "")
-    results: dict[str, Results] = {}
-    run_on_each(all_settings, pipelines, partial(_check, results))
+    results = dict(run_on_each(all_settings, pipelines, _check))
     if junit is not None:
         write_file("--junit", junit, as_junit(results))
     sys.exit(0 if len(results) == len(all_settings) and all(map(all_passed, results.values())) else 1)
 
 
 def _check(
-    results: "dict[str, Results]", pipeline: "Pipeline", spark: "SparkSession", wants_more: Callable[[], bool]
-) -> None:
+    pipeline: "Pipeline", spark: "SparkSession", wants_more: Callable[[], bool]
+) -> "tuple[str, Results]":
     from cdc_platform.pipeline.checks.invariants import checks_of
 
     checks = checks_of(pipeline.capabilities, fail_on_quarantine=pipeline.settings.fail_on_quarantine)
-    results[pipeline.name] = run_checks(checks, pipeline, spark, wants_more)
+    return pipeline.name, run_checks(checks, pipeline, spark, wants_more)
 
 
 def all_passed(results: "Results") -> bool:

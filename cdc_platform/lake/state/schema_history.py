@@ -87,6 +87,7 @@ def _as_row(number: int, event: SchemaEvent) -> dict[str, Any]:
         "is_primary_key": event.is_primary_key,
         "ordinal_position": event.ordinal,
         "since": to_datetime(event.since_micros) if event.since_micros is not None else None,
+        "since_order": event.since_order,
     }
 
 
@@ -101,4 +102,5 @@ def _as_event(row: Mapping[str, Any]) -> SchemaEvent:
         is_primary_key=row["is_primary_key"],
         ordinal=row["ordinal_position"],
         since_micros=from_datetime(row["since"]) if row["since"] is not None else None,
+        since_order=row.get("since_order") or "",
     )

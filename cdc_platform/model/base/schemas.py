@@ -218,5 +218,7 @@ SCHEMA_CHANGES: Final = pa.schema(
         ("ordinal_position", pa.int64()),
         # commit timestamp of the first change that it holds for; null: it was so when the pipeline began
         ("since", TIMESTAMP),
+        # ordering key of the first event of that timestamp that it holds for; empty: it holds for all
+        ("since_order", pa.string()),
     ],
 )

@@ -11,6 +11,8 @@ _MICROS: Final = "_micros"
 DAY_S: Final = 86_400.0
 """Seconds of a day, for periods in settings."""
 MICROS_PER_S: Final = 1_000_000
+OrderPlace = tuple[int, str]
+"""A moment in microseconds, and the text that orders records of that moment."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)

@@ -11,15 +11,25 @@ from types import MappingProxyType
 
 from cdc_platform.model.base.cached_values import cached_value
 from cdc_platform.model.base.names import case_key
+from cdc_platform.model.base.timestamps import OrderPlace
 from cdc_platform.model.schema.table_schema import Column, ColumnLife, ColumnType, TableSchema, spark_type
 
 
 @dataclass(frozen=True)
 class Bound:
-    """Begin or end of a version: the cycle of the log that found it, and the commit timestamp."""
+    """Begin or end of a version: the cycle of the log that found it, and the place in the order."""
 
     cycle: int
-    micros: int | None
+    place: OrderPlace | None
+
+    @property
+    def micros(self) -> int | None:
+        """The commit timestamp; None if it is unknown."""
+        return None if self.place is None else self.place[0]
+
+    def is_behind(self, place: OrderPlace) -> bool:
+        """Return whether an event precedes it in the source's order, so that it was read before, too."""
+        return self.place is not None and "" < place[1] < self.place[1]
 
 
 @dataclass(frozen=True)
@@ -203,8 +213,8 @@ class ColumnHistory:
 
     def _life(self, version: ColumnVersion, cycle: int) -> ColumnLife | None:
         is_young = version.since.cycle > cycle
-        since = version.since.micros if is_young else None
-        until = version.until.micros if version.until is not None else None
+        since = version.since.place if is_young else None
+        until = version.until.place if version.until is not None else None
         before = None
         if is_young and version.before is not None:
             before = self._column(self.versions[version.before], cycle)

@@ -104,7 +104,7 @@ _IN_PLACE: Final = frozenset(
 
 
 def _add_table(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
-    beginnings = (Bound(event.cycle, event.since_micros),) if table.is_dropped else ()
+    beginnings = (Bound(event.cycle, event.since),) if table.is_dropped else ()
     has_gap = table.has_gap or not (table.is_watched or table.is_dropped)
     is_created = table.is_created or event.value == CREATED
     is_uncopied = event.value == UNCOPIED or (table.is_uncopied and not table.is_dropped)
@@ -156,7 +156,7 @@ def _names(value: str | None) -> list[str]:
 
 
 def _add_column(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
-    table = _claim_name(table, str(event.name), Bound(event.cycle, event.since_micros))
+    table = _claim_name(table, str(event.name), Bound(event.cycle, event.since))
     version = _version_of(event, is_late=event.name in table.unwatched)
     return replace(_without_place(table, event.name), versions=(*table.versions, version))
 
@@ -172,7 +172,7 @@ def _append_version(table: ColumnHistory, version: ColumnVersion) -> ColumnHisto
 
 
 def _drop_column(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
-    until = Bound(event.cycle, event.since_micros)
+    until = Bound(event.cycle, event.since)
     versions = (
         replace(version, until=until) if version.until is None and version.name == event.name else version
         for version in table.versions
@@ -222,7 +222,7 @@ def _version_of(event: SchemaEvent, *, is_late: bool = False) -> ColumnVersion:
         type=ColumnType.from_json(str(event.value)),
         is_primary_key=event.is_primary_key,
         ordinal=event.ordinal,
-        since=Bound(event.cycle, event.since_micros),
+        since=Bound(event.cycle, event.since),
         is_late=is_late,
         is_widened=event.change is SchemaChange.COLUMN_WIDENED,
     )

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from cdc_platform.model.base.timestamps import OrderPlace
 from cdc_platform.model.schema.table_schema import ColumnType, TableSchema
 
 MAY_NOT_FIT: Final = "may_not_fit"
@@ -25,12 +26,19 @@ class ObservedColumns:
     """Columns of a table at a commit timestamp; ``is_whole`` means that the table had no others.
 
     ``is_sure`` means that this is certain; an inserted row may lack some of its table's columns.
+    ``order`` is the ordering key of the event that shows them; it is empty if the timestamp is exact.
     """
 
     micros: int
     columns: Mapping[str, ObservedColumn]
     is_whole: bool
     is_sure: bool = False
+    order: str = ""
+
+    @property
+    def place(self) -> OrderPlace:
+        """The place in the order at which the table had these columns."""
+        return self.micros, self.order
 
     @classmethod
     def of_table(cls, micros: int, table: TableSchema, *, is_whole: bool) -> "ObservedColumns":

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from cdc_platform.model.base.timestamps import to_rfc3339
+from cdc_platform.model.base.timestamps import OrderPlace, to_rfc3339
 from cdc_platform.model.schema.table_schema import ColumnType
 
 
@@ -53,6 +53,9 @@ UNCOPIED: Final = "uncopied"
 class SchemaEvent:
     """One change; ``since_micros`` is the first commit timestamp to which it applies.
 
+    ``since_order`` is the ordering key of the first event of that moment to which it applies; it is empty if
+    the change applies to all records of that moment.
+
     ``name`` is the name of a column or option. ``value`` and ``previous`` are a column's type, a list of
     names or the ordinals of columns as JSON, an option's text, `created` for a table that did not exist
     before, or `uncopied` for a table that may have had rows before, which no copy brings.
@@ -68,6 +71,12 @@ class SchemaEvent:
     is_primary_key: bool = False
     ordinal: int = 0
     since_micros: int | None = None
+    since_order: str = ""
+
+    @property
+    def since(self) -> OrderPlace | None:
+        """The first place in the order to which the change applies; None if that is unknown."""
+        return None if self.since_micros is None else (self.since_micros, self.since_order)
 
 
 def describe_event(event: SchemaEvent) -> str:

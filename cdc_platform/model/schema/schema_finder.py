@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from cdc_platform.model.base.names import case_key
+from cdc_platform.model.base.timestamps import OrderPlace
 from cdc_platform.model.schema.column_versions import ColumnHistory, ColumnVersion
 from cdc_platform.model.schema.evolution import SchemaHistory, same_type
 from cdc_platform.model.schema.observed_columns import ObservedColumn, ObservedColumns, key_types
@@ -120,13 +121,13 @@ class _Finder(SchemaRecorder):
     """Tables that may have had rows before that no copy brings."""
     fresh: dict[str, bool] = field(default_factory=dict)
     """Tables that came up in this window, each with whether a whole row of it was seen."""
-    missed: dict[tuple[str, str], int] = field(default_factory=dict)
+    missed: dict[tuple[str, str], OrderPlace] = field(default_factory=dict)
     """Columns that later whole rows lack, each with the time of the first of these rows."""
     removed: set[tuple[str, str]] = field(default_factory=set)
     """The missed columns that were certainly dropped, or are no longer watched."""
     unwatched: set[tuple[str, str]] = field(default_factory=set)
     """The removed columns that still existed at the source."""
-    whole_at: dict[str, int] = field(default_factory=dict)
+    whole_at: dict[str, OrderPlace] = field(default_factory=dict)
     """When a whole row, or a copy, of each table was last seen in this window."""
 
     def see(self, table: str, observation: ObservedColumns, *, may_retype: bool = True) -> None:
@@ -135,18 +136,18 @@ class _Finder(SchemaRecorder):
             # It is a later table; records that are still to come show when it was created.
             return
         table_columns = (
-            self._recreate(table, observation) if is_recreated else self._watch(table, observation.micros)
+            self._recreate(table, observation) if is_recreated else self._watch(table, observation.place)
         )
         for name, column in observation.columns.items():
             version = table_columns.live(name)
             if version is None:
-                self._add(table, name, column, observation.micros)
+                self._add(table, name, column, observation.place)
             elif self.widens:
-                self._widen(table, version, column, observation.micros)
+                self._widen(table, version, column, observation.place)
             elif self._is_recreated(table, name, observation.columns) or self._joins_key(version, column):
-                self._renew(table, version, column, observation.micros)
+                self._renew(table, version, column, observation.place)
             elif _differs(version, column) and may_retype:
-                self._retype(table, version, column, observation.micros)
+                self._retype(table, version, column, observation.place)
             self.missed.pop((table, name), None)
             for names in (self.removed, self.unwatched):
                 names.discard((table, name))
@@ -162,13 +163,13 @@ class _Finder(SchemaRecorder):
     def _recreate(self, table: str, observation: ObservedColumns) -> ColumnHistory:
         """Record that a table was recreated, and drop the key columns that it no longer has."""
         was_dropped = self.history.tables[table].is_dropped
-        columns = self._watch(table, observation.micros)
+        columns = self._watch(table, observation.place)
         if not was_dropped:
-            self.record(SchemaChange.TABLE_DROPPED, table, since=observation.micros)
-            columns = self._watch(table, observation.micros)
+            self.record(SchemaChange.TABLE_DROPPED, table, since=observation.place)
+            columns = self._watch(table, observation.place)
         for version in columns.live_versions:
             if version.is_primary_key and version.name not in observation.columns:
-                self.drop(table, version, observation.micros)
+                self.drop(table, version, observation.place)
         return self.history.tables[table]
 
     def _joins_key(self, version: ColumnVersion, column: ObservedColumn) -> bool:
@@ -179,32 +180,32 @@ class _Finder(SchemaRecorder):
         """Note the columns that a whole row lacks."""
         if table in self.fresh:
             self.fresh[table] = True
-        self.whole_at[table] = observation.micros
+        self.whole_at[table] = observation.place
         for version in self.history.tables[table].live_versions:
             if version.name not in observation.columns:
-                self.missed.setdefault((table, version.name), observation.micros)
+                self.missed.setdefault((table, version.name), observation.place)
                 if observation.is_sure and (table, version.name) not in self.removed:
-                    self._ask_why(table, version.name, observation.micros)
+                    self._ask_why(table, version.name, observation.place)
 
-    def _ask_why(self, table: str, name: str, micros: int) -> None:
+    def _ask_why(self, table: str, name: str, place: OrderPlace) -> None:
         """Ask the source whether a column that a row lacks was dropped or not watched."""
-        schema_read = self._read_back(micros)
+        schema_read = self._read_back(place)
         if schema_read is not None:
             self.removed.add((table, name))
             if name in schema_read.unwatched.get(table, ()):
                 self.unwatched.add((table, name))
 
-    def _read_back(self, micros: int) -> SchemaRead | None:
-        schema_read = self.read_back(micros) if self.read_back is not None and not self.widens else None
+    def _read_back(self, place: OrderPlace) -> SchemaRead | None:
+        schema_read = self.read_back(place[0]) if self.read_back is not None and not self.widens else None
         return schema_read if schema_read is not None and schema_read.is_exact else None
 
     def _find_unwatched(self, table: str, name: str) -> None:
         """Ask the source whether a new column existed before and was just not watched."""
-        micros = self.whole_at.get(table)
-        schema_read = self._read_back(micros) if micros is not None else None
+        place = self.whole_at.get(table)
+        schema_read = self._read_back(place) if place is not None else None
         names = self.history.tables[table].unwatched
         if schema_read is not None and name not in names and name in schema_read.unwatched.get(table, ()):
-            self.record_unwatched(table, (*names, name), micros)
+            self.record_unwatched(table, (*names, name), place)
 
     def take_read(self, schema_read: SchemaRead) -> None:
         is_first = self.history.cycle == 0
@@ -214,7 +215,7 @@ class _Finder(SchemaRecorder):
             self.removed |= self.recreated.keys()
             self.see(schema.name, observation, may_retype=schema_read.is_exact)
             self.drop_columns(schema.name, observation.columns, missed, schema_read)
-            since = None if is_first else schema_read.micros
+            since = None if is_first else schema_read.place
             self.record_unwatched(schema.name, schema_read.unwatched.get(schema.name, ()), since)
             before = self.history.tables[schema.name].generated
             generated = tuple(sorted(schema_read.generated.get(schema.name, ())))
@@ -222,23 +223,23 @@ class _Finder(SchemaRecorder):
             if not self.widens:
                 # An inexact schema read shows the present ordinals, not those of its moment.
                 self.place(schema if schema_read.is_exact else replace(schema, columns=schema.key_columns))
-                self.record_key_order(schema, schema_read.micros)
+                self.record_key_order(schema, schema_read.place)
         if schema_read.is_exact:
             self.drop_tables(schema_read)
             unwatched_tables = schema_read.unwatched.keys() - {
                 *schema_read.keyless,
                 *(schema.name for schema in schema_read.tables),
             }
-            since = None if is_first else schema_read.micros
+            since = None if is_first else schema_read.place
             self.name_tables(SchemaChange.OTHER_TABLES, self.history.other_names, unwatched_tables, since)
             self.name_tables(SchemaChange.KEYLESS_TABLES, self.history.keyless, schema_read.keyless, since)
         self.set_options(schema_read, is_first=is_first)
 
-    def _watch(self, table: str, micros: int) -> ColumnHistory:
+    def _watch(self, table: str, place: OrderPlace) -> ColumnHistory:
         columns = self.history.tables.get(table)
         if columns is None or not columns.is_watched:
             is_beginning = self.history.cycle == 0 and columns is None
-            since = None if is_beginning else micros
+            since = None if is_beginning else place
             is_new = columns is None and table not in self.before.other_names | self.renamed
             is_inserted = self.shows_creation and is_new
             value = (
@@ -249,9 +250,9 @@ class _Finder(SchemaRecorder):
                 self.fresh[table] = False
         return self.history.tables[table]
 
-    def _add(self, table: str, name: str, column: ObservedColumn, micros: int) -> None:
+    def _add(self, table: str, name: str, column: ObservedColumn, place: OrderPlace) -> None:
         # Only whole rows that lack a column show that it did not exist before.
-        since = None if self.fresh.get(table) is False else micros
+        since = None if self.fresh.get(table) is False else place
         if since is not None:
             self._find_unwatched(table, name)
         is_variant = self.widens and any(
@@ -260,22 +261,25 @@ class _Finder(SchemaRecorder):
         change = SchemaChange.COLUMN_CASE_VARIANT if is_variant else SchemaChange.COLUMN_ADDED
         self.record_version(change, table, name, column, since)
 
-    def _widen(self, table: str, version: ColumnVersion, column: ObservedColumn, micros: int) -> None:
+    def _widen(self, table: str, version: ColumnVersion, column: ObservedColumn, place: OrderPlace) -> None:
         wide = joined_type(version.type, column.type)
         if same_type(wide, version.type):
             return
         wider = replace(column, type=wide, is_primary_key=version.is_primary_key, ordinal=version.ordinal)
-        self.record_version(SchemaChange.COLUMN_WIDENED, table, version.name, wider, micros, version)
+        self.record_version(SchemaChange.COLUMN_WIDENED, table, version.name, wider, place, version)
 
-    def _retype(self, table: str, version: ColumnVersion, column: ObservedColumn, micros: int) -> None:
+    def _retype(self, table: str, version: ColumnVersion, column: ObservedColumn, place: OrderPlace) -> None:
+        if version.since.is_behind(place):
+            # A connector that restarts sends events again, and the log leaves them out.
+            return
         if (table, version.name) in self.missed or (table, version.name) in self.recreated:
-            self._renew(table, version, column, micros)
+            self._renew(table, version, column, place)
             return
         change = SchemaChange.COLUMN_RETYPED
         if not self.converts:
             is_kept = keeps_values(version.type, column.type)
             change = SchemaChange.COLUMN_WIDENED if is_kept else SchemaChange.COLUMN_REPLACED
-        self.record_version(change, table, version.name, column, micros, version)
+        self.record_version(change, table, version.name, column, place, version)
 
     def _is_recreated(self, table: str, name: str, columns: Mapping[str, ObservedColumn]) -> bool:
         if (table, name) in self.removed:
@@ -284,11 +288,11 @@ class _Finder(SchemaRecorder):
         ordinals = {other: column.ordinal for other, column in columns.items() if not column.is_primary_key}
         return recreated_column is not None and recreated_column.is_new(name, ordinals)
 
-    def _renew(self, table: str, version: ColumnVersion, column: ObservedColumn, micros: int) -> None:
+    def _renew(self, table: str, version: ColumnVersion, column: ObservedColumn, place: OrderPlace) -> None:
         # The column was absent in between: its old values are lost, not converted.
-        since = self.missed.get((table, version.name), micros)
+        since = self.missed.get((table, version.name), place)
         if (table, version.name) in self.unwatched:
             self.record_unwatched(table, (*self.history.tables[table].unwatched, version.name), since)
         self.drop(table, version, since)
-        self.record_version(SchemaChange.COLUMN_ADDED, table, version.name, column, micros, version)
+        self.record_version(SchemaChange.COLUMN_ADDED, table, version.name, column, place, version)
         self.recreated.pop((table, version.name), None)

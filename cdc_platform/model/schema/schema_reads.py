@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from cdc_platform.model.base.names import is_reserved_column
+from cdc_platform.model.base.timestamps import OrderPlace
 from cdc_platform.model.schema.table_schema import TableSchema
 
 
@@ -28,6 +29,11 @@ class SchemaRead:
     uncopied: frozenset[str] = frozenset()
     keyless: tuple[str, ...] = ()
     generated: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    @property
+    def place(self) -> OrderPlace:
+        """The moment as a place in the order of records."""
+        return self.micros, ""
 
 
 def storable(schema_read: SchemaRead) -> SchemaRead:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from cdc_platform.model.base.timestamps import OrderPlace
 from cdc_platform.model.schema.column_versions import ColumnVersion
 from cdc_platform.model.schema.evolution import SchemaHistory
 from cdc_platform.model.schema.observed_columns import ObservedColumn
@@ -26,16 +27,16 @@ class SchemaRecorder:
     cycle: int
     events: list[SchemaEvent] = field(default_factory=list, init=False)
 
-    def drop(self, table: str, version: ColumnVersion, micros: int) -> None:
+    def drop(self, table: str, version: ColumnVersion, since: OrderPlace) -> None:
         """Record that a version of a column was dropped."""
         before = version.type.to_json()
-        self.record(SchemaChange.COLUMN_DROPPED, table, version.name, None, before, since=micros)
+        self.record(SchemaChange.COLUMN_DROPPED, table, version.name, None, before, since=since)
 
     def drop_columns(
         self,
         table: str,
         columns: Mapping[str, ObservedColumn],
-        missed: Mapping[str, int],
+        missed: Mapping[str, OrderPlace],
         schema_read: SchemaRead,
     ) -> None:
         """Record the columns that a schema read certainly lacks."""
@@ -43,7 +44,7 @@ class SchemaRecorder:
             if version.name in columns:
                 continue
             if schema_read.is_exact or version.name in missed:
-                self.drop(table, version, missed.get(version.name, schema_read.micros))
+                self.drop(table, version, missed.get(version.name, schema_read.place))
 
     def place(self, schema: TableSchema) -> None:
         """Record the ordinals of the columns if they changed."""
@@ -51,12 +52,12 @@ class SchemaRecorder:
         if places != self.history.tables[schema.name].places:
             self.record(SchemaChange.COLUMNS_PLACED, schema.name, None, json.dumps(places))
 
-    def record_key_order(self, schema: TableSchema, micros: int) -> None:
+    def record_key_order(self, schema: TableSchema, place: OrderPlace) -> None:
         """Record a changed order of the key's columns, which records number by their places in the table."""
         before = [column.name for column in self.history.tables[schema.name].schema.key_columns]
         now = [column.name for column in schema.key_columns]
         if now != before and set(now) == set(before):
-            since = None if self.history.cycle == 0 else micros
+            since = None if self.history.cycle == 0 else place
             self.record(SchemaChange.KEY_ORDERED, schema.name, None, json.dumps(now), since=since)
 
     def drop_tables(self, schema_read: SchemaRead) -> None:
@@ -66,17 +67,17 @@ class SchemaRecorder:
             if columns.is_watched and name not in watched:
                 exists = name in schema_read.unwatched
                 change = SchemaChange.TABLE_UNWATCHED if exists else SchemaChange.TABLE_DROPPED
-                self.record(change, name, since=schema_read.micros)
+                self.record(change, name, since=schema_read.place)
 
     def name_tables(
-        self, change: SchemaChange, before: Collection[str], now: Collection[str], since: int | None
+        self, change: SchemaChange, before: Collection[str], now: Collection[str], since: OrderPlace | None
     ) -> None:
         """Record the names of tables that are not read, if they changed."""
         if set(now) != set(before):
             value, previous = (json.dumps(sorted(names)) for names in (now, before))
             self.record(change, None, None, value, previous, since=since)
 
-    def record_unwatched(self, table: str, names: Iterable[str], since: int | None) -> None:
+    def record_unwatched(self, table: str, names: Iterable[str], since: OrderPlace | None) -> None:
         """Record the columns of a table that are not watched."""
         before = self.history.tables[table].unwatched
         self.record_columns(SchemaChange.UNWATCHED_COLUMNS, table, before, tuple(sorted(names)), since)
@@ -87,7 +88,7 @@ class SchemaRecorder:
         table: str,
         before: tuple[str, ...],
         now: tuple[str, ...],
-        since: int | None,
+        since: OrderPlace | None,
     ) -> None:
         """Record the names of columns of a kind, if they changed."""
         if now != before:
@@ -100,7 +101,7 @@ class SchemaRecorder:
         for name in sorted(before.keys() | schema_read.options.keys()):
             value, previous = schema_read.options.get(name), before.get(name)
             if value != previous:
-                since = None if is_first else schema_read.micros
+                since = None if is_first else schema_read.place
                 self.record(SchemaChange.OPTION_SET, None, name, value, previous, since=since)
 
     def record_version(
@@ -109,7 +110,7 @@ class SchemaRecorder:
         table: str,
         name: str,
         column: ObservedColumn,
-        since: int | None,
+        since: OrderPlace | None,
         version: ColumnVersion | None = None,
     ) -> None:
         """Record a new column, or a version of a column that replaces another version."""
@@ -124,7 +125,7 @@ class SchemaRecorder:
                 previous,
                 column.is_primary_key,
                 column.ordinal,
-                since,
+                *_parts(since),
             )
         )
 
@@ -136,11 +137,27 @@ class SchemaRecorder:
         value: str | None = None,
         previous: str | None = None,
         *,
-        since: int | None = None,
+        since: OrderPlace | None = None,
     ) -> None:
         """Record a change with the fields of `SchemaEvent`; it takes effect at ``since``."""
-        self._add_event(SchemaEvent(self.cycle, change, table, name, value, previous, since_micros=since))
+        micros, order = _parts(since)
+        self._add_event(
+            SchemaEvent(
+                self.cycle,
+                change,
+                table,
+                name,
+                value,
+                previous,
+                since_micros=micros,
+                since_order=order,
+            )
+        )
 
     def _add_event(self, event: SchemaEvent) -> None:
         self.events.append(event)
         self.history = self.history.after(event)
+
+
+def _parts(place: OrderPlace | None) -> tuple[int | None, str]:
+    return place if place is not None else (None, "")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from cdc_platform.model.base.cached_values import cached_value
+from cdc_platform.model.base.timestamps import OrderPlace
 
 ARRAY: Final = "ARRAY"
 MAX_DIMENSIONS: Final = 6
@@ -187,7 +188,7 @@ def _decimal(annotation: str | None) -> str:
 
 @dataclass(frozen=True)
 class ColumnLife:
-    """Commit timestamps between which the source had a column, and its name there; None is unbounded.
+    """Places in the order between which the source had a column, and its name there; None is unbounded.
 
     ``before`` is the version of the column whose values it took over, converted to its own type: with
     ``is_widened`` as the log encodes them, and otherwise as the source converts them.
@@ -195,8 +196,8 @@ class ColumnLife:
     """
 
     source_name: str
-    since_micros_inclusive: int | None = None
-    until_micros_exclusive: int | None = None
+    since_inclusive: OrderPlace | None = None
+    until_exclusive: OrderPlace | None = None
     before: "Column | None" = None
     was_key: bool = False
     is_widened: bool = False

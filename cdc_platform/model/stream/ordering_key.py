@@ -15,9 +15,6 @@ PLACE_PARTS: Final = 2
 """Number of parts of a Debezium event's ordering key that name the record of the database's log: the
 commit and the position. Both halves of a key change come from one record."""
 
-OrderPlace = tuple[int, str]
-"""A moment in microseconds, and the text that orders records of that moment."""
-
 _HEX_PAIR: Final = re.compile(r"(?:([0-9A-Fa-f]{1,16})-)?([0-9A-Fa-f]{1,16})")
 
 

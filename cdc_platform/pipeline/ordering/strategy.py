@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame
 from cdc_platform.lake.commits.commits import Mark
 from cdc_platform.lake.commits.writes import CycleStep
 from cdc_platform.model.base.cached_values import cached_value
+from cdc_platform.model.base.timestamps import OrderPlace
 from cdc_platform.model.schema.table_schema import TableSchema
-from cdc_platform.model.stream.ordering_key import OrderPlace
 from cdc_platform.model.stream.quarantined_records import QuarantinedRecord
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.pipeline.opened.pipeline import Pipeline

@@ -11,10 +11,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_platform.model.base.timestamps import FIRST_MICROS, from_datetime, to_datetime
+from cdc_platform.model.base.timestamps import FIRST_MICROS, OrderPlace, from_datetime, to_datetime
 from cdc_platform.model.rows.keyless import UNNUMBERED_PREFIX
 from cdc_platform.model.stream.events import ADDRESS
-from cdc_platform.model.stream.ordering_key import OrderPlace
 from cdc_platform.model.stream.records import ChangeKind, ModType
 
 SHAPE: Final = ("table_name", "mod_type", "value_capture_type", "column_types")
@@ -33,13 +32,15 @@ _SLACK_MICROS: Final = 1_000_000
 class ShapeFacts(NamedTuple):
     """Facts about the records of one shape.
 
-    ``first_order`` is the ordering key of the first event; empty for records of a change stream.
+    ``first_order`` and ``last_order`` are the ordering keys of the first and the last event; empty for
+    records of a change stream.
     """
 
     records: int
     first_micros: int
     last_micros: int
     first_order: str = ""
+    last_order: str = ""
 
     def plus(self, other: "ShapeFacts") -> "ShapeFacts":
         """Return the facts about the records of both."""
@@ -48,6 +49,7 @@ class ShapeFacts(NamedTuple):
             min(self.first_micros, other.first_micros),
             max(self.last_micros, other.last_micros),
             min(self.first_order, other.first_order),
+            max(self.last_order, other.last_order),
         )
 
 
@@ -214,14 +216,14 @@ def content_of(batch: pa.Table | pa.RecordBatch) -> WindowContent:
 def _shapes_of(batch: pa.Table | pa.RecordBatch, *, is_of_events: bool) -> dict[ShapeKey, ShapeFacts]:
     orders = ["record_order"] if is_of_events else []
     columns = pa.table({name: batch.column(name) for name in (*SHAPE, "record_timestamp", *orders)})
-    moment = ("record_timestamp", "min"), ("record_timestamp", "max"), ("record_timestamp", "count")
-    rows = columns.group_by(list(SHAPE)).aggregate([*moment, *((name, "min") for name in orders)])
-    first_orders = rows["record_order_min"].to_pylist() if is_of_events else [None] * rows.num_rows
+    ends = [(name, end) for name in ("record_timestamp", *orders) for end in ("min", "max")]
+    rows = columns.group_by(list(SHAPE)).aggregate([("record_timestamp", "count"), *ends])
+    of_orders = [rows[f"{name}_{end}"].to_pylist() for name, end in ends if name in orders]
     facts = zip(
         rows["record_timestamp_count"].to_pylist(),
         map(from_datetime, rows["record_timestamp_min"].to_pylist()),
         map(from_datetime, rows["record_timestamp_max"].to_pylist()),
-        (order or "" for order in first_orders),
+        *([order or "" for order in end] for end in of_orders),
         strict=True,
     )
     return {key: ShapeFacts(*of_key) for key, of_key in zip(keys_of(rows), facts, strict=True)}

@@ -38,7 +38,7 @@ from cdc_platform.pipeline.reading.trace import trace_lineage
 from cdc_platform.pipeline.reading.window_content import SHAPE, ShapeKey, TypedTable, WindowContent
 from cdc_platform.pipeline.schema.key_shapes import find_foreign_keys
 from cdc_platform.pipeline.schema.schema_policies import first_columns, fixed_shapes
-from cdc_platform.pipeline.schema.shape_runs import ShapeRuns
+from cdc_platform.pipeline.schema.shape_runs import ORDER, ShapeRuns, show_all_runs
 
 SAVE_EVERY_CYCLES: Final = 20
 """Cycles without a change after which the history is also stored; new processes then skip these cycles."""
@@ -212,18 +212,28 @@ def _observations(
     parsed: Mapping[ShapeKey, _Shape],
     content: WindowContent,
 ) -> dict[str, list[ObservedColumns]]:
-    """Return, per table and in commit order, the ends of each run of records with the same columns."""
-    runs, orders = ShapeRuns(), content.typed_tables()
-    shapes = {key: content.shapes[key] for key, shape in parsed.items() if shape.table in tables}
-    if not runs.add_facts(shapes):
+    """Return, per table and in order, the ends of each run of records with the same columns."""
+    runs, by_table = ShapeRuns(), defaultdict[str, list[ShapeKey]](list)
+    for key, shape in parsed.items():
+        if shape.table in tables:
+            by_table[shape.table].append(key)
+    in_order = pipeline.capabilities.comes_in_order
+    if all(
+        show_all_runs(((parsed[key].columns, content.shapes[key]) for key in keys), comes_in_order=in_order)
+        for keys in by_table.values()
+    ):
+        runs.add_facts({key: content.shapes[key] for keys in by_table.values() for key in keys})
+    else:
         raw = pipeline.lake.system_table(RAW)
-        for batch in read_repeated_texts(raw, window, SHAPE, "record_timestamp", "kind"):
+        # Events of a cycle share their time; records of a change stream have their own.
+        orders = [ORDER] if pipeline.capabilities.delivers_events else []
+        for batch in read_repeated_texts(raw, window, SHAPE, "record_timestamp", "kind", *orders):
             runs.add(batch.filter(pc.is_in(batch["table_name"], pa.array(sorted(tables)))))
     observations: defaultdict[str, list[ObservedColumns]] = defaultdict(list)
-    for key, micros in runs.ends(parsed.__contains__, lambda key: orders.get(_named(key), "")):
+    for key, (micros, order) in runs.ends(parsed.__contains__):
         shape = parsed[key]
         observations[shape.table].append(
-            ObservedColumns(micros, shape.columns, shape.is_whole, shape.is_sure)
+            ObservedColumns(micros, shape.columns, shape.is_whole, shape.is_sure, order if in_order else "")
         )
     return dict(observations)
 

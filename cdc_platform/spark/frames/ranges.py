@@ -7,7 +7,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdc_platform.model.base.names import quote_text
-from cdc_platform.model.stream.ordering_key import OrderPlace
+from cdc_platform.model.base.timestamps import OrderPlace
 
 ROWS_PER_RANGE: Final = 50_000
 

@@ -13,8 +13,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdc_platform.model.base.names import quote_text
+from cdc_platform.model.base.timestamps import OrderPlace
 from cdc_platform.model.schema.table_schema import TableSchema
-from cdc_platform.model.stream.ordering_key import PLACE_PARTS, SEPARATOR, OrderPlace
+from cdc_platform.model.stream.ordering_key import PLACE_PARTS, SEPARATOR
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities
 from cdc_platform.spark.frames.casts import LONGEST_TEXT
 from cdc_platform.spark.frames.ranges import RANGE, part_in_ranges, range_count

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from cdc_platform.errors import ChangeUnparsed, ValueUnfit
 from cdc_platform.model.base.names import FLAG_PREFIX, KEY_PREFIX, quote_spark, quote_text
+from cdc_platform.model.base.timestamps import OrderPlace
 from cdc_platform.model.schema.table_schema import Column as SourceColumn
 from cdc_platform.model.schema.table_schema import ColumnType, TableSchema, spark_type
 from cdc_platform.model.stream.records import ChangeKind
@@ -83,7 +84,7 @@ def type_changes(
     if has_partial_updates:
         of_change["names"] = _names(words)
     if table.is_evolving:
-        of_change["committed"] = "unix_micros(commit_timestamp)"
+        of_change |= _places(table)
     of_change |= {"k_texts": _texts("keys", table), "v_texts": _texts("new_values", table)}
     of_change |= {"k": _check_parsed("k", KEY_TEXT, table), "v": _check_parsed("v", "new_values", table)}
     values = {column.name: _value(table, column) for column in (*table.key_columns, *table.value_columns)}
@@ -105,7 +106,7 @@ def with_row(changes: DataFrame, table: TableSchema) -> DataFrame:
     """
     keys = key_parts(table)
     rows = with_key_parts(changes, table).withColumn(ROW, F.struct(*keys))
-    return rows.drop(*keys, KEY_TEXT, "k_texts", "k", "committed")
+    return rows.drop(*keys, KEY_TEXT, "k_texts", "k", "committed", "order_at_commit")
 
 
 def key_parts(table: TableSchema) -> list[str]:
@@ -117,7 +118,7 @@ def with_key_parts(changes: DataFrame, table: TableSchema) -> DataFrame:
     """Return changes of one table with typed columns of their keys, and the columns that these come from."""
     parts = {KEY_TEXT: "keys", "k_texts": _texts("keys", table), "k": _check_parsed("k", KEY_TEXT, table)}
     if table.is_evolving:
-        parts["committed"] = "unix_micros(commit_timestamp)"
+        parts |= _places(table)
     values = (_value(table, column) for column in table.key_columns)
     return changes.selectExpr("*", *_as_columns(parts | dict(zip(key_parts(table), values, strict=True))))
 
@@ -224,16 +225,29 @@ def _failure(table: TableSchema, column: str, kind: ColumnType, text: str) -> st
 
 
 def _within(column: SourceColumn, *, with_former: bool) -> str:
-    """Return the SQL for whether a change was committed in the life of a column, or of a former version."""
+    """Return the SQL for whether a change lies in the life of a column, or of a former version."""
     bounds = ["true"]
     first = column
     while with_former and first.life is not None and first.life.before is not None:
         first = first.life.before
-    if first.life is not None and first.life.since_micros_inclusive is not None:
-        bounds.append(f"committed >= {first.life.since_micros_inclusive}")
-    if column.life is not None and column.life.until_micros_exclusive is not None:
-        bounds.append(f"committed < {column.life.until_micros_exclusive}")
+    if first.life is not None and first.life.since_inclusive is not None:
+        bounds.append(f"NOT {_is_before(first.life.since_inclusive)}")
+    if column.life is not None and column.life.until_exclusive is not None:
+        bounds.append(_is_before(column.life.until_exclusive))
     return f"({' AND '.join(bounds)})"
+
+
+def _is_before(place: OrderPlace) -> str:
+    micros, order = place
+    return f"(committed < {micros} OR committed = {micros} AND order_at_commit < {quote_text(order)})"
+
+
+def _places(table: TableSchema) -> dict[str, str]:
+    """Return the SQL of the columns that lives refer to: events of a cycle share their commit timestamp."""
+    lives = (column.life for column in table.columns if column.life is not None)
+    bounds = (bound or (0, "") for life in lives for bound in (life.since_inclusive, life.until_exclusive))
+    order = "coalesce(ordering_key, '')" if any(order for _, order in bounds) else "''"
+    return {"committed": "unix_micros(commit_timestamp)", "order_at_commit": order}
 
 
 def _value(table: TableSchema, column: SourceColumn) -> str:
@@ -242,10 +256,10 @@ def _value(table: TableSchema, column: SourceColumn) -> str:
         return current_value
     cases = f"WHEN {_within(column, with_former=False)} THEN {current_value}"
     former = column.life.before
-    if former is not None:
+    if former is not None and column.life.since_inclusive is not None:
         value, is_widened = _value(table, former), column.life.is_widened
         conversion = convert_expression(value, former.type, column.type, is_widened=is_widened)
-        cases += f" WHEN committed < {column.life.since_micros_inclusive} THEN {conversion}"
+        cases += f" WHEN {_is_before(column.life.since_inclusive)} THEN {conversion}"
     return f"CASE {cases} END"
 
 

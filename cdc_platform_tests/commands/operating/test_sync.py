@@ -26,6 +26,13 @@ def test_an_unreachable_source_ends_sync_before_spark_starts(tmp_path: Path) -> 
     assert "Starting Spark" not in errors
 
 
+def test_a_pipeline_that_fails_stops_no_other(tmp_path: Path) -> None:
+    """Each one is tried and each error shown, and the exit code is 1."""
+    code, output, errors = run("sync", write_two(tmp_path))
+    assert (code, output) == (1, "pipeline bank\npipeline shop\n")
+    assert len(re.findall("^SourceUnreachable: ", errors, re.MULTILINE)) == 2
+
+
 def test_sync_ends_in_one_way_only(tmp_path: Path) -> None:
     """Two ways to end are a usage error, with exit code 2."""
     code, _, errors = run("sync", write_defs(tmp_path), "--cycles", "1", "--continuous")

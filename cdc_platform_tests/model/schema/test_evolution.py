@@ -51,7 +51,7 @@ def test_a_column_is_added_where_a_record_names_it_first() -> None:
         lives = {column.name: column.life for column in schema.columns}
         assert lives["text"] is None
         assert lives["rank"] is not None
-        assert (lives["rank"].since_micros_inclusive, lives["rank"].until_micros_exclusive) == (7, None)
+        assert (lives["rank"].since_inclusive, lives["rank"].until_exclusive) == ((7, ""), None)
         assert not history.tables["notes"].schema_after(history.cycle).is_evolving
 
 

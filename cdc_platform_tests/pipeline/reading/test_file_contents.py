@@ -84,7 +84,7 @@ def test_the_content_of_files_needs_no_read(raw: Table, monkeypatch: pytest.Monk
     monkeypatch.delattr(file_contents, "read_repeated_texts")
     shape = ("t", "INSERT", None, "[]")
     content = measured(raw, None, 3)
-    assert {shape: ShapeFacts(3, MICROS + 1, MICROS + 3, "1")} == content.shapes
+    assert {shape: ShapeFacts(3, MICROS + 1, MICROS + 3, "1", "3")} == content.shapes
     assert (3, ValueFacts(2)) == (content.records, content.values)
     assert sorted(content.places) == [(MICROS + 1, "1"), (MICROS + 3, "3")]
     assert measured(raw, 2, 3).records == 1
@@ -96,7 +96,7 @@ def test_records_are_read_if_a_file_lacks_notes_of_them(raw: Table, *, has_notes
     """Compaction writes files without notes, and a window may end within a file."""
     commit(raw, 1, rows_of(raw, 1, 2), has_notes=has_notes)
     content = measured(raw, 1, 2)
-    assert {("t", "INSERT", None, "[]"): ShapeFacts(1, MICROS + 2, MICROS + 2, "2")} == content.shapes
+    assert {("t", "INSERT", None, "[]"): ShapeFacts(1, MICROS + 2, MICROS + 2, "2", "2")} == content.shapes
     assert content.values is None
     assert (measured(raw, None, 2).values is None) != has_notes
 

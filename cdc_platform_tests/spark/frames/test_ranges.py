@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from cdc_platform.model.base.schemas import TIMESTAMP
-from cdc_platform.model.stream.ordering_key import OrderPlace
+from cdc_platform.model.base.timestamps import OrderPlace
 from cdc_platform.spark.frames.ranges import ROWS_PER_RANGE, part_in_ranges, range_starts
 
 if TYPE_CHECKING:
