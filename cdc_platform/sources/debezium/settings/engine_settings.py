@@ -81,8 +81,6 @@ class EngineInput:
     ] = DAY_S
     with_schemas: bool = True
     """Whether each key and value includes its schema block, which is used for decoding."""
-    java_memory: str = "512m"
-    """Heap of the engine's JVM."""
 
     def __post_init__(self) -> None:
         """Reject properties that would break the spool's guarantees, or give events values of later times."""
