@@ -3,6 +3,7 @@
 import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager
 from threading import Thread
@@ -130,6 +131,28 @@ class FileStore:
     def _relative(self, path: str) -> str:
         return path.removeprefix(f"{self._root.rstrip('/')}/")
 
+    def find_deleted(self, listed: Iterable[SourceFile], paths: AbstractSet[str]) -> list[str]:
+        """Return the paths below this folder that a listing lacks.
+
+        A file that only seems to be deleted is left out: one of a folder that could not be listed, and every
+        file if the listing is empty, as that of a storage that is not mounted.
+
+        Args:
+            listed: the whole listing.
+            paths: known paths; those that no listing could contain are left out.
+        """
+        listed_paths = {file.path for file in listed}
+        if not listed_paths:
+            return []
+        root = f"{self._scheme}{self._root.rstrip('/')}/"
+        return [
+            path
+            for path in paths - listed_paths
+            if path.startswith(root)
+            and path.endswith(self._suffixes)
+            and listed_paths.isdisjoint(_folders_of(path))
+        ]
+
     def existing(self, paths: Collection[str]) -> frozenset[str]:
         """Return the files that exist.
 
@@ -180,6 +203,11 @@ class FileStore:
         file.seek(begin)
         buffered: AbstractContextManager[Any] = pa.BufferedInputStream(file, _BUFFER_BYTES)
         return buffered
+
+
+def _folders_of(path: str) -> Iterator[str]:
+    while path := path.rpartition("/")[0]:
+        yield path
 
 
 def _open(location: str, deadline_s: float, setting: str) -> Root:

@@ -208,5 +208,8 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
     **_of_outlet("debezium from Kafka", topics),
     **_of_outlet("debezium by the engine", spool),
     **_with_tasks("debezium: replay", Scenario(refused_transactions, replay, repeats=True)),
+    "debezium by the engine: replay": Scenario(
+        partial(refused_transactions, open_outlet=spool), replay, repeats=True
+    ),
 }
 """By source and kind."""
