@@ -40,6 +40,7 @@ class Sample:
         lake: files of the lake.
         max_snapshots: live snapshots of the table that has most.
         metadata_files: metadata files of all tables.
+        rows: of each of the platform's own tables, in all lakes.
     """
 
     cycle: int
@@ -48,6 +49,7 @@ class Sample:
     lake: Tree
     max_snapshots: int
     metadata_files: int
+    rows: Mapping[str, int]
 
 
 @dataclass(frozen=True)
