@@ -141,16 +141,16 @@ class FileStore:
             listed: the whole listing.
             paths: known paths; those that no listing could contain are left out.
         """
-        listed_paths = {file.path for file in listed}
-        if not listed_paths:
+        files = list(listed)
+        if not files:
             return []
         root = f"{self._scheme}{self._root.rstrip('/')}/"
+        # Only a folder has neither a size nor a time.
+        folders = tuple(f"{file.path}/" for file in files if not (file.size_bytes or file.modified_micros))
         return [
             path
-            for path in paths - listed_paths
-            if path.startswith(root)
-            and path.endswith(self._suffixes)
-            and listed_paths.isdisjoint(_folders_of(path))
+            for path in paths - {file.path for file in files}
+            if path.startswith(root) and path.endswith(self._suffixes) and not path.startswith(folders)
         ]
 
     def existing(self, paths: Collection[str]) -> frozenset[str]:
@@ -203,11 +203,6 @@ class FileStore:
         file.seek(begin)
         buffered: AbstractContextManager[Any] = pa.BufferedInputStream(file, _BUFFER_BYTES)
         return buffered
-
-
-def _folders_of(path: str) -> Iterator[str]:
-    while path := path.rpartition("/")[0]:
-        yield path
 
 
 def _open(location: str, deadline_s: float, setting: str) -> Root:

@@ -156,11 +156,11 @@ def find_forgettable(deleted: Mapping[str, str], before_micros: int) -> Sequence
         deleted: version of each deleted file, by path; `READ_AGAIN` for one that cannot be replayed any more.
         before_micros: a file that was written earlier does not arrive again.
     """
-    written = {path: _VERSION.fullmatch(version) for path, version in deleted.items()}
     return sorted(
         path
-        for path, match in written.items()
-        if deleted[path] == READ_AGAIN or (match is not None and int(match[1]) < before_micros)
+        for path, version in deleted.items()
+        if version == READ_AGAIN
+        or ((written := _VERSION.fullmatch(version)) is not None and int(written[1]) < before_micros)
     )[:MAX_FILES]
 
 
