@@ -133,7 +133,7 @@ def take_sample(cycle: int, session: Session, temporary: Path, lakes: Sequence[L
     for lake in lakes:
         rows.update({name: rows_of(lake.system_table(name)) for name in own_names(lake)})
     return Sample(
-        cycle, session.memory(), tree_of(temporary), tree_of(folder), max(snapshots), metadata, rows
+        cycle, session.memory(), tree_of(temporary), tree_of(folder), max(snapshots), metadata, dict(rows)
     )
 
 

@@ -23,7 +23,10 @@ def steady() -> SoakResult:
         Cycle(number, "bank", 100, 9.0 if number < 50 else 1.5, 2.0, {}, FOOTPRINT)
         for number in range(1, CYCLES + 1)
     ]
-    samples = [Sample(number, MEMORY, TREE, TREE, 50, 100, {}) for number in range(EVERY, CYCLES + 1, EVERY)]
+    samples = [
+        Sample(number, MEMORY, TREE, TREE, 50, 100, {"files": number})
+        for number in range(EVERY, CYCLES + 1, EVERY)
+    ]
     return SoakResult("spanner", cycles, samples, [])
 
 
