@@ -49,7 +49,7 @@ def test_a_steady_run_meets_every_criterion() -> None:
     run = steady()
     assert unmet(run) == []
     assert run == SoakResult.from_json(json.loads(json.dumps(asdict(run))))
-    assert "| spanner | 1000 | 0 | 95 → 95 | 1.50 → 1.50 |" in markdown([run])
+    assert "| spanner | 1000 | 0 | 95 → 95 | 0 → 0 | 1.50 → 1.50 |" in markdown([run])
 
 
 @pytest.mark.parametrize(
