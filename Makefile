@@ -44,12 +44,16 @@ bench:  ## Run most benchmarks once (many hours; docs/benchmarks.md has the sing
 
 # All of them run, also after one has found something.
 NIGHTLY = "crash_points --processes 2 --minutes 55 --singly 0 --pairs 1 --checked-every 8" \
-	"crash_points --failing full --minutes 15" "crash_points --failing read_only --minutes 15" \
-	"crash_points --failing broken --minutes 15" "crash_points --failing refused --minutes 15" \
-	"crash_points --overtaken published --minutes 30" "crash_points --overtaken ordered --minutes 30" \
+	"crash_points --processes 2 --failing full --minutes 15" \
+	"crash_points --processes 2 --failing read_only --minutes 15" \
+	"crash_points --processes 2 --failing broken --minutes 15" \
+	"crash_points --processes 2 --failing refused --minutes 15" \
+	"crash_points --processes 2 --overtaken published --minutes 30" \
+	"crash_points --processes 2 --overtaken ordered --minutes 30" \
 	"kill --during all --kills 25" "kill --source datastream --kills 10" "pauses --rate 10" \
-	"storage --storage s3 --minutes 20" "storage --storage postgresql --minutes 20" \
-	"storage --storage rest --minutes 20" "clocks --minutes 6" \
+	"storage --storage s3 --minutes 20 --share 0.01" \
+	"storage --storage postgresql --minutes 20 --share 0.003" \
+	"storage --storage rest --minutes 20 --share 0.05" "clocks --minutes 6" \
 	"clocks --workload datastream_history --minutes 4" "clocks --workload debezium_enrich_files --minutes 4"
 
 nightly:  ## Inject faults into pipelines (five to six hours; docs/reliability.md has two longer runs).

@@ -17,7 +17,8 @@ import signal
 import subprocess
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -31,6 +32,7 @@ from benchmarks.measure.soak_results import Sample, SoakResult, judge, markdown
 from benchmarks.measure.tables import open_session
 from cdc_platform.lake.catalog.lake import Lake, own_tables
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.lake.commits.commits import head, number_of
 from cdc_platform.spark.launch.spark_settings import SparkSettings
 from cdc_platform_tests.servers.kafka import Broker, broker
 from cdc_platform_tests.support.footprints.footprint import Session, tree_of
@@ -127,12 +129,28 @@ def take_sample(cycle: int, session: Session, temporary: Path, lakes: Sequence[L
     snapshots = [len(table.metadata.snapshots) for lake in lakes for table in tables_of(lake)]
     folder = Path(lakes[0].settings.path)
     metadata = sum(1 for _ in folder.rglob("*.metadata.json"))
-    return Sample(cycle, session.memory(), tree_of(temporary), tree_of(folder), max(snapshots), metadata)
+    rows = Counter[str]()
+    for lake in lakes:
+        rows.update({name: rows_of(lake.system_table(name)) for name in own_names(lake)})
+    return Sample(
+        cycle, session.memory(), tree_of(temporary), tree_of(folder), max(snapshots), metadata, dict(rows)
+    )
+
+
+def own_names(lake: Lake) -> Iterable[str]:
+    """Return the names of the platform's own tables."""
+    return own_tables(delivers_events=lake.delivers_events)
+
+
+def rows_of(table: Table) -> int:
+    """Return the number of rows of a table."""
+    newest = head(table)
+    return (number_of(newest, "total-records") or 0) if newest is not None else 0
 
 
 def tables_of(lake: Lake) -> Iterator[Table]:
     """Return all tables of a pipeline."""
-    yield from map(lake.system_table, own_tables(delivers_events=lake.delivers_events))
+    yield from map(lake.system_table, own_names(lake))
     for name in lake.table_names():
         if (table := lake.table(name)) is not None:
             yield table
@@ -156,7 +174,11 @@ def print_sample(sample: Sample) -> None:
     """Print a line for a sample."""
     facts = {**asdict(sample.memory), "temporary": sample.temporary, "lake": sample.lake}
     line = "  ".join(f"{name} {fact}" for name, fact in facts.items())
-    print(f"    {line}  snapshots {sample.max_snapshots}  metadata {sample.metadata_files}", flush=True)
+    rows = "  ".join(f"{name} {count}" for name, count in sample.rows.items())
+    print(
+        f"    {line}  snapshots {sample.max_snapshots}  metadata {sample.metadata_files}  rows of {rows}",
+        flush=True,
+    )
 
 
 def print_grown(before: dict[str, int], after: dict[str, int]) -> None:

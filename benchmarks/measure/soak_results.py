@@ -40,6 +40,7 @@ class Sample:
         lake: files of the lake.
         max_snapshots: live snapshots of the table that has most.
         metadata_files: metadata files of all tables.
+        rows: of each of the platform's own tables, in all lakes.
     """
 
     cycle: int
@@ -48,6 +49,7 @@ class Sample:
     lake: Tree
     max_snapshots: int
     metadata_files: int
+    rows: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -139,7 +141,7 @@ def judge(result: SoakResult) -> list[Criterion]:
 def markdown(results: Iterable[SoakResult]) -> str:
     """Return a table of the runs; two numbers are those of the second and of the last window."""
     heads = (
-        *("source", "cycles", "cache manager, maximum", "heap, MiB", "seconds a cycle"),
+        *("source", "cycles", "cache manager, maximum", "heap, MiB", "Python, MiB", "seconds a cycle"),
         *("processor seconds a cycle", "handles, Python and Java", "threads, Python and Java"),
         *("temporary files", "files of the lake", "snapshots, maximum", "criteria"),
     )
@@ -152,12 +154,13 @@ def _row(result: SoakResult) -> list[str]:
     outcome = f"failed: {', '.join(failed)}" if failed else "passed"
     begin = [result.name, str(len(result.cycles))]
     if not result.can_be_compared:
-        return [*begin, *["-"] * 9, outcome]
+        return [*begin, *["-"] * 10, outcome]
     pairs = [_pair(_of_footprints(result, count), 0) for _, count in FLAT.values()]
     return [
         *begin,
         str(max(cycle.footprint.cached_plans for cycle in result.cycles)),
         _pair(_of_samples(result, _heap_mib), 0),
+        _pair(_of_samples(result, lambda sample: sample.memory.python_rss_bytes / MIB), 0),
         _pair(_of_cycles(result, _whole_s, statistics.mean), 2),
         _pair(_of_cycles(result, lambda cycle: cycle.processor_s, statistics.mean), 2),
         ", ".join(pairs[:2]),

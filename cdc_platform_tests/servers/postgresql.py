@@ -147,4 +147,6 @@ def _own(folder: Path) -> str | None:
 
 def run(command: Sequence[str], user: str | None) -> None:
     """Run one of PostgreSQL's programs, which writes its errors to the server's log."""
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, user=user, timeout=300, cwd="/")
+    # With `user=`, Python forks instead of calling vfork. Then handlers of gRPC run, and may abort the child.
+    as_user = ["setpriv", f"--reuid={user}", "--keep-groups", *command] if user is not None else command
+    subprocess.run(as_user, check=True, stdout=subprocess.DEVNULL, timeout=300, cwd="/")

@@ -1,5 +1,6 @@
 """Files of a source, and the choice of the files that a cycle reads."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -7,7 +8,7 @@ from typing import Final
 
 from cdc_platform.model.base.stored_texts import parse_stored
 from cdc_platform.model.base.timestamps import is_moment
-from cdc_platform.model.stream.unread import GONE, FailedRead, failed_reads, unread_path
+from cdc_platform.model.stream.unread import FORGOTTEN, FailedRead, failed_reads, unread_path
 
 MAX_FILES: Final = 10_000
 """Maximum number of files per cycle; a backlog takes several, so that an interruption costs little."""
@@ -19,6 +20,8 @@ LOCAL_BYTES: Final = 1024**2
 """Maximum files and bytes that the cycle's own process reads: starting a Spark task takes longer."""
 RETRIED_SHARE: Final = 10
 """While others are unread, files that failed get at most one in this many files and bytes of a cycle."""
+_VERSION: Final = re.compile(r"(\d+)-\d+", re.ASCII)
+"""Version of a file: when it was written, in microseconds, and its size."""
 
 
 @dataclass(frozen=True)
@@ -137,13 +140,28 @@ def _first(files: Iterable[SourceFile], max_files: int, max_bytes: int) -> list[
 def resolved_failures(files: Iterable[SourceFile], read_progress: Mapping[str, str]) -> dict[str, str]:
     """Return the files whose failed reads no longer matter, each with its version in the read progress.
 
-    Such a file is gone, or has the version again that was read before.
+    Such a file has the version again that was read before, or is gone: `FORGOTTEN` if it was never read.
     """
     failures = failed_reads(read_progress)
     if not failures:
         return {}
     unread = {file.path for file in files if read_progress.get(file.path) != file.version}
-    return {path: read_progress.get(path, GONE) for path in sorted(failures.keys() - unread)}
+    return {path: read_progress.get(path, FORGOTTEN) for path in sorted(failures.keys() - unread)}
+
+
+def find_forgettable(deleted: Mapping[str, str], before_micros: int) -> Sequence[str]:
+    """Return the deleted files that a read progress no longer needs, at most `MAX_FILES`.
+
+    Args:
+        deleted: version of each deleted file, by path; `READ_AGAIN` for one that cannot be replayed any more.
+        before_micros: a file that was written earlier does not arrive again.
+    """
+    return sorted(
+        path
+        for path, version in deleted.items()
+        if version == READ_AGAIN
+        or ((written := _VERSION.fullmatch(version)) is not None and int(written[1]) < before_micros)
+    )[:MAX_FILES]
 
 
 def deal_files(files: Sequence[SourceFile], max_tasks: int) -> list[tuple[SourceFile, ...]]:

@@ -11,10 +11,8 @@ from cdc_platform.model.base.timestamps import MICROS_PER_S, is_moment
 
 UNREAD: Final = "unread@"
 """Prefix of a file's path under which the read progress stores its failed read."""
-GONE: Final = "gone"
-"""Version, in a read progress, of a deleted file that could never be read."""
 FORGOTTEN: Final = "forgotten"
-"""Version that removes a deleted file from the read progress, because its name never returns."""
+"""Version that removes a deleted file from the read progress; if its name returns, it is a new file."""
 FIRST_PAUSE_S: Final = 30
 LONGEST_PAUSE_S: Final = 3600
 """The pauses after the first failed read of a file and after many; each is twice the one before."""

@@ -23,7 +23,10 @@ def steady() -> SoakResult:
         Cycle(number, "bank", 100, 9.0 if number < 50 else 1.5, 2.0, {}, FOOTPRINT)
         for number in range(1, CYCLES + 1)
     ]
-    samples = [Sample(number, MEMORY, TREE, TREE, 50, 100) for number in range(EVERY, CYCLES + 1, EVERY)]
+    samples = [
+        Sample(number, MEMORY, TREE, TREE, 50, 100, {"files": number})
+        for number in range(EVERY, CYCLES + 1, EVERY)
+    ]
     return SoakResult("spanner", cycles, samples, [])
 
 
@@ -46,7 +49,7 @@ def test_a_steady_run_meets_every_criterion() -> None:
     run = steady()
     assert unmet(run) == []
     assert run == SoakResult.from_json(json.loads(json.dumps(asdict(run))))
-    assert "| spanner | 1000 | 0 | 95 → 95 | 1.50 → 1.50 |" in markdown([run])
+    assert "| spanner | 1000 | 0 | 95 → 95 | 0 → 0 | 1.50 → 1.50 |" in markdown([run])
 
 
 @pytest.mark.parametrize(

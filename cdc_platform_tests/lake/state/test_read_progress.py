@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from shutil import copytree, rmtree
 
 import pyarrow as pa
 import pytest
@@ -94,6 +95,28 @@ def test_reads_that_are_no_longer_shown_leave_no_row(tmp_path: Path, monkeypatch
         load_read_progress(lake)
     expected = [{"cycle": MAX_DATA_FILES + 1, "path": "state", "version": str(MAX_DATA_FILES + 1)}]
     assert lake.system_table(READ_PROGRESS).scan().to_arrow().to_pylist() == expected
+
+
+def test_a_copy_of_a_lake_from_before_a_replacement_continues(tmp_path: Path) -> None:
+    """The process that replaced the rows knows nothing of them once the copy is restored."""
+    folder, copied = tmp_path / "lake", tmp_path / "copied"
+    lake = Lake(LakeSettings(str(folder)), "files", delivers_events=True)
+    for cycle in range(1, MAX_DATA_FILES + 3):
+        report(lake, cycle, {f"f{cycle}": "1"})
+        load_read_progress(lake)
+        if cycle == MAX_DATA_FILES:
+            copytree(folder, copied)
+    assert _data_files(lake) < MAX_DATA_FILES
+    rmtree(folder)
+    copied.rename(folder)
+    lake = Lake(LakeSettings(str(folder)), "files", delivers_events=True)
+    expected = {f"f{cycle}": "1" for cycle in range(1, MAX_DATA_FILES + 1)}
+    assert expected == load_read_progress(lake)
+    for cycle in (MAX_DATA_FILES + 1, MAX_DATA_FILES + 2):
+        report(lake, cycle, {"f1": str(cycle)})
+        expected["f1"] = str(cycle)
+        assert expected == load_read_progress(lake)
+    assert _data_files(lake) < MAX_DATA_FILES
 
 
 def _data_files(lake: Lake) -> int:

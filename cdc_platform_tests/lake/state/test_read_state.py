@@ -61,8 +61,11 @@ def test_what_is_shown_of_former_reads_is_when_they_were(entries: list[list[Entr
 
 
 def test_a_file_that_is_forgotten_leaves_no_entry() -> None:
-    """Its name never returns; a file that was deleted unread keeps its entry, since its name may."""
-    rows = [rows_of(1, [("a", "1"), ("b", "1")]), rows_of(2, [("a", FORGOTTEN), ("b", "gone")])]
+    """Neither its reads nor its failed read stay."""
+    failure = FailedRead("1", 1, "broken").to_text()
+    rows = [
+        rows_of(1, [("a", "1"), ("b", "1"), (unread_path("c"), failure)]),
+        rows_of(2, [("a", FORGOTTEN), ("c", FORGOTTEN)]),
+    ]
     state = ReadState().extended(pa.concat_tables(rows))
-    assert state.versions == {"b": "gone"}
-    assert state.cycles == {"b": 2}
+    assert state == ReadState({"b": "1"}, {"b": 1})

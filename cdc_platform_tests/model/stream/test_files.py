@@ -7,13 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_platform.model.stream.files import (
+    MAX_FILES,
+    READ_AGAIN,
     SourceFile,
     are_few,
     choose_files,
     deal_files,
+    find_forgettable,
     resolved_failures,
 )
-from cdc_platform.model.stream.unread import FIRST_PAUSE_S, GONE, FailedRead, unread_path
+from cdc_platform.model.stream.unread import FIRST_PAUSE_S, FORGOTTEN, FailedRead, unread_path
 
 
 def made(number: int, size_bytes: int = 10) -> SourceFile:
@@ -88,10 +91,19 @@ def test_failed_reads_are_resolved() -> None:
     """A file that is gone, or is what had been read before, is to be read no more."""
     gone, restored, bad = made(1), made(2), made(3)
     read_progress = failed(gone, restored, bad) | {restored.path: restored.version}
-    assert {gone.path: GONE, restored.path: restored.version} == resolved_failures(
+    assert {gone.path: FORGOTTEN, restored.path: restored.version} == resolved_failures(
         [restored, bad], read_progress
     )
     assert resolved_failures([bad], {}) == {}
+
+
+def test_deleted_files_are_forgotten_once_they_may_not_come_again() -> None:
+    """A version that states no time stays, and a replay of a deleted file ends; a cycle has few of them."""
+    old, young = made(9), made(10)
+    deleted = {old.path: old.version, young.path: young.version, "state": "text", "replayed": READ_AGAIN}
+    assert find_forgettable(deleted, 10) == [old.path, "replayed"]
+    many = {file.path: file.version for file in map(made, range(MAX_FILES + 1))}
+    assert len(find_forgettable(many, MAX_FILES + 1)) == MAX_FILES
 
 
 @given(st.lists(st.integers(0, 10**9), max_size=40, unique=True), st.integers(1, 8))

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from cdc_platform.lake.state.cuts import list_cuts
 from cdc_platform.lake.state.pins import pin_cut, unpin_cut
+from cdc_platform.lake.state.read_progress import MAX_DATA_FILES
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.model.stream.quarantined_records import QuarantineFilter
 from cdc_platform.pipeline.cycle import run_cycle
@@ -141,6 +142,8 @@ REPEATING: Final = replace(CALM, snapshot=1.0, policy=SnapshotPolicy.REPLACE)
 """A connector that takes one snapshot after the other, each of which replaces the tables."""
 CHUNKING: Final = replace(CALM, incremental=1.0, chunk=5)
 """A connector that reads its first table again and again by chunks, while transactions go on."""
+LONG: Final = MAX_DATA_FILES + 1
+"""Cycles before the one that replaces the rows of the read progress."""
 BY_SPARK: Final[Mapping[str, Any]] = {"local_read_s": 0.0, "local_merge_bytes": 0}
 """Spark's tasks read, order and merge, even small inputs."""
 COPY: Final[Mapping[str, Any]] = {"copy_chunk_rows": 250, "copy_s": 0.0}
@@ -201,6 +204,8 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
     **_with_tasks("datastream: schema change", Scenario(widening_files)),
     **_with_tasks("datastream: replay", Scenario(refused_files, replay, repeats=True)),
     **_with_tasks("debezium: schema change", Scenario(widening_transactions)),
+    "datastream: replaced read progress": Scenario(workload("datastream_keyless"), cycles=LONG),
+    "debezium: replaced read progress": Scenario(workload("debezium_omit_files"), cycles=LONG),
     **_with_tasks("datastream: backfill", Scenario(backfilled_files, cycles=1)),
     **{f"debezium: {kind}": of for kind, of in _with_snapshots(None).items()},
     "debezium: repeated snapshot": Scenario(partial(snapshots, REPEATING), cycles=PARTS + 1),
@@ -208,5 +213,8 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
     **_of_outlet("debezium from Kafka", topics),
     **_of_outlet("debezium by the engine", spool),
     **_with_tasks("debezium: replay", Scenario(refused_transactions, replay, repeats=True)),
+    "debezium by the engine: replay": Scenario(
+        partial(refused_transactions, open_outlet=spool), replay, repeats=True
+    ),
 }
 """By source and kind."""

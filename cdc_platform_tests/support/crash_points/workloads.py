@@ -23,7 +23,7 @@ from cdc_platform_tests.support.datastream.workload import KEYS, TABLES, KeyedFi
 from cdc_platform_tests.support.days.debezium import PARTS, Habits, SessionsDay
 from cdc_platform_tests.support.debezium.connector import Connector
 from cdc_platform_tests.support.debezium.pipelines import append
-from cdc_platform_tests.support.debezium.workload import Outlet, Sessions
+from cdc_platform_tests.support.debezium.workload import Files, Outlet, Sessions
 from cdc_platform_tests.support.workloads.spanner import BankWorkload, open_spanner
 from cdc_platform_tests.support.workloads.traffic import changing_columns
 from cdc_platform_tests.support.workloads.workload import Place, Workload, describe_difference, stored_rows
@@ -140,21 +140,24 @@ class RefusedTransactions:
 
     Args:
         place: where the workload runs.
+        outlet: sink of the connector.
     """
 
     place: Place
+    outlet: Outlet
     _sent: Connector = field(default_factory=Connector)
     _rows: dict[int, int] = field(default_factory=dict)
-    _written: int = 0
+    _times: int = 0
     _policies: dict[str, NullPolicy] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._input = self.outlet.open()
 
     @property
     def settings(self) -> PipelineSettings:
         """The settings of the pipeline."""
         source: DebeziumSettings = settings_with(
-            input=FilesInput(str(self.place.folder)),
-            has_transaction_topic=True,
-            null_policies=self._policies,
+            input=self._input, has_transaction_topic=True, null_policies=self._policies
         )
         return self.place.settings(source, TABLE)
 
@@ -168,7 +171,8 @@ class RefusedTransactions:
         self._sent.end()
         self._rows |= {first: 9, first + 1: 5}
         self._insert(first + 2)
-        append(self.place.folder / "events.jsonl", [f"{line}\n" for line in self._sent.lines])
+        self._times += 1
+        self.outlet.write([f"{line}\n" for line in self._sent.lines], self._times)
         self._sent.lines.clear()
 
     def finish(self) -> None:
@@ -355,6 +359,7 @@ def refused_files(place: Place) -> Iterator[Workload]:
 
 
 @contextmanager
-def refused_transactions(place: Place) -> Iterator[Workload]:
+def refused_transactions(place: Place, open_outlet: OpenOutlet | None = None) -> Iterator[Workload]:
     """Provide transactions of which some are refused at first."""
-    yield RefusedTransactions(place)
+    with nullcontext(Files(place.folder)) if open_outlet is None else open_outlet(place) as outlet:
+        yield RefusedTransactions(place, outlet)

@@ -7,14 +7,15 @@ from unittest.mock import patch
 import pytest
 
 from cdc_platform.errors import OffsetsLost, SourceNotFound, SpoolUnusable
-from cdc_platform.model.stream.lineage import Lineage
+from cdc_platform.lake.state.read_progress import replay_path
+from cdc_platform.model.stream.lineage import Lineage, begin
 from cdc_platform.model.stream.read_windows import ReadRequest
 from cdc_platform.sources.debezium.engine.spool import Spool
 from cdc_platform.sources.debezium.files.source import DebeziumSource
 from cdc_platform.sources.debezium.rows.decoder import Decoder
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput
 from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
-from cdc_platform.sources.debezium.transactions.progress import FileProgress
+from cdc_platform.sources.debezium.transactions.progress import PASSED, FileProgress, PassedUntil
 from cdc_platform_tests.sources.debezium.written_events import envelope, line, settings_with
 
 
@@ -36,6 +37,35 @@ def test_an_emptied_spool_is_reported_before_its_engine_starts(tmp_path: Path) -
     with pytest.raises(OffsetsLost, match=r"before number 2 of .* is empty: files were deleted"):
         source.plan(Lineage({}, 0), ReadRequest(1), lambda: progress)
     assert {"engine.lock", "spool.json"} == {path.name for path in spool.folder.iterdir()}
+
+
+def test_a_replay_is_no_file_of_a_spool(tmp_path: Path) -> None:
+    """A pipeline with an engine goes on after a replay, which has an entry in the read progress."""
+    settings = EngineInput("host", "database", "user", str(tmp_path / "spool"))
+    spool = Spool(tmp_path / "spool")
+    with spool.open_writer(settings.identity()) as writer:
+        file = writer.write([""], 0)
+        progress = {str(file): FileProgress("version", lines=1).to_text(), replay_path(5): "5-0"}
+        new = writer.write([""], 0)
+        source = DebeziumSource(DebeziumSettings(settings))
+        plan = source.plan(begin(1), ReadRequest(2), lambda: progress)
+    assert [file.path for file in plan.inputs["files"]] == [str(file), str(new)]
+
+
+def test_a_deleted_file_is_forgotten_once_it_may_not_come_again(tmp_path: Path) -> None:
+    """A file that was not read to its end, or has lines that wait, stays in the read progress."""
+    source = DebeziumSource(settings_with(input=FilesInput(str(tmp_path)), dedup_window_s=10))
+    (tmp_path / "9.jsonl").touch()
+    read = {
+        "1": FileProgress("1000000-5", 2, 5),
+        "2": FileProgress("2000000-5", 2, 5),
+        "3": FileProgress("", 2, 5),
+        "4": FileProgress("1000000-5", 2, 5, is_waiting=True),
+    }
+    progress = {f"{tmp_path}/{name}.jsonl": file.to_text() for name, file in read.items()}
+    progress |= {replay_path(5): "5-0", PASSED: PassedUntil().to_text()}
+    plan = source.plan(begin(1), ReadRequest(12_000_000), lambda: progress)
+    assert plan.inputs["forgotten"] == [f"{tmp_path}/1.jsonl"]
 
 
 def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
