@@ -1,6 +1,6 @@
 """Lookup of the rows of some keys in the files of a table."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -181,7 +181,10 @@ def read_rows(table: Table, found_rows: Sequence[MatchedRows], columns: Sequence
     scan = _scan(table, columns, ROW_ID)
 
     def read(rows: MatchedRows) -> pa.Table:
-        file_rows = pa.concat_tables(_chosen_rows(scan, rows), promote_options="permissive")
+        choice = np.zeros(rows.file.record_count, dtype=np.bool_)
+        choice[rows.positions] = True
+        # Taking rows by number would make Arrow put all texts of a file into one array.
+        file_rows = scan.to_table([FileScanTask(rows.file)]).filter(pa.array(choice))
         first = rows.file[FILE_FIRST_ROW_ID]
         row_ids = pa.array(rows.positions + first) if first is not None else pa.nulls(len(rows), pa.int64())
         place = file_rows.schema.get_field_index(ROW_ID.name)
@@ -190,19 +193,6 @@ def read_rows(table: Table, found_rows: Sequence[MatchedRows], columns: Sequence
     with ThreadPoolExecutor(max_workers=cpu_count()) as pool:
         parts = [scan.to_table([]), *pool.map(read, found_rows)]
     return pa.concat_tables(parts, promote_options="permissive")
-
-
-def _chosen_rows(scan: ArrowScan, rows: MatchedRows) -> Iterator[pa.Table]:
-    """Yield the matched rows of a file as they are read: a scan keeps whole files, mostly of other rows."""
-    is_matched = np.zeros(rows.file.record_count, dtype=np.bool_)
-    is_matched[rows.positions] = True
-    begin = 0
-    # apache/iceberg-python#3036: its public functions keep all batches of a file.
-    for batch in scan._record_batches_from_scan_tasks_and_deletes([FileScanTask(rows.file)], {}):  # noqa: SLF001
-        end = begin + batch.num_rows
-        # Taking rows by number would make Arrow put all texts of a file into one array.
-        yield pa.Table.from_batches([batch.filter(pa.array(is_matched[begin:end]))])
-        begin = end
 
 
 def _scan(table: Table, columns: Sequence[str], *further: NestedField) -> ArrowScan:
