@@ -122,8 +122,8 @@ def split_merge(table: IcebergTable, changes: Changes) -> None:
 
 def whole_rows(changes: DataFrame) -> DataFrame:
     """Return the net changes of typed whole rows; a cycle does so in the log, before it types them."""
-    newest = F.expr(f"max_by(struct({', '.join((KIND, *VALUES))}), {ORDINAL})").alias("newest")
-    inserted = (F.min_by(KIND, ORDINAL) == ChangeKind.INSERT.value).alias("inserted")
+    newest = F.max(F.struct(ORDINAL, KIND, *VALUES)).alias("newest")
+    inserted = F.min_by(F.col(KIND) == ChangeKind.INSERT.value, ORDINAL).alias("inserted")
     keys = [column.name for column in TABLE.key_columns]
     action = (
         f"CASE WHEN newest.{KIND} = 'delete' THEN if(inserted, '{NOTHING}', '{REMOVE}') "

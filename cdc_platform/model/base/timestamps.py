@@ -14,11 +14,12 @@ MICROS_PER_S: Final = 1_000_000
 OrderPlace = tuple[int, str]
 """A moment in microseconds, and the text that orders records of that moment."""
 
+_DAY_SECONDS: Final = int(DAY_S)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _BEYOND_MICROS: Final = re.compile(r"\.\d{6}\d*[1-9]", re.ASCII)
 _RFC3339: Final = re.compile(
-    r"(\d{4}-\d{2}-\d{2})[Tt ](\d{2}:\d{2}:\d{2})(?:\.(\d{1,9}))?([Zz]|[+-]\d{2}:[0-5]\d)",
+    r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(?:\.(\d{1,9}))?(?:[Zz]|[+-]\d{2}:[0-5]\d)",
     re.ASCII,
 )
 
@@ -34,14 +35,12 @@ def from_rfc3339(text: str) -> int:
     Raises:
         ValueError: The text is not an RFC 3339 timestamp, has no offset, or one that leads out of the years.
     """
-    match = _RFC3339.fullmatch(text)
-    if match is None:
+    if _RFC3339.fullmatch(text) is None:
         message = f"Not an RFC 3339 timestamp with an offset: {text!r}"
         raise ValueError(message)
-    day, clock, fraction, offset = match.groups()
-    offset = "+00:00" if offset in ("Z", "z") else offset
-    micros = int((fraction or "").ljust(6, "0")[:6])
-    micros += (datetime.fromisoformat(f"{day}T{clock}{offset}") - _EPOCH) // _MICROSECOND
+    since = datetime.fromisoformat(text.upper()) - _EPOCH
+    # Each record has such a text, and a division of timedeltas takes longer.
+    micros = (since.days * _DAY_SECONDS + since.seconds) * MICROS_PER_S + since.microseconds
     if not is_moment(micros):
         message = f"Not an RFC 3339 timestamp of the years 1 to 9999 in UTC: {text!r}"
         raise ValueError(message)
@@ -61,7 +60,7 @@ def to_nanosecond_text(text: str) -> str:
     """
     micros = to_rfc3339(from_rfc3339(text))
     match = _RFC3339.fullmatch(text)
-    digits = (match.group(3) or "") if match is not None else ""
+    digits = (match.group(1) or "") if match is not None else ""
     return f"{micros.removesuffix('Z')}{digits[6:].ljust(3, '0')}Z"
 
 

@@ -99,7 +99,8 @@ def new_rows(
     matched, old = matched.filter(stays), old.filter(stays)
     columns = {column.name: matched[column.name] for column in net_changes.schema.columns}
     for name in net_changes.kept_columns:
-        columns[name] = _either(_to_flags(matched[flag_of(name)]), matched[name], old[name])
+        new = matched[name]
+        columns[name] = pc.if_else(pc.fill_null(matched[flag_of(name)], False), new, old[name].cast(new.type))
     return pa.table(columns | {name: old[name] for name in extra_columns})
 
 
@@ -127,10 +128,3 @@ def _acts(rows: pa.Table, *actions: str) -> pa.ChunkedArray:
 def _to_flags(flags: pa.ChunkedArray) -> Chosen:
     array: Chosen = pc.fill_null(flags, False).to_numpy().astype(np.bool_)
     return array
-
-
-def _either(takes_new: Chosen, new: pa.ChunkedArray, old: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return new values where chosen, else old ones; Arrow's `if_else` does not support all types."""
-    all_values = pa.chunked_array([*new.chunks, *old.cast(new.type).chunks], new.type)
-    places = np.arange(len(new))
-    return all_values.take(pa.array(np.where(takes_new, places, places + len(new))))

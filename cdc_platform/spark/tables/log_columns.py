@@ -21,8 +21,8 @@ class LogColumns:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of the log from which whole rows are typed."""
-        return ("keys", "new_values", "change_kind", "is_whole_row", self.position)
+        """The columns of the log from which whole rows are typed; the first one orders them."""
+        return (self.position, "keys", "new_values", "change_kind", "is_whole_row")
 
     @classmethod
     def of(cls, capabilities: SourceCapabilities, *, is_late: bool = False) -> "LogColumns":

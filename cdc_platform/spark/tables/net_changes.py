@@ -22,7 +22,7 @@ from cdc_platform.spark.tables.typed_columns import (
 )
 
 ACTION = "__action"
-NEWEST, INSERTED, ROW_EVENT = "__newest", "__inserted", "__row_event"
+NEWEST, INSERTED, GONE = "__newest", "__inserted", "__gone"
 APPEND, UPDATE, REMOVE, NOTHING = "append", "update", "delete", "none"
 _ACTIONS = ((NOTHING, APPEND), (REMOVE, UPDATE))
 """Actions for new and for existing keys: if the row is gone, and if it stays."""
@@ -96,10 +96,10 @@ def compute_net_changes(changes: DataFrame, table: TableSchema) -> DataFrame:
         deleted).
     """
     values = _net_value_names(table)
-    is_row_event = F.col(KIND) != ChangeKind.UPDATE.value
+    of_row_event = f"CASE WHEN {KIND} <> '{ChangeKind.UPDATE.value}' THEN {ORDINAL} END"
     net_values = changes.groupBy(*_key_names(table)).agg(
-        F.max_by(F.col(KIND), F.when(is_row_event, F.col(ORDINAL))).alias(ROW_EVENT),
-        (F.min_by(KIND, ORDINAL) == ChangeKind.INSERT.value).alias(INSERTED),
+        F.expr(f"max_by({_is_kind(KIND, ChangeKind.DELETE)}, {of_row_event})").alias(GONE),
+        F.expr(_is_inserted(KIND, ORDINAL)).alias(INSERTED),
         *(F.expr(_newest_value(name)) for name in values),
         *([F.max(ORDINAL).alias(ORDERING_KEY)] if keeps_order(table) else []),
     )
@@ -108,7 +108,7 @@ def compute_net_changes(changes: DataFrame, table: TableSchema) -> DataFrame:
         *(f"{quote_spark(name, 'value')} AS {quote_spark(name)}" for name in values),
         *(f"{quote_spark(name)} IS NOT NULL AS {quote_spark(flag_of(name))}" for name in values),
         *([ORDERING_KEY, f"true AS {quote_spark(flag_of(ORDERING_KEY))}"] if keeps_order(table) else []),
-        _action(ROW_EVENT),
+        _action(GONE),
     )
 
 
@@ -122,11 +122,10 @@ def compute_net_rows(log: DataFrame, table: TableSchema, words: LogColumns) -> D
         table: the table's columns, all of which every change knows.
         words: expressions for the order of changes.
     """
-    position = F.col(words.position)
-    newest = F.max_by(F.struct(*words.columns), position)
-    is_inserted = F.min_by(F.expr(words.kind), position) == ChangeKind.INSERT.value
+    newest = F.max(F.struct(*words.columns)).alias(NEWEST)
+    is_inserted = F.expr(_is_inserted(words.kind, words.position)).alias(INSERTED)
     keys = key_parts(table)
-    of_row = with_key_parts(log, table).groupBy(*keys).agg(newest.alias(NEWEST), is_inserted.alias(INSERTED))
+    of_row = with_key_parts(log, table).groupBy(*keys).agg(newest, is_inserted)
     rows = of_row.select(f"{NEWEST}.*", INSERTED, *keys)
     changes = type_changes(rows, table, has_partial_updates=False, words=words, further=(INSERTED, *keys))
     key_names = [column.name for column in table.key_columns]
@@ -135,15 +134,27 @@ def compute_net_rows(log: DataFrame, table: TableSchema, words: LogColumns) -> D
         *(f"{quote_spark(key)} AS {quote_spark(name)}" for key, name in zip(keys, key_names, strict=True)),
         *map(quote_spark, _net_value_names(table)),
         *([f"{ORDINAL} AS {quote_spark(ORDERING_KEY)}"] if keeps_order(table) else []),
-        _action(KIND),
+        _action(_is_kind(KIND, ChangeKind.DELETE)),
     )
 
 
 def _newest_value(name: str) -> str:
-    """Return the SQL of a column's newest value; the struct separates NULL from an unnamed column."""
+    """Return the SQL of a column's newest value; the struct separates NULL from an unnamed column.
+
+    Structs are compared by their ordinals first. Spark copies the state of an aggregate for each change, and
+    `max_by` has two parts in it.
+    """
     value, is_named = quote_spark(name), quote_spark(flag_of(name))
-    newest = f"max_by(struct({value} AS value), CASE WHEN {is_named} THEN {ORDINAL} END)"
-    return f"{newest} AS {value}"
+    return f"max(CASE WHEN {is_named} THEN struct({ORDINAL}, {value} AS value) END) AS {value}"
+
+
+def _is_inserted(kind: str, position: str) -> str:
+    """Return the SQL of whether the first change is an insert."""
+    return f"min_by({_is_kind(kind, ChangeKind.INSERT)}, {position})"
+
+
+def _is_kind(column: str, kind: ChangeKind) -> str:
+    return f"{column} = '{kind.value}'"
 
 
 def _key_names(table: TableSchema) -> list[str]:
@@ -154,10 +165,9 @@ def _net_value_names(table: TableSchema) -> list[str]:
     return [column.name for column in table.value_columns if column.name != ORDERING_KEY]
 
 
-def _action(row_event: str) -> str:
-    """Return the SQL of the action, from the column with the kind of the newest change of a whole row."""
-    is_gone = f"coalesce({row_event} = '{ChangeKind.DELETE.value}', false)"
-    of_new, of_existing = (f"if({is_gone}, '{gone}', '{stays}')" for gone, stays in _ACTIONS)
+def _action(is_gone: str) -> str:
+    """Return the SQL of the action, from that of whether the newest change of a whole row is a delete."""
+    of_new, of_existing = (f"if(coalesce({is_gone}, false), '{gone}', '{stays}')" for gone, stays in _ACTIONS)
     return f"if({INSERTED}, {of_new}, {of_existing}) AS {ACTION}"
 
 

@@ -18,6 +18,8 @@ from cdc_platform.lake.local_writer.key_lookup import MISSING, KeyIndex, candida
 from cdc_platform.lake.local_writer.manifests import with_version_3
 from cdc_platform.lake.local_writer.table_files import TableFiles
 
+ROWS_PER_READ: Final = 131_072
+"""Rows of a batch in which Arrow reads a file."""
 VALUES: Final = {
     pa.int64(): st.integers(-3, 3),
     pa.string(): st.sampled_from(["", "a", "A", "a ", "ä", "${x}"]),
@@ -138,3 +140,13 @@ def test_rows_that_were_found_are_read_in_their_order(tmp_path: Path) -> None:
         1: ("c", None),
         2: ("a", None),
     }
+
+
+def test_rows_are_read_from_all_parts_of_a_large_file(tmp_path: Path) -> None:
+    """A file that is read in several batches gives exactly the rows at the positions, in their order."""
+    count = 3 * ROWS_PER_READ + 1
+    values = pa.array(f"value-{number}" for number in range(count))
+    table, files = made_table(tmp_path, pa.table({"id": pa.array(range(count)), "v": values}))
+    chosen = [0, ROWS_PER_READ - 1, ROWS_PER_READ, 2 * ROWS_PER_READ + 7, count - 1]
+    actual = find_rows(table, files, files.data, pa.table({"id": chosen}))
+    assert [f"value-{number}" for number in chosen] == read_rows(table, actual, ["v"])["v"].to_pylist()

@@ -11,7 +11,6 @@ from functools import lru_cache
 from typing import Any, Final
 
 from cdc_platform.model.base.decoding_errors import MALFORMED
-from cdc_platform.model.base.timestamps import from_rfc3339, is_moment
 
 NULL_TAG: Final = 0x08
 NUMBER_TAG: Final = 0x11
@@ -34,8 +33,18 @@ def text(value: bytes) -> str | None:
     Raises:
         ValueError: the value is neither.
     """
+    content = text_bytes(value)
+    return None if content is None else content.decode()
+
+
+def text_bytes(value: bytes) -> bytes | None:
+    """Return the UTF-8 of a text, which is not validated, or None for NULL.
+
+    Raises:
+        ValueError: the value is neither.
+    """
     if value[0] == STRING_TAG:
-        return value[_payload_start(value) :].decode()
+        return value[2:] if value[1] < CONTINUES else value[_payload_start(value) :]
     if value[0] == NULL_TAG:
         return None
     raise _unexpected_value("a text", value)
@@ -86,18 +95,6 @@ def plain_value(value: bytes) -> Any:
     if value[0] == BOOL_TAG:
         return boolean(value)
     return number(value) if value[0] == NUMBER_TAG else text(value)
-
-
-def moment_of(timestamp: str) -> int:
-    """Return the microseconds of a timestamp that Python's datetime can represent.
-
-    Raises:
-        ValueError: the text is no such timestamp.
-    """
-    micros = from_rfc3339(timestamp)
-    if not is_moment(micros):
-        raise ValueError(f"outside the years 1 to 9999: {timestamp}")
-    return micros
 
 
 def is_null(value: bytes) -> bool:

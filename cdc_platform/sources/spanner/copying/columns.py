@@ -9,20 +9,21 @@ from decimal import Decimal
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cdc_platform.model.base.number_texts import whole_number
 from cdc_platform.model.base.schemas import TIMESTAMP
-from cdc_platform.model.base.timestamps import is_between_micros, to_nanosecond_text
+from cdc_platform.model.base.timestamps import from_rfc3339, is_between_micros, to_nanosecond_text
 from cdc_platform.model.schema.table_schema import ARRAY, NANOSECONDS, PG_JSONB, PG_NUMERIC, ColumnType
 from cdc_platform.sources.spanner.client.wire import (
     MISSHAPEN,
     boolean,
     is_null,
     items,
-    moment_of,
     number,
     plain_value,
     required_text,
+    text_bytes,
 )
 
 _SHOWN: Final = 100
@@ -56,7 +57,7 @@ _READERS: Final[dict[str, Reader]] = {
     "BYTES": _BYTES,
     "PROTO": _BYTES,
     "DATE": (pa.date32(), lambda value: date.fromisoformat(required_text(value))),
-    "TIMESTAMP": (TIMESTAMP, lambda value: moment_of(required_text(value))),
+    "TIMESTAMP": (TIMESTAMP, lambda value: from_rfc3339(required_text(value))),
 }
 _ANNOTATED: Final[dict[str | None, Reader]] = {
     PG_NUMERIC: _TEXT,
@@ -78,7 +79,10 @@ def to_arrow(column_type: ColumnType, values: Sequence[bytes]) -> pa.Array:
     Raises:
         ValueError, ArithmeticError, ...: one of `MISSHAPEN`, if a value does not have the type.
     """
-    return pa.array(_decode(column_type, values), arrow_type(column_type))
+    kind = arrow_type(column_type)
+    if _reader(column_type) in (_INTEGER, _TEXT):
+        return _parse_texts(values, kind)
+    return pa.array(_decode(column_type, values), kind)
 
 
 def is_readable(column_type: ColumnType, value: bytes) -> bool:
@@ -108,6 +112,14 @@ def find_unfit_moment(values: Iterable[bytes]) -> str | None:
         if isinstance(text, str) and is_between_micros(text):
             return text
     return None
+
+
+def _parse_texts(values: Sequence[bytes], kind: pa.DataType) -> pa.Array:
+    """Return texts, or the decimal numbers in them; Arrow parses a column in the time of a few calls."""
+    texts = pa.array(map(text_bytes, values), pa.binary()).cast(pa.string())
+    if kind != pa.string() and pc.any(pc.match_substring(texts, "x", ignore_case=True)).as_py():
+        raise ValueError("a hexadecimal number, which Arrow accepts, is none of Spanner's")
+    return texts.cast(kind)
 
 
 def _decode(column_type: ColumnType, values: Sequence[bytes]) -> list[Any]:

@@ -11,8 +11,9 @@ from typing import Any, Final
 from cdc_platform.errors import RecordUnreadable
 from cdc_platform.model.base.names import ROOT_TOKEN
 from cdc_platform.model.base.number_texts import whole_number
+from cdc_platform.model.base.timestamps import from_rfc3339
 from cdc_platform.model.stream.ordering_key import record_order
-from cdc_platform.sources.spanner.client.wire import MISSHAPEN, boolean, items, moment_of, required_text, text
+from cdc_platform.sources.spanner.client.wire import MISSHAPEN, boolean, items, required_text, text
 from cdc_platform.sources.spanner.stream.record_rows import (
     CHILDREN,
     DATA,
@@ -170,7 +171,7 @@ def _mods(mods: bytes) -> ModTexts:
 
 @lru_cache(maxsize=1024)
 def _micros(value: bytes) -> int:
-    return moment_of(required_text(value))
+    return from_rfc3339(required_text(value))
 
 
 @lru_cache(maxsize=4096)

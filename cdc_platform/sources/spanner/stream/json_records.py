@@ -9,8 +9,9 @@ from typing import Any, Final
 from cdc_platform.errors import RecordUnreadable
 from cdc_platform.model.base.names import ROOT_TOKEN
 from cdc_platform.model.base.number_texts import whole_number
+from cdc_platform.model.base.timestamps import from_rfc3339
 from cdc_platform.model.stream.ordering_key import record_order
-from cdc_platform.sources.spanner.client.wire import MISSHAPEN, moment_of, required_text
+from cdc_platform.sources.spanner.client.wire import MISSHAPEN, required_text
 from cdc_platform.sources.spanner.stream.decode import KIND_FIELDS
 from cdc_platform.sources.spanner.stream.record_rows import (
     CHILDREN,
@@ -156,7 +157,7 @@ def _column_types_of(columns: str) -> str:
 
 @lru_cache(maxsize=1024)
 def _micros(text: str) -> int:
-    return moment_of(text)
+    return from_rfc3339(text)
 
 
 def _flag(value: Any) -> bool | None:

@@ -43,6 +43,7 @@ def column(type_text: str, *plain: Plain, annotation: str | None = None) -> pa.A
         ("ARRAY<INT64>", ["1", None], [1, None]),
         ("ARRAY<STRING(MAX)>", [], []),
         ("ENUM<bank.Kind>", "2", 2),
+        ("STRING(MAX)", "ä" * 100, "ä" * 100),  # its length has two bytes
         ("PROTO<bank.Account>", "AP8=", b"\x00\xff"),
         ("UUID", "0b8a3c9e-5d0e-4a5b-9d0a-3f7a2c1b4d5e", "0b8a3c9e-5d0e-4a5b-9d0a-3f7a2c1b4d5e"),
         ("INTERVAL", "P1Y2M3DT4H5M6.789S", "P1Y2M3DT4H5M6.789S"),
@@ -91,6 +92,7 @@ def test_types_that_share_a_code_are_distinguished() -> None:
         ("INT64", to_value("abc").SerializeToString()),
         ("INT64", to_value("9" * 30).SerializeToString()),
         ("INT64", to_value("1_0").SerializeToString()),
+        ("INT64", to_value("0x10").SerializeToString()),
         ("INT64", to_value(None).SerializeToString()[:0]),
         ("NUMERIC", to_value("x").SerializeToString()),
         ("NUMERIC", to_value("1e999999").SerializeToString()),
