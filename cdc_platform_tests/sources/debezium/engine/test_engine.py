@@ -113,6 +113,35 @@ def assert_repeated_alike(events: list[dict[str, Any]]) -> None:
     assert [key for key, kinds in texts_by_position.items() if len(kinds) != 1] == []
 
 
+def test_a_transaction_whose_change_follows_a_commit_is_captured_whole(
+    capturing: Cluster, tmp_path: Path
+) -> None:
+    """The engine stops after a commit; the next position is that of a change of an open transaction."""
+    settings = settings_for(capturing, "interleaved", tmp_path)
+    spool = Spool(tmp_path)
+    with (
+        database(capturing, "interleaved") as name,
+        closing(connect(capturing, name)) as short,
+        closing(connect(capturing, name)) as long,
+        short.cursor() as of_short,
+        long.cursor() as of_long,
+    ):
+        of_short.execute("CREATE TABLE t (id int PRIMARY KEY)")
+        capture_until_caught_up(settings, WITHIN_S)
+        with EngineProcess(settings) as engine:
+            engine.wait_until_caught_up(WITHIN_S)
+            of_long.execute("BEGIN")
+            for number in range(0, 30, 3):
+                of_long.execute(f"INSERT INTO t VALUES ({number})")
+                of_short.execute(f"INSERT INTO t VALUES ({number + 1})")
+                of_long.execute(f"INSERT INTO t VALUES ({number + 2})")
+            wait_until(lambda: ("c", 28, None) in rows_in(spool), engine)
+            engine.stop()
+        of_long.execute("COMMIT")
+        capture_until_caught_up(settings, WITHIN_S)
+    assert list(range(30)) == sorted({key for _, key, _ in rows_in(spool)})
+
+
 def test_rows_are_read_again_where_the_slot_is_gone(capturing: Cluster, tmp_path: Path) -> None:
     """With `when_needed`; else the engine refuses to continue behind the gap."""
     settings = settings_for(capturing, "gap", tmp_path)
