@@ -14,8 +14,6 @@ from cdc_platform.sources.debezium.engine.spool import SpoolWriter
 from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
 
 CAUGHT_UP: Final = b"\n"
-PROCESSED: Final = "lsn_proc"
-"""Member of the connector's offsets: the position of the record that was processed last."""
 
 
 @dataclass
@@ -75,7 +73,7 @@ class BatchWriter:
             self._writer.write(events, time.time_ns() // 1_000_000)
         if last_whole is not None:
             # Acknowledging a record covers all earlier ones, and calls into Java are expensive.
-            committer.markProcessed(last_whole, _position_before(last_whole, committer))
+            committer.markProcessed(last_whole)
         committer.markBatchFinished()
         self._writer.keep_offsets()
         if is_at_marker:
@@ -87,22 +85,6 @@ class BatchWriter:
             self._is_open = _has_begun(str(record.value()))
         elif topic == self._messages and self._run.marker in str(record.key()):
             self._has_marker = True
-
-
-def _position_before(record: Any, committer: Any) -> Any:
-    """Return a record's offsets, with a processed position just before its own.
-
-    The position of a commit's end is that of the next record of the log, which may be a change of an open
-    transaction. Debezium's `WalPositionLocator` would take that for the change that was processed last, and
-    skip its transaction up to there. No record begins a byte earlier, so the transaction comes whole.
-    """
-    import jpype
-
-    offsets = committer.buildOffsets()
-    for entry in record.sourceRecord().sourceOffset().entrySet():
-        name, value = str(entry.getKey()), entry.getValue()
-        offsets.set(name, jpype.JLong(value - 1) if name == PROCESSED else value)
-    return offsets
 
 
 def _has_begun(transaction: str) -> bool:

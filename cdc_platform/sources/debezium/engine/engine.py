@@ -24,9 +24,15 @@ from cdc_platform.model.base.libraries import optional_library
 from cdc_platform.private_files import write_whole
 from cdc_platform.sources.debezium.engine.batches import BatchWriter, Run
 from cdc_platform.sources.debezium.engine.engine_failures import failure_of
-from cdc_platform.sources.debezium.engine.engine_source import check_capturable, emit_marker, read_comments
+from cdc_platform.sources.debezium.engine.engine_source import (
+    check_capturable,
+    emit_marker,
+    find_restart_lsn,
+    read_comments,
+)
 from cdc_platform.sources.debezium.engine.spool import Spool
 from cdc_platform.sources.debezium.engine.spool_files import reported_as_unusable
+from cdc_platform.sources.debezium.engine.stored_offsets import prepare_offsets
 from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -74,7 +80,7 @@ def capture(order: Order, run: Run) -> None:
         check_capturable(settings)
         with reported_as_unusable(spool.folder):
             _keep_comments(spool, settings)
-            _mend_offsets(spool)
+            prepare_offsets(spool, find_restart_lsn(settings))
         engine = _build(order, BatchWriter(writer, settings, run), run, spool)
         thread = threading.Thread(target=engine.run, name="engine", daemon=True)
         thread.start()
@@ -116,19 +122,6 @@ def _keep_comments(spool: Spool, settings: EngineInput) -> None:
         write_whole(spool.comments, read_comments(settings))
     except CaptureStopped as error:
         LOGGER.warning("The comments of tables and columns stay as they were. %s", error)
-
-
-def _mend_offsets(spool: Spool) -> None:
-    """Replace offsets that the engine was writing when it was killed with their copy."""
-    import jpype
-
-    if not spool.offsets_copy.exists():
-        return
-    try:
-        with jpype.JClass("java.io.FileInputStream")(str(spool.offsets)) as file:
-            jpype.JClass("java.io.ObjectInputStream")(file).readObject()
-    except jpype.JException:
-        write_whole(spool.offsets, spool.offsets_copy.read_bytes())
 
 
 def _build(order: Order, batches: BatchWriter, run: Run, spool: Spool) -> Any:

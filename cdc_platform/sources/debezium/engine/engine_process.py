@@ -196,12 +196,16 @@ class Capture:
                 LOGGER.warning("The engine's process was killed; it restarts and resumes where it stopped.")
             else:
                 engine.wait()
-        # If another program captures into the spool, its files are read as usual.
-        with suppress(SlotInUse), ExitStack() as end:
-            starting = end.enter_context(EngineProcess(self._settings))
-            starting.wait_until_caught_up(CAUGHT_UP_WITHIN_S)
-            end.pop_all()
-            self._engine = starting
+        try:
+            with ExitStack() as end:
+                starting = end.enter_context(EngineProcess(self._settings))
+                starting.wait_until_caught_up(CAUGHT_UP_WITHIN_S)
+                end.pop_all()
+                self._engine = starting
+        except SlotInUse:
+            # If another program captures into the spool, its files are read as usual.
+            if not Spool(self._settings.folder()).has_writer():
+                raise
 
     def stop(self) -> None:
         """End the engine, if it runs."""

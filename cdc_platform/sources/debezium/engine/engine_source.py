@@ -67,6 +67,18 @@ def check_capturable(settings: EngineInput) -> None:
         _check_slot(connection, settings)
 
 
+def find_restart_lsn(settings: EngineInput) -> int | None:
+    """Return the oldest position of the log that the slot may still need; None if there is no slot.
+
+    Raises:
+        SourceError: the server cannot be reached, or rejects the query.
+    """
+    query = "SELECT restart_lsn - '0/0' FROM pg_replication_slots WHERE slot_name = ?"
+    with _connect(settings) as connection:
+        row = _first_row(connection, query, settings.slot)
+    return int(row[0]) if row is not None and row[0] is not None else None
+
+
 def read_comments(settings: EngineInput) -> str:
     """Return the comments of all tables and columns, as JSON lists of schema, table, column and comment.
 

@@ -172,6 +172,29 @@ class Spool:
         files = self.files()
         return files[-1].next_offset if files else 0
 
+    def has_writer(self) -> bool:
+        """Return whether an engine is writing to the spool."""
+        try:
+            with self._lock():
+                return False
+        except SlotInUse:
+            return True
+
+    @contextmanager
+    def _lock(self) -> Iterator[None]:
+        with reported_as_unusable(self.folder):
+            self.make_folder()
+            lock = open_private(self.folder / "engine.lock", "ab")
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise SlotInUse(
+                    "Another engine is writing to the spool: stop it, or give this one its own spool and "
+                    f"slot. Folder: {self.folder}"
+                ) from error
+            yield
+
     @contextmanager
     def open_writer(self, identity: Mapping[str, str]) -> Iterator["SpoolWriter"]:
         """Yield the only writer of the spool.
@@ -184,17 +207,7 @@ class Spool:
             SlotInUse: another engine is writing to it.
             SettingError: its events have another origin.
         """
-        with reported_as_unusable(self.folder):
-            self.make_folder()
-            lock = open_private(self.folder / "engine.lock", "ab")
-        with lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise SlotInUse(
-                    "Another engine is writing to the spool: stop it, or give this one its own spool and "
-                    f"slot. Folder: {self.folder}"
-                ) from error
+        with self._lock():
             with reported_as_unusable(self.folder):
                 self.require_identity(identity)
                 for leftover in self.folder.glob(f"*{SUFFIX}{PART}"):

@@ -151,6 +151,8 @@ class EngineInput:
             # Detect a recreated slot instead of silently skipping a gap.
             "offset.mismatch.strategy": "trust_offset",
             "offset.flush.timeout.ms": "60000",
+            # The next cycle starts a new engine, which resumes from a position that loses nothing.
+            "errors.max.retries": "0",
             "key.converter.schemas.enable": schemas,
             "value.converter.schemas.enable": schemas,
             "header.converter.schemas.enable": "false",
@@ -177,9 +179,6 @@ _DEFAULTS: Final = {
     "column.propagate.source.type": ".*",
     "max.batch.size": "8192",
     "max.queue.size": "16384",
-    # By default the engine retries forever without reporting the reason.
-    "errors.max.retries": "3",
-    "retriable.restart.connector.wait.ms": "2000",
     "slot.max.retries": "2",
     "slot.retry.delay.ms": "1000",
 }

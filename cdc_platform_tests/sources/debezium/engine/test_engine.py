@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 from collections import Counter
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -16,7 +16,7 @@ import pytest
 from cdc_platform.errors import CaptureStopped, LibraryMissing, SlotInUse, SlotOutrun, SourceUnreachable
 from cdc_platform.sources.debezium.engine.batches import Run
 from cdc_platform.sources.debezium.engine.engine import Order, capture
-from cdc_platform.sources.debezium.engine.engine_process import EngineProcess
+from cdc_platform.sources.debezium.engine.engine_process import Capture, EngineProcess
 from cdc_platform.sources.debezium.engine.spool import Spool
 from cdc_platform.sources.debezium.settings.engine_settings import Snapshot
 from cdc_platform_tests.servers.postgresql import Cluster
@@ -137,9 +137,24 @@ def test_a_transaction_whose_change_follows_a_commit_is_captured_whole(
                 of_long.execute(f"INSERT INTO t VALUES ({number + 2})")
             wait_until(lambda: ("c", 28, None) in rows_in(spool), engine)
             engine.stop()
+        # The offsets of an engine that has only started, as of one that is killed at once.
+        with EngineProcess(settings), suppress(CaptureStopped):
+            pass
         of_long.execute("COMMIT")
         capture_until_caught_up(settings, WITHIN_S)
     assert list(range(30)) == sorted({key or 0 for _, key, _ in rows_in(spool)})
+
+
+def test_a_slot_that_another_spool_uses_is_an_error_and_a_spool_that_another_engine_fills_is_none(
+    capturing: Cluster, tmp_path: Path
+) -> None:
+    """Nothing would ever arrive in a spool whose slot another program reads."""
+    settings = settings_for(capturing, "shared", tmp_path / "first")
+    with database(capturing, "shared"), EngineProcess(settings) as engine:
+        engine.wait_until_caught_up(WITHIN_S)
+        Capture(settings).ensure_running()
+        with pytest.raises(SlotInUse, match="Another engine or connector reads the slot"):
+            Capture(replace(settings, spool=str(tmp_path / "second"))).ensure_running()
 
 
 def test_rows_are_read_again_where_the_slot_is_gone(capturing: Cluster, tmp_path: Path) -> None:
