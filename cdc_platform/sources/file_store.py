@@ -3,7 +3,6 @@
 import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
-from collections.abc import Set as AbstractSet
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager
 from threading import Thread
@@ -130,28 +129,6 @@ class FileStore:
 
     def _relative(self, path: str) -> str:
         return path.removeprefix(f"{self._root.rstrip('/')}/")
-
-    def find_deleted(self, listed: Iterable[SourceFile], paths: AbstractSet[str]) -> list[str]:
-        """Return the paths below this folder that a listing lacks.
-
-        A file that only seems to be deleted is left out: one of a folder that could not be listed, and every
-        file if the listing is empty, as that of a storage that is not mounted.
-
-        Args:
-            listed: the whole listing.
-            paths: known paths; those that no listing could contain are left out.
-        """
-        files = list(listed)
-        if not files:
-            return []
-        root = f"{self._scheme}{self._root.rstrip('/')}/"
-        # Only a folder has neither a size nor a time.
-        folders = tuple(f"{file.path}/" for file in files if not (file.size_bytes or file.modified_micros))
-        return [
-            path
-            for path in paths - {file.path for file in files}
-            if path.startswith(root) and path.endswith(self._suffixes) and not path.startswith(folders)
-        ]
 
     def existing(self, paths: Collection[str]) -> frozenset[str]:
         """Return the files that exist.

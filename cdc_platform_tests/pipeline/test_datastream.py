@@ -12,7 +12,6 @@ from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import head
 from cdc_platform.lake.state.cuts import append_cut, list_cuts, newest_cut
 from cdc_platform.lake.state.quarantine import count_quarantined_records, load_quarantine
-from cdc_platform.lake.state.read_progress import load_read_progress
 from cdc_platform.model.base.stored_names import LOG
 from cdc_platform.model.base.timestamps import from_datetime, to_datetime
 from cdc_platform.model.schema.table_options import DELETED, IS_CURRENT, TableOptions
@@ -194,25 +193,6 @@ def test_what_comes_again_when_nobody_remembers_it(
     log = pipeline.lake.system_table(LOG)
     log.append(log.scan(row_filter="ordinal = 3").to_arrow())
     assert failed_checks(pipeline, spark, "exactly_once")["exactly_once"] == "5 changes, 1 of them repeated"
-
-
-def test_a_deleted_file_leaves_the_read_progress(
-    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
-) -> None:
-    """If it comes back unchanged, it is read like a new file, and changes no row."""
-    folder = StreamFolder(tmp_path)
-    pipeline = make_pipeline(session_lake, tmp_path, late_files_s=0.001)
-    paths = [folder.write([user("a", "INSERT", 100, 1)]), folder.write([user("b", "UPDATE-INSERT", 110, 1)])]
-    pipeline = sync(pipeline, spark)
-    away = paths[0].rename(tmp_path / "away")
-    paths.append(folder.write([user("c", "INSERT", 120, 2)]))
-    pipeline = sync(pipeline, spark)
-    assert load_read_progress(pipeline.lake).keys() == {str(path) for path in paths[1:]}
-    away.rename(paths[0])
-    pipeline = sync(pipeline, spark)
-    assert load_read_progress(pipeline.lake).keys() == set(map(str, paths))
-    assert found_rows(pipeline, "users") == [{"id": 1, "name": "b"}, {"id": 2, "name": "c"}]
-    assert failed_checks(pipeline, spark) == {}
 
 
 def test_history_and_deleted_rows_of_late_changes(pipeline: Pipeline) -> None:

@@ -315,3 +315,23 @@ def test_a_repeated_event_brings_no_former_type_back(
     pipeline = sync(pipeline, spark)
     rows = {row["id"]: (row["v"], row["v__string"]) for row in rows_of(pipeline, TABLE)}
     assert rows == {0: (None, "abc"), 1: (1.5, None), 2: (2.5, None)}
+
+
+def test_a_new_event_with_a_lower_position_shows_a_type(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
+) -> None:
+    """Positions of a restored server begin again: its events are new, and so is a type that they bring back."""
+    pipeline, file = make_pipeline(session_lake, tmp_path, {}), tmp_path / "events.jsonl"
+    for lines in (
+        [typed_line(2000, "string", id=0, v="abc"), typed_line(2001, "double", id=1, v=1.5)],
+        [typed_line(100, "double", id=2, v=2.5)],
+        [typed_line(101, "string", id=3, v="def"), typed_line(102, "string", id=4, v="ghi")],
+    ):
+        append(file, lines)
+        pipeline = sync(pipeline, spark)
+    assert failed_checks(pipeline, spark, "tables_equal_log") == {}
+    values = {
+        row["id"]: [value for value in row.values() if isinstance(value, str)]
+        for row in rows_of(pipeline, TABLE)
+    }
+    assert [values[number][0] for number in (3, 4)] == ["def", "ghi"]

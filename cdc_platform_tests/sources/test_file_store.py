@@ -95,25 +95,6 @@ def test_a_source_that_may_not_be_listed_at_all_is_an_error(
         listed(root)
 
 
-def test_files_that_a_listing_lacks_are_deleted(root: Path) -> None:
-    """Other entries of a read progress are not files of the folder."""
-    store = FileStore(f"{root}/", (".jsonl",))
-    paths = {file.path for file in store.list_files()}
-    (root / "c/3.jsonl").unlink()
-    others = {"quarantine@1", f"unread@{root}/c/5.jsonl", f"{root}/c/5.txt", f"{root}x/6.jsonl"}
-    assert store.find_deleted(store.list_files(), paths | others) == [f"{root}/c/3.jsonl"]
-
-
-def test_files_that_only_seem_to_be_deleted_stay(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder that cannot be listed, and a storage that is not mounted, say nothing about their files."""
-    paths = {file.path for file in FileStore(str(root), (".jsonl",)).list_files()}
-    (root / "c/3.jsonl").unlink()
-    lock(monkeypatch, "b")
-    store = FileStore(str(root), (".jsonl",))
-    assert store.find_deleted(store.list_files(), paths) == [f"{root}/c/3.jsonl"]
-    assert store.find_deleted((), paths) == []
-
-
 def test_a_missing_folder_names_the_setting_of_its_source(tmp_path: Path) -> None:
     """Each kind of source has another setting for its folder."""
     place = str(tmp_path / "nowhere")

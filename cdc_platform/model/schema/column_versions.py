@@ -27,10 +27,6 @@ class Bound:
         """The commit timestamp; None if it is unknown."""
         return None if self.place is None else self.place[0]
 
-    def is_behind(self, place: OrderPlace) -> bool:
-        """Return whether an event precedes it in the source's order, so that it was read before, too."""
-        return self.place is not None and "" < place[1] < self.place[1]
-
 
 @dataclass(frozen=True)
 class ColumnVersion:
@@ -131,6 +127,11 @@ class ColumnHistory:
     def has_retyped_key(self) -> bool:
         """Whether the log may have several texts for one key, because its columns had other types before."""
         return any(version.is_primary_key and version.until is not None for version in self.versions)
+
+    @property
+    def newest_order(self) -> str:
+        """The greatest ordering key at which a version of a column began; empty if none has one."""
+        return max((version.since.place[1] for version in self.versions if version.since.place), default="")
 
     @property
     def live_versions(self) -> tuple[ColumnVersion, ...]:

@@ -269,9 +269,6 @@ class _Finder(SchemaRecorder):
         self.record_version(SchemaChange.COLUMN_WIDENED, table, version.name, wider, place, version)
 
     def _retype(self, table: str, version: ColumnVersion, column: ObservedColumn, place: OrderPlace) -> None:
-        if version.since.is_behind(place):
-            # A connector that restarts sends events again, and the log leaves them out.
-            return
         if (table, version.name) in self.missed or (table, version.name) in self.recreated:
             self._renew(table, version, column, place)
             return

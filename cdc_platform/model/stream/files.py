@@ -1,6 +1,5 @@
 """Files of a source, and the choice of the files that a cycle reads."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -20,8 +19,6 @@ LOCAL_BYTES: Final = 1024**2
 """Maximum files and bytes that the cycle's own process reads: starting a Spark task takes longer."""
 RETRIED_SHARE: Final = 10
 """While others are unread, files that failed get at most one in this many files and bytes of a cycle."""
-_VERSION: Final = re.compile(r"(\d+)-\d+", re.ASCII)
-"""Version of a file: when it was written, in microseconds, and its size."""
 
 
 @dataclass(frozen=True)
@@ -147,21 +144,6 @@ def resolved_failures(files: Iterable[SourceFile], read_progress: Mapping[str, s
         return {}
     unread = {file.path for file in files if read_progress.get(file.path) != file.version}
     return {path: read_progress.get(path, FORGOTTEN) for path in sorted(failures.keys() - unread)}
-
-
-def find_forgettable(deleted: Mapping[str, str], before_micros: int) -> Sequence[str]:
-    """Return the deleted files that a read progress no longer needs, at most `MAX_FILES`.
-
-    Args:
-        deleted: version of each deleted file, by path; `READ_AGAIN` for one that cannot be replayed any more.
-        before_micros: a file that was written earlier does not arrive again.
-    """
-    return sorted(
-        path
-        for path, version in deleted.items()
-        if version == READ_AGAIN
-        or ((written := _VERSION.fullmatch(version)) is not None and int(written[1]) < before_micros)
-    )[:MAX_FILES]
 
 
 def deal_files(files: Sequence[SourceFile], max_tasks: int) -> list[tuple[SourceFile, ...]]:

@@ -3,55 +3,37 @@
 The history is derived from committed data after the end of the stored history, so the step is repeatable.
 """
 
-from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from typing import Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from pyiceberg.table import Table
 
 from cdc_platform.errors import CommitConflict, RetentionExpired, SourceNotFound
 from cdc_platform.lake.commits.commits import STATS, Mark, cycles_between, fact, read_mark
 from cdc_platform.lake.state.copies import load_plans_between
-from cdc_platform.lake.state.repeated_texts import read_repeated_texts
 from cdc_platform.lake.state.schema_history import append_events, at_mark, load_history
-from cdc_platform.model.base.names import ROOT_TOKEN, is_reserved_column
+from cdc_platform.model.base.names import ROOT_TOKEN
 from cdc_platform.model.base.stored_names import LOG, QUARANTINE, RAW, SCHEMA
 from cdc_platform.model.schema.evolution import SchemaHistory
 from cdc_platform.model.schema.observed_columns import (
-    ObservedColumn,
     ObservedColumns,
-    parse_column_types,
 )
 from cdc_platform.model.schema.recreated_tables import find_recreated
 from cdc_platform.model.schema.schema_events import SchemaEvent
 from cdc_platform.model.schema.schema_finder import find_events, is_news
 from cdc_platform.model.schema.schema_policy import SchemaPolicy
 from cdc_platform.model.schema.schema_reads import PastSchemaReads, SchemaRead
-from cdc_platform.model.stream.records import WHOLE_ROW_UPDATES
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.reading.file_contents import data_changes_between, measure_content
 from cdc_platform.pipeline.reading.trace import trace_lineage
-from cdc_platform.pipeline.reading.window_content import SHAPE, ShapeKey, TypedTable, WindowContent
 from cdc_platform.pipeline.schema.key_shapes import find_foreign_keys
 from cdc_platform.pipeline.schema.schema_policies import first_columns, fixed_shapes
-from cdc_platform.pipeline.schema.shape_runs import ORDER, ShapeRuns, show_all_runs
+from cdc_platform.pipeline.schema.shape_observations import observe_columns, parse_shape, typed_table_of
 
 SAVE_EVERY_CYCLES: Final = 20
 """Cycles without a change after which the history is also stored; new processes then skip these cycles."""
-
-
-@dataclass(frozen=True)
-class _Shape:
-    """Description of a table in records of one form."""
-
-    table: str
-    columns: Mapping[str, ObservedColumn]
-    is_whole: bool
-    is_sure: bool
 
 
 def evolve_tables(pipeline: Pipeline) -> tuple[SchemaEvent, ...]:
@@ -154,7 +136,7 @@ def _find(
     # Events of another key are in quarantine.
     orders = content.typed_tables()
     foreign = find_foreign_keys(pipeline, history, orders)
-    own = {key: _parse(pipeline, key) for key in content.shapes if _named(key) not in foreign}
+    own = {key: parse_shape(pipeline, key) for key in content.shapes if typed_table_of(key) not in foreign}
     parsed = {key: shape for key, shape in own.items() if shape is not None}
     tables = {
         shape.table
@@ -169,7 +151,7 @@ def _find(
         name for name in tables if pipeline.capabilities.schema_policy_of(name) is not SchemaPolicy.EVOLVE
     }
     evolving = tables - policy_tables
-    observations = _observations(pipeline, window, evolving, parsed, content) if evolving else {}
+    observations = observe_columns(pipeline, history, window, evolving, parsed, content) if evolving else {}
     if policy_tables:
         begun = first_columns(fixed_shapes(pipeline, content), history)
         # The table's shape is fixed, and the events with another shape are in quarantine.
@@ -181,61 +163,6 @@ def _find(
         observations[name] = sorted(table_observations, key=lambda observation: observation.micros)
     read_back = PastSchemaReads(pipeline.read_schema)
     return find_events(history, mark.cycle, observations, schema_read, read_back=read_back, widens=widens)
-
-
-def _named(key: ShapeKey) -> TypedTable:
-    return key[0] or "", key[3] or ""
-
-
-def _parse(pipeline: Pipeline, key: ShapeKey) -> _Shape | None:
-    table, mod_type, capture, text = key
-    columns = parse_column_types(text)
-    if table is None or columns is None:
-        return None
-    is_record = not pipeline.capabilities.delivers_events
-    if is_record and not any(column.is_primary_key for column in columns.values()):
-        # The lake has no table of a key without columns.
-        return None
-    columns = {
-        name: pipeline.source.as_stored(table, name, column)
-        for name, column in columns.items()
-        if column.is_primary_key or not is_reserved_column(name)
-    }
-    is_update = mod_type == "UPDATE" and capture in WHOLE_ROW_UPDATES
-    return _Shape(table, columns, is_whole=is_update or mod_type == "INSERT", is_sure=is_update)
-
-
-def _observations(
-    pipeline: Pipeline,
-    window: str,
-    tables: set[str],
-    parsed: Mapping[ShapeKey, _Shape],
-    content: WindowContent,
-) -> dict[str, list[ObservedColumns]]:
-    """Return, per table and in order, the ends of each run of records with the same columns."""
-    runs, by_table = ShapeRuns(), defaultdict[str, list[ShapeKey]](list)
-    for key, shape in parsed.items():
-        if shape.table in tables:
-            by_table[shape.table].append(key)
-    in_order = pipeline.capabilities.comes_in_order
-    if all(
-        show_all_runs(((parsed[key].columns, content.shapes[key]) for key in keys), comes_in_order=in_order)
-        for keys in by_table.values()
-    ):
-        runs.add_facts({key: content.shapes[key] for keys in by_table.values() for key in keys})
-    else:
-        raw = pipeline.lake.system_table(RAW)
-        # Events of a cycle share their time; records of a change stream have their own.
-        orders = [ORDER] if pipeline.capabilities.delivers_events else []
-        for batch in read_repeated_texts(raw, window, SHAPE, "record_timestamp", "kind", *orders):
-            runs.add(batch.filter(pc.is_in(batch["table_name"], pa.array(sorted(tables)))))
-    observations: defaultdict[str, list[ObservedColumns]] = defaultdict(list)
-    for key, (micros, order) in runs.ends(parsed.__contains__):
-        shape = parsed[key]
-        observations[shape.table].append(
-            ObservedColumns(micros, shape.columns, shape.is_whole, shape.is_sure, order if in_order else "")
-        )
-    return dict(observations)
 
 
 def with_uncopied_tables(pipeline: Pipeline, history: SchemaHistory, schema_read: SchemaRead) -> SchemaRead:

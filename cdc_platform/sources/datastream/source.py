@@ -13,12 +13,10 @@ from cdc_platform.model.stream.files import (
     FileChoice,
     SourceFile,
     choose_files,
-    find_forgettable,
     resolved_failures,
 )
 from cdc_platform.model.stream.lineage import Lineage
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest
-from cdc_platform.model.stream.unread import FORGOTTEN
 from cdc_platform.model.stream.window_plans import plan_arrivals
 from cdc_platform.sources.arrival import ArrivalTimeSource, storable, table_of
 from cdc_platform.sources.datastream.files.file_events import decode_file, decode_text
@@ -113,13 +111,7 @@ class DatastreamSource(ArrivalTimeSource, SparkSource):
             return ReadPlan(())
         chosen = choice.files if windows else ()
         offers = offered_schemas(listed_files, chosen)
-        forgotten = self._find_forgettable(listed_files, read, request) if is_root_read else ()
-        inputs = {
-            "files": chosen,
-            "announced": fresh,
-            "resolved": resolved | dict.fromkeys(forgotten, FORGOTTEN),
-            "offers": offers,
-        }
+        inputs = {"files": chosen, "announced": fresh, "resolved": resolved, "offers": offers}
         return ReadPlan(windows, inputs, files=len(chosen))
 
     def _choose(
@@ -130,14 +122,6 @@ class DatastreamSource(ArrivalTimeSource, SparkSource):
         files = [file for file in files if file.folder in folders]
         clock_micros = None if request.ends_pauses else request.clock_micros
         return choose_files(files, versions, self.settings.max_files, self.settings.max_bytes, clock_micros)
-
-    def _find_forgettable(
-        self, files: Sequence[SourceFile], versions: Mapping[str, str], request: ReadRequest
-    ) -> Sequence[str]:
-        deleted = {path: versions[path] for path in self.store.find_deleted(files, versions.keys())}
-        return find_forgettable(
-            deleted, self.settings.capabilities.repeats_since_micros(request.clock_micros)
-        )
 
     def readable(self, origins: Collection[str]) -> frozenset[str]:
         """Return the files among these that still exist."""

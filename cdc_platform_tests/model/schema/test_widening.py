@@ -115,30 +115,6 @@ def test_values_are_kept_where_the_new_type_writes_them_in_one_way(
     assert is_one_of_the_lake == (len(table.versions) == 1)
 
 
-def test_a_repeated_event_brings_no_former_type_back() -> None:
-    """An event from before a change of type, which a cycle reads again, does not show a new type."""
-
-    def find(history: SchemaHistory, cycle: int, *shapes: tuple[str, ColumnType]) -> tuple[SchemaEvent, ...]:
-        observations = [
-            ObservedColumns(
-                cycle,
-                {"a": ObservedColumn(kind, is_primary_key=False, ordinal=1)},
-                is_whole=True,
-                order=order,
-            )
-            for order, kind in shapes
-        ]
-        events_read = SchemaRead(cycle, (), {}, {}, is_exact=False)
-        return find_events(replace(history, cycle=cycle - 1), cycle, {"t": observations}, events_read)
-
-    events = find(SchemaHistory(), 1, ("1", TEXT), ("2", FLOAT))
-    assert (events[-1].change, events[-1].since) == (SchemaChange.COLUMN_REPLACED, (1, "2"))
-    history = reduce(SchemaHistory.after, events, SchemaHistory())
-    assert find(history, 2, ("1", TEXT), ("2", FLOAT), ("3", FLOAT)) == ()
-    (back,) = find(history, 2, ("1", TEXT), ("3", TEXT))
-    assert back.since == (2, "3")
-
-
 @settings(max_examples=100, deadline=None)
 @given(st.sampled_from(KINDS), st.sampled_from(KINDS))
 def test_keys_of_one_family_stay_in_it(first: ColumnType, other: ColumnType) -> None:

@@ -3,17 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from cdc_platform.model.stream.files import (
-    MAX_FILES,
-    READ_AGAIN,
     SourceFile,
     are_few,
     choose_files,
     deal_files,
-    find_forgettable,
     resolved_failures,
 )
 from cdc_platform.model.stream.unread import FIRST_PAUSE_S, FORGOTTEN, FailedRead, unread_path
@@ -97,16 +91,6 @@ def test_failed_reads_are_resolved() -> None:
     assert resolved_failures([bad], {}) == {}
 
 
-def test_deleted_files_are_forgotten_once_they_may_not_come_again() -> None:
-    """A version that states no time stays, and a replay of a deleted file ends; a cycle has few of them."""
-    old, young = made(9), made(10)
-    deleted = {old.path: old.version, young.path: young.version, "state": "text", "replayed": READ_AGAIN}
-    assert find_forgettable(deleted, 10) == [old.path, "replayed"]
-    many = {file.path: file.version for file in map(made, range(MAX_FILES + 1))}
-    assert len(find_forgettable(many, MAX_FILES + 1)) == MAX_FILES
-
-
-@given(st.lists(st.integers(0, 10**9), max_size=40, unique=True), st.integers(1, 8))
 def test_every_file_is_dealt_once(sizes: Sequence[int], max_tasks: int) -> None:
     """No task gets more than another by more than one file's bytes, and none is left without work."""
     files = [made(number, size) for number, size in enumerate(sizes)]

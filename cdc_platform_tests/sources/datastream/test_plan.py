@@ -1,6 +1,5 @@
 """The plan of a cycle that reads a stream's files, without Spark."""
 
-import os
 from pathlib import Path
 
 from cdc_platform.model.base.names import ROOT_TOKEN
@@ -151,22 +150,3 @@ def test_a_file_that_could_not_be_read_asks_for_a_cycle_when_it_is_due(tmp_path:
         source.plan(lineage, ReadRequest(CLOCK + 20, keys={"shop_users"}), lambda: read_progress).windows
         == ()
     )
-
-
-def test_a_deleted_file_is_forgotten_once_it_may_not_come_again(tmp_path: Path) -> None:
-    """The next cycle that reads a file forgets it, and asks for no cycle of its own."""
-    folder, source = StreamFolder(tmp_path), source_of(tmp_path)
-    old, young, left = (folder.write([event("users", number)]) for number in range(3))
-    os.utime(old, (1_000, 1_000))
-    lineage = after(begin(1), source.plan(begin(1), ReadRequest(2), dict))
-    lineage = after(lineage, source.plan(lineage, ReadRequest(10), dict))
-    read_progress = {file.path: file.version for file in source.store.list_files()}
-    old.unlink()
-    young.unlink()
-    clock_micros = left.stat().st_mtime_ns // 1000
-    assert source.plan(lineage, ReadRequest(clock_micros), lambda: read_progress).windows == ()
-    folder.write([event("users", 4)])
-    plan = source.plan(lineage, ReadRequest(clock_micros), lambda: read_progress)
-    assert plan.inputs["resolved"] == {str(old): FORGOTTEN}
-    plan = source.plan(lineage, ReadRequest(CLOCK), lambda: read_progress)
-    assert plan.inputs["resolved"] == {str(old): FORGOTTEN, str(young): FORGOTTEN}

@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import replace
 from itertools import islice
@@ -13,7 +13,7 @@ from cdc_platform.errors import SourceError, as_source_error
 from cdc_platform.model.base.cached_values import cached_value
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
-from cdc_platform.model.stream.files import SourceFile, find_forgettable
+from cdc_platform.model.stream.files import SourceFile
 from cdc_platform.model.stream.lineage import Lineage
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest
 from cdc_platform.model.stream.window_plans import plan_arrivals
@@ -158,9 +158,7 @@ class DebeziumSource(ArrivalTimeSource):
         inputs = {
             "files": unread,
             "lines": lines,
-            "forgotten": self._find_forgettable(
-                progress.keys(), stored_progress, spooled_lines, request.clock_micros
-            ),
+            "forgotten": self._find_forgettable(stored_progress, spooled_lines),
             **states_of(stored_progress),
         }
         return ReadPlan(windows, inputs, files=len(unread))
@@ -229,25 +227,13 @@ class DebeziumSource(ArrivalTimeSource):
 
         return is_captured
 
-    def _find_forgettable(
-        self,
-        listed: Collection[SourceFile],
-        progress: Mapping[str, str],
-        lines: Mapping[str, int],
-        clock_micros: int,
-    ) -> Sequence[str]:
-        """Return the files that the read progress no longer needs."""
+    def _find_forgettable(self, progress: Mapping[str, str], lines: Mapping[str, int]) -> list[str]:
+        """Return the files of a spool that the read progress no longer needs."""
         own_input = self.settings.input
-        if isinstance(own_input, EngineInput):
-            names = Spool(Path(own_input.spool)).find_forgettable(lines)
-            return [path for path in progress if Path(path).name in names]
-        deleted = {
-            path: read_progress_of(progress, path, FileProgress.of)
-            for path in self.store.find_deleted(listed, progress.keys())
-        }
-        # The rest of a file that was read in part may still come back.
-        read = {path: read.version for path, read in deleted.items() if read.version and not read.is_waiting}
-        return find_forgettable(read, self.settings.capabilities.repeats_since_micros(clock_micros))
+        if not isinstance(own_input, EngineInput):
+            return []
+        names = Spool(Path(own_input.spool)).find_forgettable(lines)
+        return [path for path in progress if Path(path).name in names]
 
     def read(self, spark: "SparkSession", cycle: int, plan: ReadPlan, max_tasks: int) -> "TaskRecords":
         """Decode the files of a plan in Spark tasks, and return their raw records."""

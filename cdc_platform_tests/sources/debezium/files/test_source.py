@@ -15,7 +15,7 @@ from cdc_platform.sources.debezium.files.source import DebeziumSource
 from cdc_platform.sources.debezium.rows.decoder import Decoder
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput
 from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
-from cdc_platform.sources.debezium.transactions.progress import PASSED, FileProgress, PassedUntil
+from cdc_platform.sources.debezium.transactions.progress import FileProgress
 from cdc_platform_tests.sources.debezium.written_events import envelope, line, settings_with
 
 
@@ -50,22 +50,6 @@ def test_a_replay_is_no_file_of_a_spool(tmp_path: Path) -> None:
         source = DebeziumSource(DebeziumSettings(settings))
         plan = source.plan(begin(1), ReadRequest(2), lambda: progress)
     assert [file.path for file in plan.inputs["files"]] == [str(file), str(new)]
-
-
-def test_a_deleted_file_is_forgotten_once_it_may_not_come_again(tmp_path: Path) -> None:
-    """A file that was not read to its end, or has lines that wait, stays in the read progress."""
-    source = DebeziumSource(settings_with(input=FilesInput(str(tmp_path)), dedup_window_s=10))
-    (tmp_path / "9.jsonl").touch()
-    read = {
-        "1": FileProgress("1000000-5", 2, 5),
-        "2": FileProgress("2000000-5", 2, 5),
-        "3": FileProgress("", 2, 5),
-        "4": FileProgress("1000000-5", 2, 5, is_waiting=True),
-    }
-    progress = {f"{tmp_path}/{name}.jsonl": file.to_text() for name, file in read.items()}
-    progress |= {replay_path(5): "5-0", PASSED: PassedUntil().to_text()}
-    plan = source.plan(begin(1), ReadRequest(12_000_000), lambda: progress)
-    assert plan.inputs["forgotten"] == [f"{tmp_path}/1.jsonl"]
 
 
 def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
