@@ -198,7 +198,12 @@ def main() -> None:
     else:
         run_scenarios(left, report)
     done = load_results(report)
-    sys.exit(WRONG if print_table({name: done[name] for name in options.only if name in done}) else 0)
+    wrong = print_table({name: done[name] for name in options.only if name in done})
+    idle = [name for name in options.only if not done.get(name, {}).get("value")]
+    if idle:
+        print(f"nothing happened in: {', '.join(idle)}")
+    # A part of some minutes may be too short for a kind.
+    sys.exit(WRONG if wrong or (idle and options.minutes is None) else 0)
 
 
 if __name__ == "__main__":

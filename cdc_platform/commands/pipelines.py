@@ -90,18 +90,21 @@ def open_existing_of(all_settings: "Sequence[PipelineSettings]") -> "list[Pipeli
     return try_each(all_settings, open_existing)
 
 
-def try_each(pipelines: Sequence[Item], work: Callable[[Item], Result]) -> list[Result]:
+def try_each(
+    pipelines: Sequence[Item], work: Callable[[Item], Result], goes_on: Callable[[], bool] = lambda: True
+) -> list[Result]:
     """Do work on each pipeline, report those that fail, and return the results of the others.
 
     Raises:
-        CdcError: all of them fail; it is the error of the last one.
+        CdcError: all of them fail, or nothing more is wanted; it is the error of the last one.
     """
     results: list[Result] = []
     for number, item in enumerate(pipelines, start=1):
         try:
             results.append(work(item))
         except CdcError as error:
-            if number == len(pipelines) and not results:
+            # A signal may be the cause of the error, and decides what is reported.
+            if not goes_on() or (number == len(pipelines) and not results):
                 raise
             print_text(f"{type(error).__name__}: {error}", "red", err=True)
     return results
@@ -139,7 +142,7 @@ def run_on_each(
             print_name(pipeline.name, all_settings)
             return run(pipeline, session, stop.is_not_asked)
 
-        results = try_each(pipelines, run_on)
+        results = try_each(pipelines, run_on, stop.is_not_asked)
     if not stop.is_not_asked():
         sys.exit(stop.exit_code)
     return results

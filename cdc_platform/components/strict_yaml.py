@@ -74,8 +74,7 @@ class _StrictLoader(yaml.SafeLoader):
         if node.tag != _STR and ":" in node.value and len(node.value) > _MAX_CHARACTERS:
             # A number in base 60; converting it takes time quadratic in its length.
             raise Unusable(names, node, f"is not a value of YAML's type `{kind}`; put quotes around a text")
-        if "\0" in node.value:
-            raise Unusable(names, node, "contains a NUL character, which no name or path may have; remove it")
+        _refuse_nul(node, names)
         try:
             value = self.construct_object(node)
         except (ValueError, ArithmeticError, LookupError, AttributeError, TypeError) as error:
@@ -95,10 +94,16 @@ def _items(node: yaml.MappingNode, names: Names) -> Iterator[tuple[str, yaml.Nod
         if not isinstance(key, yaml.ScalarNode) or key.tag != _STR:
             name = key.value if isinstance(key, yaml.ScalarNode) else "?"
             raise Unusable((*names, name), key, "is not a text, but a key must be one; put quotes around it")
+        _refuse_nul(key, names)
         if key.value in keys:
             raise Unusable((*names, key.value), key, "occurs twice; remove one, since only one would count")
         keys.add(key.value)
         yield key.value, value
+
+
+def _refuse_nul(node: yaml.ScalarNode, names: Names) -> None:
+    if "\0" in node.value:
+        raise Unusable(names, node, "contains a NUL character, which no name or path may have; remove it")
 
 
 def _weigh(node: yaml.Node, weights: dict[int, int | None]) -> int:

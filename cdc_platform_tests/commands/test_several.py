@@ -2,12 +2,14 @@
 
 import json
 import re
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from cdc_platform.commands.pipelines import share_spark
+from cdc_platform.commands.pipelines import share_spark, try_each
 from cdc_platform.components.loading import load_each, load_settings
+from cdc_platform.errors import CommitConflict
 from cdc_platform.pipeline.opened.pipeline import open_pipeline
 from cdc_platform.spark.launch.spark_settings import DEFAULT_PACKAGES
 from cdc_platform_tests.commands.invoking import begin, run
@@ -126,3 +128,18 @@ def test_a_damaged_lake_hides_no_other_from_reports(tmp_path: Path, command: str
     code, output, errors = run(*command.split(), damage_one(tmp_path))
     assert (code, "pipeline" in output, "shop" in output) == (1, True, True)
     assert "LakeDamaged: " in output + errors
+
+
+@pytest.mark.parametrize(("wants_more", "expected"), [(True, [2]), (False, [])])
+def test_a_signal_ends_what_goes_on_after_an_error(*, wants_more: bool, expected: list[int]) -> None:
+    """An error after a signal may be its effect, and ends the command; another one ends its pipeline."""
+    done: list[int] = []
+
+    def work(number: int) -> None:
+        if number == 1:
+            raise CommitConflict("overtaken")
+        done.append(number)
+
+    with nullcontext() if wants_more else pytest.raises(CommitConflict):
+        try_each([1, 2], work, lambda: wants_more)
+    assert expected == done

@@ -55,6 +55,7 @@ def test_a_value_that_is_none_is_named(tmp_path: Path, value: str, text: str) ->
         ("? [a]\n: 1\n", "? (line 1)"),
         ("? {a: 1}\n: 1\n", "? (line 1)"),
         ("null: 1\n", "null (line 1)"),
+        ('attributes:\n  table_options: {"a\\0b": {}}\n', "table_options (line 2)"),
     ],
 )
 def test_a_key_that_is_no_text_is_named(tmp_path: Path, text: str, setting: str) -> None:

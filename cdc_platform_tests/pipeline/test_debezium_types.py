@@ -320,7 +320,7 @@ def test_a_repeated_event_brings_no_former_type_back(
 def test_a_new_event_with_a_lower_position_shows_a_type(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
 ) -> None:
-    """Positions of a restored server begin again: its events are new, and so is a type that they bring back."""
+    """Positions of a restored server begin again: its events are new, and bring their types."""
     pipeline, file = make_pipeline(session_lake, tmp_path, {}), tmp_path / "events.jsonl"
     for lines in (
         [typed_line(2000, "string", id=0, v="abc"), typed_line(2001, "double", id=1, v=1.5)],
@@ -330,8 +330,6 @@ def test_a_new_event_with_a_lower_position_shows_a_type(
         append(file, lines)
         pipeline = sync(pipeline, spark)
     assert failed_checks(pipeline, spark, "tables_equal_log") == {}
-    values = {
-        row["id"]: [value for value in row.values() if isinstance(value, str)]
-        for row in rows_of(pipeline, TABLE)
-    }
-    assert [values[number][0] for number in (3, 4)] == ["def", "ghi"]
+    values = {row["id"]: {*row.values()} for row in rows_of(pipeline, TABLE)}
+    assert "def" in values[3]
+    assert "ghi" in values[4]

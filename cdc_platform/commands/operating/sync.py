@@ -87,7 +87,7 @@ def sync(defs: Path, name: str | None, until_caught_up: bool, cycles: int | None
                 stop.say("Stopped; the next start resumes from here.")
                 sys.exit(0 if continuous else stop.exit_code)
 
-        done = try_each(share_spark(defs, all_settings), sync_one)
+        done = try_each(share_spark(defs, all_settings), sync_one, stop.is_not_asked)
     sys.exit(0 if len(done) == len(all_settings) else 1)
 
 

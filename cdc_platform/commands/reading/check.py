@@ -50,11 +50,11 @@ def check(defs: Path, name: str | None, junit: Path | None) -> None:
     all_settings = share_spark(defs, load_each(defs, name))
     pipelines = open_existing_of(all_settings)
     if junit is not None:
-        # An unwritable place fails before the slow checks. An interrupted run leaves an empty file, which is
-        # no valid JUnit.
+        # An unwritable place fails before the slow checks. An interrupted run, and one that could not
+        # check a pipeline, leave an empty file, which is no valid JUnit.
         write_file("--junit", junit, "")
     results = dict(run_on_each(all_settings, pipelines, _check))
-    if junit is not None:
+    if junit is not None and len(results) == len(pipelines):
         write_file("--junit", junit, as_junit(results))
     sys.exit(0 if len(results) == len(all_settings) and all(map(all_passed, results.values())) else 1)
 
