@@ -55,7 +55,6 @@ def test_a_value_that_is_none_is_named(tmp_path: Path, value: str, text: str) ->
         ("? [a]\n: 1\n", "? (line 1)"),
         ("? {a: 1}\n: 1\n", "? (line 1)"),
         ("null: 1\n", "null (line 1)"),
-        ('attributes:\n  table_options: {"a\\0b": {}}\n', "table_options (line 2)"),
     ],
 )
 def test_a_key_that_is_no_text_is_named(tmp_path: Path, text: str, setting: str) -> None:
@@ -65,6 +64,15 @@ def test_a_key_that_is_no_text_is_named(tmp_path: Path, text: str, setting: str)
     with pytest.raises(SettingError, match="put quotes around it") as caught:
         load_settings(path)
     assert caught.value.setting == f"{path}: {setting}"
+
+
+def test_a_key_with_a_nul_character_is_named(tmp_path: Path) -> None:
+    """Names of tables and columns are keys."""
+    path = tmp_path / "defs.yaml"
+    path.write_text('attributes:\n  table_options: {"a\\0b": {}}\n', encoding="utf-8")
+    with pytest.raises(SettingError, match="NUL character") as caught:
+        load_settings(path)
+    assert caught.value.setting == f"{path}: table_options (line 2)"
 
 
 @pytest.mark.parametrize("kind", ["[a]", "{a: 1}", "1", "null", "[[[a]]]"])
