@@ -222,6 +222,13 @@ class Column:
         return self.name if self.life is None else self.life.source_name
 
     @property
+    def lives(self) -> "tuple[ColumnLife, ...]":
+        """Its life, and those of its former versions, from the newest one."""
+        if self.life is None:
+            return ()
+        return (self.life, *(self.life.before.lives if self.life.before is not None else ()))
+
+    @property
     def is_in_keys(self) -> bool:
         """Whether changes have the column in their keys instead of their values."""
         return self.is_primary_key or (self.life is not None and self.life.was_key)

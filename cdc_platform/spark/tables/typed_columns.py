@@ -12,7 +12,7 @@ from cdc_platform.errors import ChangeUnparsed, ValueUnfit
 from cdc_platform.model.base.names import FLAG_PREFIX, KEY_PREFIX, quote_spark, quote_text
 from cdc_platform.model.base.timestamps import OrderPlace
 from cdc_platform.model.schema.table_schema import Column as SourceColumn
-from cdc_platform.model.schema.table_schema import ColumnLife, ColumnType, TableSchema, spark_type
+from cdc_platform.model.schema.table_schema import ColumnType, TableSchema, spark_type
 from cdc_platform.model.stream.records import ChangeKind
 from cdc_platform.spark.frames.casts import (
     LONGEST_TEXT,
@@ -244,18 +244,10 @@ def _is_before(place: OrderPlace) -> str:
 
 def _places(table: TableSchema) -> dict[str, str]:
     """Return the SQL of the columns that lives refer to: events of a cycle share their commit timestamp."""
-    lives = (life for column in table.columns for life in _lives(column))
+    lives = (life for column in table.columns for life in column.lives)
     bounds = (bound or (0, "") for life in lives for bound in (life.since_inclusive, life.until_exclusive))
     order = "coalesce(ordering_key, '')" if any(order for _, order in bounds) else "''"
     return {"committed": "unix_micros(commit_timestamp)", "order_at_commit": order}
-
-
-def _lives(column: SourceColumn) -> Iterator[ColumnLife]:
-    """Yield the life of a column, and those of its former versions."""
-    version: SourceColumn | None = column
-    while version is not None and version.life is not None:
-        yield version.life
-        version = version.life.before
 
 
 def _value(table: TableSchema, column: SourceColumn) -> str:

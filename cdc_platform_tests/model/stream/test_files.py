@@ -3,6 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from cdc_platform.model.stream.files import (
     SourceFile,
     are_few,
@@ -91,6 +94,7 @@ def test_failed_reads_are_resolved() -> None:
     assert resolved_failures([bad], {}) == {}
 
 
+@given(st.lists(st.integers(0, 10**9), max_size=40, unique=True), st.integers(1, 8))
 def test_every_file_is_dealt_once(sizes: Sequence[int], max_tasks: int) -> None:
     """No task gets more than another by more than one file's bytes, and none is left without work."""
     files = [made(number, size) for number, size in enumerate(sizes)]
