@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from cdc_platform.model.base.timestamps import OrderPlace
 from cdc_platform.model.schema.column_versions import ColumnVersion
@@ -115,19 +115,8 @@ class SchemaRecorder:
     ) -> None:
         """Record a new column, or a version of a column that replaces another version."""
         previous = version.type.to_json() if version is not None else None
-        self._add_event(
-            SchemaEvent(
-                self.cycle,
-                change,
-                table,
-                name,
-                column.type.to_json(),
-                previous,
-                column.is_primary_key,
-                column.ordinal,
-                *_parts(since),
-            )
-        )
+        of_column = column.type.to_json(), previous, column.is_primary_key, column.ordinal
+        self._add(SchemaEvent(self.cycle, change, table, name, *of_column), since)
 
     def record(
         self,
@@ -140,24 +129,11 @@ class SchemaRecorder:
         since: OrderPlace | None = None,
     ) -> None:
         """Record a change with the fields of `SchemaEvent`; it takes effect at ``since``."""
-        micros, order = _parts(since)
-        self._add_event(
-            SchemaEvent(
-                self.cycle,
-                change,
-                table,
-                name,
-                value,
-                previous,
-                since_micros=micros,
-                since_order=order,
-            )
-        )
+        self._add(SchemaEvent(self.cycle, change, table, name, value, previous), since)
 
-    def _add_event(self, event: SchemaEvent) -> None:
+    def _add(self, event: SchemaEvent, since: OrderPlace | None) -> None:
+        if since is not None:
+            micros, order = since
+            event = replace(event, since_micros=micros, since_order=order)
         self.events.append(event)
         self.history = self.history.after(event)
-
-
-def _parts(place: OrderPlace | None) -> tuple[int | None, str]:
-    return place if place is not None else (None, "")

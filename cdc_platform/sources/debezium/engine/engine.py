@@ -24,12 +24,7 @@ from cdc_platform.model.base.libraries import optional_library
 from cdc_platform.private_files import write_whole
 from cdc_platform.sources.debezium.engine.batches import BatchWriter, Run
 from cdc_platform.sources.debezium.engine.engine_failures import failure_of
-from cdc_platform.sources.debezium.engine.engine_source import (
-    check_capturable,
-    emit_marker,
-    find_restart_lsn,
-    read_comments,
-)
+from cdc_platform.sources.debezium.engine.engine_source import check_capturable, emit_marker, read_comments
 from cdc_platform.sources.debezium.engine.spool import Spool
 from cdc_platform.sources.debezium.engine.spool_files import reported_as_unusable
 from cdc_platform.sources.debezium.engine.stored_offsets import prepare_offsets
@@ -77,10 +72,10 @@ def capture(order: Order, run: Run) -> None:
     run.report_to = order.report_to
     with spool.open_writer(settings.identity()) as writer:
         _start_java(spool)
-        check_capturable(settings)
+        restart_lsn = check_capturable(settings)
         with reported_as_unusable(spool.folder):
             _keep_comments(spool, settings)
-            prepare_offsets(spool, find_restart_lsn(settings))
+            prepare_offsets(spool, restart_lsn)
         engine = _build(order, BatchWriter(writer, settings, run), run, spool)
         thread = threading.Thread(target=engine.run, name="engine", daemon=True)
         thread.start()

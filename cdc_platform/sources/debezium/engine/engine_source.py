@@ -50,8 +50,11 @@ def database_of(settings: EngineInput) -> str:
     return f"{settings.host}:{settings.port}, database `{settings.database}`, slot `{settings.slot}`"
 
 
-def check_capturable(settings: EngineInput) -> None:
+def check_capturable(settings: EngineInput) -> int | None:
     """Check the server's settings, publication and slot for capture.
+
+    Returns:
+        the oldest position of the log that the slot may still need; None if there is no slot.
 
     Raises:
         SourceError: the source cannot be captured; the error states the reason.
@@ -64,19 +67,7 @@ def check_capturable(settings: EngineInput) -> None:
                 f"configuration and restart it. Source: {database_of(settings)}"
             )
         _check_publication(connection, settings)
-        _check_slot(connection, settings)
-
-
-def find_restart_lsn(settings: EngineInput) -> int | None:
-    """Return the oldest position of the log that the slot may still need; None if there is no slot.
-
-    Raises:
-        SourceError: the server cannot be reached, or rejects the query.
-    """
-    query = "SELECT restart_lsn - '0/0' FROM pg_replication_slots WHERE slot_name = ?"
-    with _connect(settings) as connection:
-        row = _first_row(connection, query, settings.slot)
-    return int(row[0]) if row is not None and row[0] is not None else None
+        return _check_slot(connection, settings)
 
 
 def read_comments(settings: EngineInput) -> str:
@@ -122,12 +113,15 @@ def _check_publication(connection: Any, settings: EngineInput) -> None:
         )
 
 
-def _check_slot(connection: Any, settings: EngineInput) -> None:
+def _check_slot(connection: Any, settings: EngineInput) -> int | None:
     """Check that the slot belongs to this engine and is free; the engine creates a missing one."""
-    query = "SELECT plugin, database, active, wal_status FROM pg_replication_slots WHERE slot_name = ?"
+    query = (
+        "SELECT plugin, database, active, wal_status, restart_lsn - '0/0' "
+        "FROM pg_replication_slots WHERE slot_name = ?"
+    )
     deadline = time.monotonic() + SLOT_FREE_WITHIN_S
     while (slot := _first_row(connection, query, settings.slot)) is not None:
-        plugin, database, is_active, wal_status = slot
+        plugin, database, is_active, wal_status, restart_lsn = slot
         if (plugin, database) != ("pgoutput", settings.database):
             raise SettingError(
                 "input.engine.slot",
@@ -142,13 +136,14 @@ def _check_slot(connection: Any, settings: EngineInput) -> None:
                 f"Source: {database_of(settings)}"
             )
         if is_active != "t":
-            return
+            return int(restart_lsn) if restart_lsn is not None else None
         if time.monotonic() > deadline:
             raise SlotInUse(
                 "Another engine or connector reads the slot: stop it, or choose another `slot` with its own "
                 f"spool. Source: {database_of(settings)}"
             )
         time.sleep(0.2)
+    return None
 
 
 @contextmanager
