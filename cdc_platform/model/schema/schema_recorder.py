@@ -116,7 +116,7 @@ class SchemaRecorder:
         """Record a new column, or a version of a column that replaces another version."""
         previous = version.type.to_json() if version is not None else None
         of_column = column.type.to_json(), previous, column.is_primary_key, column.ordinal
-        self._add(SchemaEvent(self.cycle, change, table, name, *of_column), since)
+        self._append(SchemaEvent(self.cycle, change, table, name, *of_column), since)
 
     def record(
         self,
@@ -129,9 +129,9 @@ class SchemaRecorder:
         since: OrderPlace | None = None,
     ) -> None:
         """Record a change with the fields of `SchemaEvent`; it takes effect at ``since``."""
-        self._add(SchemaEvent(self.cycle, change, table, name, value, previous), since)
+        self._append(SchemaEvent(self.cycle, change, table, name, value, previous), since)
 
-    def _add(self, event: SchemaEvent, since: OrderPlace | None) -> None:
+    def _append(self, event: SchemaEvent, since: OrderPlace | None) -> None:
         if since is not None:
             micros, order = since
             event = replace(event, since_micros=micros, since_order=order)
