@@ -27,7 +27,7 @@ from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.model.base.stored_names import LOG
 from cdc_platform.spark.launch.config import session_secrets
 from cdc_platform.spark.launch.spark_settings import SparkSettings
-from cdc_platform_tests.servers.object_store import BUCKET, REGION, object_store
+from cdc_platform_tests.servers.object_store import BUCKET, object_store
 from cdc_platform_tests.servers.postgresql import Cluster, cluster, require_postgresql
 from cdc_platform_tests.servers.rest_catalog import rest_catalog
 from cdc_platform_tests.support.footprints.soak import Soak
@@ -92,10 +92,7 @@ def _s3(folder: Path, options: argparse.Namespace) -> Iterator[Storage]:
         catalog = {
             "type": "sql",
             "uri": f"sqlite:///{folder}/catalog.db?timeout=60",
-            "s3.endpoint": proxy.address,
-            "s3.region": REGION,
-            "s3.access-key-id": store.access_key_id,
-            "s3.secret-access-key": store.secret_access_key,
+            **store.properties(proxy.address),
             "s3.request-timeout": str(CLIENT_TIMEOUT_S),
             "http-client.apache.socket-timeout-ms": str(CLIENT_TIMEOUT_S * 1000),
         }

@@ -1,6 +1,10 @@
-"""An object store that fails: commits are there once, and a file that it has lost is named."""
+"""A lake in an object store: commits need few requests; when the store fails, they are there once.
+
+A file that the store has lost is named.
+"""
 
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -80,6 +84,21 @@ def commit_next(lake: Lake) -> None:
     append_cycle(row, table, CycleStep(before, before + 1), {})
 
 
+def test_a_commit_needs_few_requests(lake: Lake, proxy: HttpProxy) -> None:
+    """Each file is written by one request, and no manifest is fetched a second time."""
+    commit_next(lake)
+    requests = list[Request]()
+    proxy.choose = requests.append
+    commit_next(lake)
+    # It reads the metadata and the list of manifests of the former commit, and checks the sizes of the first
+    # two files that it writes.
+    assert Counter(request.method for request in requests) == {"PUT": 4, "HEAD": 4, "GET": 2}
+    for _ in range(2):
+        requests.clear()
+        assert lake.system_table(RAW).scan().count() == 2
+    assert [request.path for request in requests if request.path.endswith(".avro")] == []
+
+
 def test_commits_are_there_once(lake: Lake, proxy: HttpProxy) -> None:
     """Requests that are refused, cut short, or done without an answer are tried again."""
     proxy.choose = seldom(7, 0.15, FAULTS)
@@ -134,7 +153,7 @@ def losing(part: str) -> Choice:
     remaining = [Fault.LOSE_WRITE]
 
     def choose(request: Request) -> Fault | None:
-        is_meant = part in request.path and request.method == "POST" and "uploadId=" in request.path
+        is_meant = part in request.path and request.method == "PUT"
         return remaining.pop() if is_meant and remaining else None
 
     return choose

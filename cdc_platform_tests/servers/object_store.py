@@ -36,6 +36,15 @@ class ObjectStore:
         pages = self._client("s3").get_paginator("list_objects_v2").paginate(Bucket=bucket)
         return [entry["Key"] for page in pages for entry in page.get("Contents", ())]
 
+    def properties(self, endpoint: str | None = None) -> dict[str, str]:
+        """Return a catalog's properties for the store, or for a proxy before it."""
+        return {
+            "s3.endpoint": endpoint or self.endpoint,
+            "s3.region": REGION,
+            "s3.access-key-id": self.access_key_id,
+            "s3.secret-access-key": self.secret_access_key,
+        }
+
     def _client(self, service: str) -> Any:
         return _client(service, self.endpoint, self.access_key_id, self.secret_access_key)
 

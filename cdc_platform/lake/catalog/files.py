@@ -1,8 +1,15 @@
-"""pyiceberg's access to the lake's files: a missing file is reported as damage, with its name."""
+"""pyiceberg's access to the lake's files: a missing file is reported as damage, with its name.
+
+Object stores answer after tens of milliseconds, so no request is made whose answer is known.
+"""
 
 from collections.abc import Iterable
 from pathlib import Path
+from threading import Lock
+from typing import Final
 
+from cachetools import LRUCache, cached
+from pyarrow import BufferReader
 from pyarrow.fs import FileInfo, FileSelector, FileSystem
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
@@ -11,13 +18,30 @@ from pyiceberg.serializers import Compressor
 from pyiceberg.table.snapshots import Snapshot
 
 from cdc_platform.errors import LakeDamaged
+from cdc_platform.lake.catalog.object_store import find_store
+
+MAX_MANIFEST_BYTES: Final = 32 * 1024**2
+"""Maximum size of all manifests that a process keeps."""
+_MANIFEST_SUFFIX: Final = ".avro"
+_RETRY_STRATEGY: Final = "s3.retry-strategy-impl"
 
 
 class LakeFile(PyArrowFile):
     """A file in the lake's metadata."""
 
     def open(self, seekable: bool = True) -> InputStream:
-        """Open the file.
+        """Open the file; a manifest in an object store is fetched once for many reads.
+
+        Raises:
+            LakeDamaged: the file is missing.
+        """
+        if self.location.endswith(_MANIFEST_SUFFIX) and find_store(self.location) is not None:
+            content: InputStream = BufferReader(_read_manifest(self))
+            return content
+        return self.open_stored(seekable)
+
+    def open_stored(self, seekable: bool = True) -> InputStream:
+        """Open the file in its storage.
 
         Raises:
             LakeDamaged: the file is missing.
@@ -26,6 +50,13 @@ class LakeFile(PyArrowFile):
             return super().open(seekable)
         except FileNotFoundError as error:
             raise LakeDamaged.missing(self.location) from error
+
+
+@cached(LRUCache(MAX_MANIFEST_BYTES, len), key=lambda file: file.location, lock=Lock())
+def _read_manifest(file: LakeFile) -> bytes:
+    """Return the content of a manifest or list of manifests, which never changes under its name."""
+    with file.open_stored() as stream:
+        return stream.read()
 
 
 def read_metadata_file(file: InputFile) -> bytes:
@@ -43,6 +74,15 @@ class LakeFiles(PyArrowFileIO):
         file = super().new_input(location)
         system, path, buffered = file._filesystem, file._path, file._buffer_size  # noqa: SLF001  known from nothing else
         return LakeFile(location, path, system, buffered)
+
+    def _initialize_s3_fs(self, netloc: str | None) -> FileSystem:
+        """Return a file system that writes a small file by one request instead of three."""
+        system = super()._initialize_s3_fs(netloc)
+        if _RETRY_STRATEGY in self.properties:
+            return system  # what pickle copies lacks it
+        # pyiceberg has no property for this option.
+        make, (options,) = system.__reduce__()
+        return make({**options, "allow_delayed_open": True})
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
         """Delete a file, and the one with its checksums that Spark's Hadoop writes next to it in a folder.

@@ -181,6 +181,9 @@ class LakeSettings:
             uri = f"jdbc:sqlite:{_local(self.path) / 'catalog.db'}?busy_timeout={BUSY_TIMEOUT_S * 1000}"
             return _jdbc(uri, self.warehouse)
         properties = java_properties(_translate(self.catalog, self.warehouse))
+        if self.store is not None:
+            # Manifests never change, and each is read several times in a cycle.
+            properties.setdefault("io.manifest.cache-enabled", "true")
         # The file IO of a REST catalog follows the location itself, as the service may require another one.
         if self.store is not None and properties["type"] != "rest":
             properties.setdefault("io-impl", self.store.file_io)

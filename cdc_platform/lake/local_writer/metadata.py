@@ -30,13 +30,10 @@ class Version3Metadata:
     @staticmethod
     def _write_metadata(metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:
         _require_order(metadata)
-        ToOutputFile.table_metadata(_writable(metadata), io.new_output(metadata_path))
-
-    @staticmethod
-    def _write_metadata_no_exist_check(metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:
-        """Write a file to a store that cannot list files, as Glue does for S3 Tables."""
-        _require_order(metadata)
+        # Its name is unique: an object store need not be asked, by two requests, whether it is there.
         ToOutputFile.table_metadata(_writable(metadata), io.new_output(metadata_path), overwrite=True)
+
+    _write_metadata_no_exist_check = _write_metadata
 
 
 def _require_order(metadata: TableMetadata) -> None:

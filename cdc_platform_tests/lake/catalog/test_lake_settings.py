@@ -122,7 +122,8 @@ def test_a_format_version_without_row_level_deletes_is_refused(version: int) -> 
 def test_catalogs_are_translated_for_spark(catalog: dict[str, str], expected: dict[str, str]) -> None:
     """Every property that Spark needs is there, under Spark's name."""
     lake = LakeSettings("s3://bucket/lake", catalog)
-    assert {**expected, "warehouse": "s3://bucket/lake"} == lake.spark_properties()
+    always = {"warehouse": "s3://bucket/lake", "io.manifest.cache-enabled": "true"}
+    assert {**expected, **always} == lake.spark_properties()
     assert {**catalog, "warehouse": "s3://bucket/lake"} == lake.pyiceberg_properties()
 
 
