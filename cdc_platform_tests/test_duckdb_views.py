@@ -1,5 +1,6 @@
 """DuckDB's views of a cut: their names, and how DuckDB reaches the files in an object store."""
 
+import json
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -27,6 +28,13 @@ OpenInStore = Callable[..., duckdb.DuckDBPyConnection]
 REGION = {"s3.region": "us-east-1"}
 KEYS = {"s3.access-key-id": "me", "s3.secret-access-key": "it's secret"}
 ROLE = "arn:aws:iam::123456789012:role/reader"
+PUBLIC = {
+    "Version": "2012-10-17",
+    "Statement": [
+        {"Effect": "Allow", "Principal": "*", "Action": "s3:*", "Resource": "arn:aws:s3:::a-bucket/*"}
+    ],
+}
+"""Policy with which readers need no keys."""
 
 
 def test_an_extension_for_another_version_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,7 +63,9 @@ def store() -> Iterator[str]:
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
     endpoint = "http://{}:{}".format(*server.get_host_and_port())
-    urlopen(Request(f"{endpoint}/a-bucket", method="PUT")).close()  # noqa: S310  ours, on loopback
+    for place, content in (("", b""), ("?policy", json.dumps(PUBLIC).encode())):
+        request = Request(f"{endpoint}/a-bucket{place}", content, method="PUT")  # noqa: S310  ours, on loopback
+        urlopen(request).close()  # noqa: S310  as above
     yield endpoint
     server.stop()
 
