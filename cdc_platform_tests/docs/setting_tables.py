@@ -37,7 +37,7 @@ GROUPS: Final[Mapping[str, tuple[type, ...]]] = {
 """The dataclasses of each table, by its name in the pages."""
 
 MORE: Final[Mapping[str, str]] = {
-    "pipeline.source": "#spanner",
+    "pipeline.source": "spanner-settings.md",
     "pipeline.lake": "#lake",
     "pipeline.spark": "#spark",
     "pipeline.table_options": "#table-options",
