@@ -112,6 +112,6 @@ def finish_cycle(pipeline: Pipeline, spark: SparkSession) -> None:
 
 
 def _is_behind(pipeline: Pipeline) -> bool:
-    read, logged = (read_mark(pipeline.lake.system_table(name)).cycle for name in (RAW, LOG))
+    read_cycle, logged_cycle = (read_mark(pipeline.lake.system_table(name)).cycle for name in (RAW, LOG))
     cut = newest_cut(pipeline.lake)
-    return logged < read or (cut.cycle if cut is not None else 0) < logged
+    return logged_cycle < read_cycle or (cut.cycle if cut is not None else 0) < logged_cycle

@@ -221,8 +221,8 @@ def _begin(
     reset_branch(pipeline, attempt)
     if stats.has_null_keys:
         allow_null_keys(load_table(pipeline, attempt.table))
-    marked = mark_not_deleted(pipeline, spark, attempt.table) if build.marks_living else 0
-    return marked + convert_stored(pipeline, spark, attempt.table, build.conversions)
+    commits = mark_not_deleted(pipeline, spark, attempt.table) if build.marks_living else 0
+    return commits + convert_stored(pipeline, spark, attempt.table, build.conversions)
 
 
 def _compute_net_changes(pipeline: Pipeline, spark: SparkSession, build: Build) -> DataFrame:

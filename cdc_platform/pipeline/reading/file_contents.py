@@ -92,14 +92,16 @@ def _measure(version: Version, after_micros: int | None, until_micros: int) -> W
     files = [*raw.scan(row_filter=records).plan_files()]
     with ThreadPoolExecutor(_READERS) as readers:
         contents = [*readers.map(partial(_noted, raw, after_micros, until_micros), files)]
-    total = _sum(content for content in contents if content is not None)
-    unnoted = [file for file, content in zip(files, contents, strict=True) if content is None]
-    if not unnoted:
-        return total
+    content = _sum(noted_content for noted_content in contents if noted_content is not None)
+    files_without_notes = [
+        file for file, noted_content in zip(files, contents, strict=True) if noted_content is None
+    ]
+    if not files_without_notes:
+        return content
     is_of_events = "event" in raw.schema().as_arrow().names
     fields = (*_FURTHER, *(_OF_EVENTS if is_of_events else _OF_RECORDS))
-    batches = read_repeated_texts(raw, records, SHAPE, *fields, files=unnoted)
-    return total.plus(_sum(map(content_of, batches)))
+    batches = read_repeated_texts(raw, records, SHAPE, *fields, files=files_without_notes)
+    return content.plus(_sum(map(content_of, batches)))
 
 
 def _noted(
@@ -123,7 +125,7 @@ def _parse(text: str) -> WindowContent:
 
 
 def _sum(contents: Iterator[WindowContent]) -> WindowContent:
-    total = WindowContent()
+    content_sum = WindowContent()
     for content in contents:
-        total = total.plus(content)
-    return total
+        content_sum = content_sum.plus(content)
+    return content_sum

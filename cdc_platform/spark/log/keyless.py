@@ -72,8 +72,10 @@ def count_in_log(log: DataFrame, rows: DataFrame) -> DataFrame:
         "table_name", f"{_ROW_OF} as row", f"{_COPY_OF} - if({IS_DELETE}, 1, 0) as count", "ordinal"
     )
     of_rows = log_changes.join(rows, ["table_name", "row"], "left_semi")
-    newest = of_rows.groupBy("table_name", "row").agg(
+    newest_changes = of_rows.groupBy("table_name", "row").agg(
         F.max_by("count", "ordinal").alias("count"), F.max("ordinal").alias("ordinal")
     )
-    living = newest.join(truncates, "table_name", "left")
-    return living.where("truncated_at is null or ordinal > truncated_at").select("table_name", "row", "count")
+    with_truncates = newest_changes.join(truncates, "table_name", "left")
+    return with_truncates.where("truncated_at is null or ordinal > truncated_at").select(
+        "table_name", "row", "count"
+    )
