@@ -77,7 +77,7 @@ def delete_old_results(instance: dg.DagsterInstance, assets: PipelineAssets, kee
         results.c.run_id == RUNLESS_RUN_ID,
         results.c.evaluation_event_timestamp < before,
     )
-    deleted: Sequence[Any] = ()
+    records: Sequence[Any] = ()
     with _deleting(instance, assets) as events:
         if events is None:
             return 0
@@ -90,8 +90,8 @@ def delete_old_results(instance: dg.DagsterInstance, assets: PipelineAssets, kee
         with events.index_connection() as index:
             index.execute(logs.delete().where(logs.c.id.in_([row[1] for row in rows])))
             index.execute(results.delete().where(results.c.id.in_([row[0] for row in rows])))
-        deleted = rows
-    return len(deleted)
+        records = rows
+    return len(records)
 
 
 @contextmanager

@@ -40,9 +40,9 @@ def group_of(kind: type, name: str) -> type[Group]:
     return make_group(name, fields_of(kind))
 
 
-def make_group(name: str, declared: Mapping[str, tuple[Any, Any]]) -> type[Group]:
+def make_group(name: str, declarations: Mapping[str, tuple[Any, Any]]) -> type[Group]:
     """Return the group of settings with the fields of `fields_of`."""
-    members: dict[str, Any] = dict(declared)
+    members: dict[str, Any] = dict(declarations)
     return create_model(name, __base__=Group, **members)
 
 

@@ -52,7 +52,7 @@ class StatusMeaning:
 
 
 def find_meaning(
-    meanings: Sequence[StatusMeaning], code: str, text: str, *, passing: str, refused: str
+    meanings: Sequence[StatusMeaning], code: str, text: str, *, transient: str, permanent: str
 ) -> StatusMeaning:
     """Return the first meaning that matches a status, else a general one.
 
@@ -60,15 +60,15 @@ def find_meaning(
         meanings: the meanings of an API's statuses; the first match counts.
         code: status code.
         text: message of the status.
-        passing: general advice if the same call may succeed later.
-        refused: general advice if it will not.
+        transient: general advice if the same call may succeed later.
+        permanent: general advice if it will not.
     """
     for meaning in meanings:
         if meaning.code == code and meaning.text in text:
             return meaning
     if may_pass(code, text):
-        return StatusMeaning(code, text, SourceUnreachable, passing)
-    return StatusMeaning(code, text, SourceError, refused)
+        return StatusMeaning(code, text, SourceUnreachable, transient)
+    return StatusMeaning(code, text, SourceError, permanent)
 
 
 def error_of_call(

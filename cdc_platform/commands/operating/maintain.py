@@ -39,8 +39,8 @@ def maintain(defs: Path, name: str | None) -> None:
 
     all_settings = share_spark(defs, load_each(defs, name))
     pipelines = open_existing_of(all_settings)
-    done = run_on_each(all_settings, pipelines, _maintain)
-    sys.exit(0 if len(done) == len(all_settings) else 1)
+    maintained_pipelines = run_on_each(all_settings, pipelines, _maintain)
+    sys.exit(0 if len(maintained_pipelines) == len(all_settings) else 1)
 
 
 def _maintain(pipeline: "Pipeline", spark: "SparkSession", _wants_more: Callable[[], bool]) -> None:

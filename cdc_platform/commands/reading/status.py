@@ -205,11 +205,11 @@ def _rows(
         _describe_lag(status),
     ]
     cut = f"{fields['cut']} at {fields['cut_position']}" if fields["cut"] is not None else None
-    quarantined = f"{status.quarantined} open" if status.quarantined is not None else "unknown"
+    open_records = f"{status.quarantined} open" if status.quarantined is not None else "unknown"
     cut_rows: list[Row] = [
         ("cut", cut or _missing(status, "cut", "none yet")),
         *_check_rows(status),
-        ("quarantine", (quarantined, "yellow" if status.quarantined else "")),
+        ("quarantine", (open_records, "yellow" if status.quarantined else "")),
         *([("replay", status.replay.describe())] if status.replay is not None else []),
     ]
     notes: list[Row] = [

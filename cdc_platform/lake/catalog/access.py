@@ -100,9 +100,9 @@ def _explain(settings: LakeSettings, error: Exception) -> CdcError | None:
     """Return the platform's error for a library's; None if it is unrelated to the lake."""
     from sqlalchemy.exc import DBAPIError
 
-    full = find_full(error)
-    if full is not None:
-        return full
+    disk_error = find_full(error)
+    if disk_error is not None:
+        return disk_error
     if isinstance(error, ModuleNotFoundError) and _is_raised_in(error, _LOADERS):
         return SetupError(
             f"A library of the lake's catalog is not installed ({error}); it belongs to the setting "

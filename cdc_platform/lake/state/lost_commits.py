@@ -173,11 +173,11 @@ def _places_before(lake: Lake, cuts: Table, lost_commit: Snapshot) -> Mapping[st
     cycle = number_of(lost_commit, CYCLE)
     if cycle is None:
         return {}
-    moved = {name: table for name, table in _merged_tables(lake) if read_mark(table).cycle >= cycle}
-    former = cut_before(cuts, lost_commit) if moved else None
+    tables = {name: table for name, table in _merged_tables(lake) if read_mark(table).cycle >= cycle}
+    former = cut_before(cuts, lost_commit) if tables else None
     snapshots = former.tables if former is not None else {}
-    places = {name: snapshots.get(name) or _empty_beginning(table) for name, table in moved.items()}
-    is_kept = all(moved[name].metadata.snapshot_by_id(place) for name, place in places.items())
+    places = {name: snapshots.get(name) or _empty_beginning(table) for name, table in tables.items()}
+    is_kept = all(tables[name].metadata.snapshot_by_id(place) for name, place in places.items())
     return places if is_kept else None
 
 

@@ -36,15 +36,15 @@ def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
     # Duplicates were logged before, and replayed records are logged later.
     repeats_within_s, has_late = pipeline.capabilities.repeats_within_s, has_replays(pipeline.lake)
     around = EVERYTHING if repeats_within_s is not None or has_late else scope
-    quarantined = _quarantine(pipeline, spark, around).where(F.col("cycle") <= mark.cycle)
-    logged = _log(pipeline, spark, around).where(F.col("cycle") <= mark.cycle)
+    quarantined_records = _quarantine(pipeline, spark, around).where(F.col("cycle") <= mark.cycle)
+    log_records = _log(pipeline, spark, around).where(F.col("cycle") <= mark.cycle)
     if repeats_within_s is not None and scope.after_micros is not None and not has_late:
-        logged = _repeatable(pipeline, logged, scope.after_micros, until)
+        log_records = _repeatable(pipeline, log_records, scope.after_micros, until)
     places = {
         "read": read,
-        "logged": logged.select("record_id"),
-        "quarantined": quarantined.where("replayed_at is null").select("record_id"),
-        "replayed": quarantined.where("replayed_at is not null").select("record_id"),
+        "logged": log_records.select("record_id"),
+        "quarantined": quarantined_records.where("replayed_at is null").select("record_id"),
+        "replayed": quarantined_records.where("replayed_at is not null").select("record_id"),
     }
     if around is not scope:
         of_read = read.distinct()
@@ -70,12 +70,14 @@ def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
     )
 
 
-def _repeatable(pipeline: Pipeline, logged: DataFrame, after_micros: int, until_micros: int) -> DataFrame:
+def _repeatable(
+    pipeline: Pipeline, log_records: DataFrame, after_micros: int, until_micros: int
+) -> DataFrame:
     """Return the part of the log in which records read after a position may have a duplicate."""
     repeated = repeated_from(pipeline, between_positions(RecordKind.FILE, after_micros, until_micros))
     oldest = remembered_from(pipeline, after_micros, repeated)
     content = measure_content(pipeline.lake.system_table(RAW), after_micros, until_micros)
-    return logged.where(F.col("commit_timestamp") >= F.lit(to_datetime(oldest))).where(
+    return log_records.where(F.col("commit_timestamp") >= F.lit(to_datetime(oldest))).where(
         content.earlier_changes_sql
     )
 
@@ -86,11 +88,11 @@ def _count_places(places: Mapping[str, DataFrame], *, comes_mended: bool) -> tup
     A replayed record counts as quarantined until the log has it, possibly under another identity. With
     ``comes_mended``, a rewritten file may bring a record into the log without a replay.
     """
-    marked = [
+    flags = [
         frame.select("record_id", *(F.lit(int(name == other)).alias(other) for other in places))
         for name, frame in places.items()
     ]
-    records = reduce(DataFrame.unionByName, marked).groupBy("record_id")
+    records = reduce(DataFrame.unionByName, flags).groupBy("record_id")
     read, logged, quarantined, replayed = (F.col(name) for name in places)
     is_open = (quarantined > 0) & (logged == 0) if comes_mended else quarantined > 0
     is_quarantined = is_open | (replayed > 0) & (logged == 0)

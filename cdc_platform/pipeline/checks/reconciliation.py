@@ -140,7 +140,7 @@ def reconcile_table(
 
 
 def _comparable_columns(
-    lake_schema: TableSchema, source_schema: TableSchema, late: tuple[str, ...]
+    lake_schema: TableSchema, source_schema: TableSchema, late_columns: tuple[str, ...]
 ) -> TableSchema:
     """Return the columns that both sides have, with one type and all values."""
     types = {column.name: column.type for column in source_schema.columns}
@@ -149,7 +149,7 @@ def _comparable_columns(
         for column in lake_schema.columns
         if column.name in types
         and _is_comparable(column.type, types[column.name])
-        and column.name not in late
+        and column.name not in late_columns
     )
     return TableSchema(lake_schema.name, tuple(common))
 

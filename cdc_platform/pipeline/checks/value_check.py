@@ -128,8 +128,8 @@ def _updates(pipeline: Pipeline, spark: SparkSession) -> Mapping[str, _Updates]:
     """Return facts about each table's updates as the source sent them, since the log may be completed."""
     events = read_data_changes(pipeline, spark).where(F.col("mod_type") == ModType.UPDATE.value)
     lacks = "count_if(coalesce(size(event.unavailable_columns), 0) > 0)"
-    full = "coalesce(max_by(mods[0].old_values IS NOT NULL, record_order), false)"
-    counts = [F.expr(lacks), F.count("*"), F.expr(full)]
+    is_full = "coalesce(max_by(mods[0].old_values IS NOT NULL, record_order), false)"
+    counts = [F.expr(lacks), F.count("*"), F.expr(is_full)]
     rows = events.dropDuplicates(["record_sequence"]).groupBy("table_name").agg(*counts).collect()
     return {row[0]: _Updates(int(row[1]), int(row[2]), bool(row[3])) for row in rows}
 

@@ -197,7 +197,7 @@ def _build_separately(
         completion = {} if merges else attempt.completion(commits)
         append_inserted(net_changes.frame, target, net_changes.schema, attempt.properties() | completion)
     if merges:
-        with marked_commits(spark, attempt.completion(commits, matched=stats.existing)):
+        with marked_commits(spark, attempt.completion(commits, closed_rows=stats.existing)):
             merge_existing(spark, net_changes, target)
     built = verify_attempt(pipeline, attempt, commits)
     lacks_keys = merges and count_matched(built) != stats.existing

@@ -14,7 +14,7 @@ from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.spark.tables.net_changes import ACTION, APPEND, REMOVE, UPDATE
 from cdc_platform.spark.tables.typed_columns import flag_of
 
-Chosen = npt.NDArray[np.bool_]
+RowMask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def matching(net_changes: LocalNetChanges, keys: npt.NDArray[np.int64]) -> pa.Ta
     return net_changes.lookups.take(pa.array(keys))
 
 
-def is_newer(net_changes: LocalNetChanges, row_changes: pa.Table, old_rows: pa.Table) -> Chosen:
+def is_newer(net_changes: LocalNetChanges, row_changes: pa.Table, old_rows: pa.Table) -> RowMask:
     """Return which of the table's rows change: late and repeated changes change nothing.
 
     Args:
@@ -130,6 +130,6 @@ def _acts(rows: pa.Table, *actions: str) -> pa.ChunkedArray:
     return pc.is_in(rows[ACTION], value_set=pa.array(actions))
 
 
-def _to_flags(flags: pa.ChunkedArray) -> Chosen:
-    array: Chosen = pc.fill_null(flags, False).to_numpy().astype(np.bool_)
+def _to_flags(flags: pa.ChunkedArray) -> RowMask:
+    array: RowMask = pc.fill_null(flags, False).to_numpy().astype(np.bool_)
     return array

@@ -169,9 +169,9 @@ def _value_columns(pipeline: Pipeline, table: str, key: RowKey) -> list[str]:
 
 def _find_table(pipeline: Pipeline, table: str) -> Table:
     stored_table = pipeline.lake.table(table)
-    present = pipeline.present_tables
-    if stored_table is None or stored_table.name()[-1] not in map(lake_table_name, present):
-        names = ", ".join(present) or f"none yet; {describe_next_step(pipeline.lake)}"
+    table_names = pipeline.present_tables
+    if stored_table is None or stored_table.name()[-1] not in map(lake_table_name, table_names):
+        names = ", ".join(table_names) or f"none yet; {describe_next_step(pipeline.lake)}"
         raise TableNotFound(f"The lake has no table `{table}` of pipeline `{pipeline.name}`. It has: {names}")
     return stored_table
 

@@ -85,7 +85,7 @@ def _events_of_shared_keys(pipeline: Pipeline, window: str, begin_micros: int) -
     halves = _as_table(batch.filter(_is_half(batch)) for batch in _addressed(pipeline, window))
     if not halves.num_rows:
         return []
-    earlier_events = _Earlier(pipeline, begin_micros)
+    earlier_events = _EarlierEvents(pipeline, begin_micros)
     changed_keys = _Keys.of(halves)
     conditions = (window, earlier_events.records(changed_keys))
     events = chain.from_iterable(_key_events(pipeline, condition, changed_keys) for condition in conditions)
@@ -100,7 +100,7 @@ def _events_of_shared_keys(pipeline: Pipeline, window: str, begin_micros: int) -
 
 
 @dataclass(frozen=True)
-class _Earlier:
+class _EarlierEvents:
     """Events of before a window, within the time in which events may repeat."""
 
     pipeline: Pipeline

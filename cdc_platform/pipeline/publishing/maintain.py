@@ -150,8 +150,8 @@ def maintain_lake(pipeline: Pipeline, spark: SparkSession, *, thorough: bool = F
 def choose_tasks(settings: MaintenanceSettings, tasks: Sequence[TableTask]) -> Sequence[TableTask]:
     """Return the most urgent tasks, enough for each one's turn to come before it is due again."""
     at_once = ceil(len(tasks) / settings.minor_every_cycles)
-    due = [task for task in tasks if task.urgency >= 1]
-    return sorted(due, key=lambda task: -task.urgency)[:at_once]
+    due_tasks = [task for task in tasks if task.urgency >= 1]
+    return sorted(due_tasks, key=lambda task: -task.urgency)[:at_once]
 
 
 def _list_tasks(run: MaintenanceRun) -> list[TableTask]:

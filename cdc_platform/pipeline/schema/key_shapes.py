@@ -96,5 +96,5 @@ def fitting_shapes(pipeline: Pipeline, shapes: Iterable[TypedTable]) -> list[Typ
     if not pipeline.capabilities.values_fit:
         return []
     tables = {table.name: table for table in pipeline.known_tables}
-    fitting = (shape for shape in sorted(shapes) if declares_types_of(tables.get(shape[0]), shape[1]))
-    return list(islice(fitting, MAX_FITTING_SHAPES))
+    typed_shapes = (shape for shape in sorted(shapes) if declares_types_of(tables.get(shape[0]), shape[1]))
+    return list(islice(typed_shapes, MAX_FITTING_SHAPES))

@@ -55,8 +55,8 @@ class ShapeRuns:
         codes = np.zeros(rows.num_rows, dtype=np.int64)
         for name in SHAPE:
             texts = rows[name].cast(pa.string()).combine_chunks()
-            encoded = pc.dictionary_encode(texts, null_encoding="encode")
-            codes = codes * len(encoded.dictionary) + encoded.indices.to_numpy()
+            dictionary = pc.dictionary_encode(texts, null_encoding="encode")
+            codes = codes * len(dictionary.dictionary) + dictionary.indices.to_numpy()
         _, first, places = np.unique(codes, return_index=True, return_inverse=True)
         # In order of arrival
         in_order = np.argsort(first)

@@ -59,14 +59,14 @@ class Attempt:
         """Return the properties of each snapshot of the attempt."""
         return {CYCLE: str(self.cycle), ATTEMPT: self.token, FELL_BACK: str(self.fell_back).lower()}
 
-    def completion(self, commits: int, matched: int | None = None) -> dict[str, str]:
+    def completion(self, commits: int, closed_rows: int | None = None) -> dict[str, str]:
         """Return the property of the attempt's last snapshot, which shows that the attempt is complete.
 
         Args:
             commits: number of snapshots of the attempt.
-            matched: number of rows that its merge must have matched; None if any number is right.
+            closed_rows: number of rows that its merge must have matched; None if any number is right.
         """
-        whole = _Completion(self.base.snapshot_id, commits, matched, self.cut)
+        whole = _Completion(self.base.snapshot_id, commits, closed_rows, self.cut)
         return {_completion_key(lake_table_name(self.table)): json.dumps(asdict(whole))}
 
 

@@ -56,15 +56,15 @@ def applied_cycle(pipeline: Pipeline, table: Table, name: str, cut: Cut | None) 
         CommitConflict: the table is newer than the cut, so it has some of the changes after the cut.
         LakeDamaged: it is newer than every cut.
     """
-    merged = read_mark(table).cycle
+    merged_cycle = read_mark(table).cycle
     if cut is None or name not in cut.tables:
-        return merged
-    if merged > cut.cycle:
+        return merged_cycle
+    if merged_cycle > cut.cycle:
         # A cut is there before a table moves to it.
         if cut_number(newest_cut(pipeline.lake)) <= cut.cut:
             raise LakeDamaged(
                 f"table `{name}`",
-                f"it has changes up to cycle {merged}, the newest cut ({cut.cut}) up to cycle {cut.cycle}",
+                f"it has changes up to cycle {merged_cycle}, the newest cut ({cut.cut}) up to {cut.cycle}",
                 remedy=f"Probably `{pipeline.lake.system_namespace}.{CUT}` alone was restored from an older "
                 "copy: restore its newest version, or restore the catalog and all tables of the pipeline "
                 "from the same copy. The next run continues from there.",
@@ -154,8 +154,8 @@ def stats_after(log: Table, table: str, after_exclusive: int) -> list[CycleStats
     for snapshot in snapshots:
         stats = read_fact(snapshot, STATS, _stats)
         if stats is not None:
-            late = read_fact(snapshot, LATE, _names) or ()
-            all_stats.append(CycleStats(table in late, *stats.get(table, ())))
+            late_tables = read_fact(snapshot, LATE, _names) or ()
+            all_stats.append(CycleStats(table in late_tables, *stats.get(table, ())))
     return all_stats
 
 

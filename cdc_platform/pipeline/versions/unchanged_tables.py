@@ -52,10 +52,10 @@ def find_unchanged_in_lake(pipeline: Pipeline) -> frozenset[str]:
     They are not loaded, so nothing else notices that another program drops or replaces one. A catalog that
     does not list metadata files only shows that one is dropped; maintenance loads the tables by turns.
     """
-    unchanged = find_unchanged(pipeline)
-    files = pipeline.lake.table_files() if unchanged else {}
-    cut = newest_cut(pipeline.lake) if unchanged else None
-    return frozenset(name for name in unchanged if _is_stored(pipeline, name, files, cut))
+    unchanged_tables = find_unchanged(pipeline)
+    files = pipeline.lake.table_files() if unchanged_tables else {}
+    cut = newest_cut(pipeline.lake) if unchanged_tables else None
+    return frozenset(name for name in unchanged_tables if _is_stored(pipeline, name, files, cut))
 
 
 def _is_stored(pipeline: Pipeline, name: str, files: Mapping[str, str | None], cut: Cut | None) -> bool:

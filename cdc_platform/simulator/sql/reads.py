@@ -23,14 +23,14 @@ from cdc_platform.simulator.wire.simulator_settings import Dialect
 from cdc_platform.simulator.wire.values import as_json, value_writer
 from cdc_platform.simulator.wire.wire import plain_value
 
-Filling: TypeAlias = tuple[SimTable, Sequence[SimColumn], Iterable[TableRow]]
+TableContent: TypeAlias = tuple[SimTable, Sequence[SimColumn], Iterable[TableRow]]
 """A table, the required columns, and its rows in the order of the key."""
 
 
 class RowDatabase:
     """Tables in memory, under their own names; safe to use from several threads."""
 
-    def __init__(self, tables: Iterable[Filling]) -> None:
+    def __init__(self, tables: Iterable[TableContent]) -> None:
         self._lock = threading.Lock()
         self._connection = sqlite3.connect(":memory:", check_same_thread=False)
         for table, columns, rows in tables:

@@ -109,10 +109,10 @@ class DatastreamSource(ArrivalTimeSource, SparkSource):
         resolved = resolved_failures(objects, read) if is_root_read else {}
         if not (choice.files or fresh or resolved or is_unread or request.has_replay):
             return ReadPlan(())
-        chosen = choice.files if windows else ()
-        offers = offered_schemas(listed_files, chosen)
-        inputs = {"files": chosen, "announced": fresh, "resolved": resolved, "offers": offers}
-        return ReadPlan(windows, inputs, files=len(chosen))
+        files = choice.files if windows else ()
+        offers = offered_schemas(listed_files, files)
+        inputs = {"files": files, "announced": fresh, "resolved": resolved, "offers": offers}
+        return ReadPlan(windows, inputs, files=len(files))
 
     def _choose(
         self, files: Sequence[SourceFile], versions: Mapping[str, str], lineage: Lineage, request: ReadRequest

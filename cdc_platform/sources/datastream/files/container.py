@@ -197,17 +197,17 @@ class _CountedReads(BytesIO):
         return data
 
 
-def records(block: AvroBlock, stored: RecordStorage) -> Iterator[tuple[Any, str | None]]:
+def records(block: AvroBlock, storage: RecordStorage) -> Iterator[tuple[Any, str | None]]:
     """Yield the records of a block, each with its problem; texts that are not Unicode are escaped.
 
     Raises:
         AvroDamaged: The block has fewer records than it states, or they do not match the schema.
     """
-    stream = stored.stream(block.records)
+    stream = storage.stream(block.records)
     for ordinal in range(block.count):
         start = stream.tell()
         try:
-            record = _record(stream, stored.schema)
+            record = _record(stream, storage.schema)
             if stream.tell() == start:
                 raise ValueError("it has no bytes, so the block could have endlessly many")
         except DAMAGE as error:

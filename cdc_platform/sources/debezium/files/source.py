@@ -256,10 +256,10 @@ class DebeziumSource(ArrivalTimeSource):
             try:
                 yield
             except Exception as error:
-                failed = _TASK_ERROR.search(str(error))
-                if failed is None:
+                match = _TASK_ERROR.search(str(error))
+                if match is None:
                     raise
-                raise as_source_error(*failed.groups()) from error
+                raise as_source_error(*match.groups()) from error
 
     def read_in_process(self, cycle: int, plan: ReadPlan) -> "Generator[pa.RecordBatch, None, None]":
         """Yield the raw records of the files of a plan, read by this process."""

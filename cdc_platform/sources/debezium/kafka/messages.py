@@ -40,8 +40,8 @@ def in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[RawMessage]:
         return
     table = pa.Table.from_batches(places)
     by_place = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in _PLACE])
-    arrived = _arrival_micros(table.take(by_place))
-    by_arrival = by_place.to_numpy()[np.argsort(arrived, kind="stable")]
+    arrival_micros = _arrival_micros(table.take(by_place))
+    by_arrival = by_place.to_numpy()[np.argsort(arrival_micros, kind="stable")]
     ordered = [messages[number] for number in reversed(by_arrival.tolist())]
     messages.clear()
     while ordered:

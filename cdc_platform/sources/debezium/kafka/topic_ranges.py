@@ -133,12 +133,14 @@ def plan_ranges(
     ]
     new_messages = sum(topic_range.end_exclusive - topic_range.seen for topic_range in ranges)
     if new_messages <= settings.max_messages:
-        shared = ranges
+        limited_ranges = ranges
     else:
-        shared = [_share(topic_range, settings.max_messages / new_messages) for topic_range in ranges]
-    if not any(topic_range.has_news for topic_range in shared):
+        limited_ranges = [_share(topic_range, settings.max_messages / new_messages) for topic_range in ranges]
+    if not any(topic_range.has_news for topic_range in limited_ranges):
         return ()
-    return tuple(topic_range for topic_range in shared if topic_range.start < topic_range.end_exclusive)
+    return tuple(
+        topic_range for topic_range in limited_ranges if topic_range.start < topic_range.end_exclusive
+    )
 
 
 def _stored_progress(read_progress: Mapping[str, str], settings: KafkaInput) -> dict[str, TopicProgress]:
@@ -158,12 +160,12 @@ def _check_topics(partitions: Iterable[TopicPartition], origins: Iterable[str], 
             "No topic matches the setting `input.kafka.topics_pattern`, which has to match whole "
             f"names: {settings.topics_pattern}"
         )
-    missing = sorted(set(origins) - present_origins)
-    if missing:
+    absent_topics = sorted(set(origins) - present_origins)
+    if absent_topics:
         raise OffsetsLost(
-            f"The partition {missing[0]} is gone, and with it what was written after the last cycle. If its "
+            f"The partition {absent_topics[0]} is gone, with what was written after the last cycle. If its "
             "topic was deleted on purpose, remove it from `input.kafka.topics_pattern`, for instance by "
-            f"`(?!TOPIC$).*`. Gone: {', '.join(missing)}"
+            f"`(?!TOPIC$).*`. Gone: {', '.join(absent_topics)}"
         )
 
 

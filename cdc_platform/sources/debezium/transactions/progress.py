@@ -104,6 +104,6 @@ class PassedUntil:
         """
         if text is None:
             return cls()
-        commit, ordering_key, truncated = text.split("#", 2)
+        commit, ordering_key, truncates = text.split("#", 2)
         commit_lsn, committed_ms = map(whole_number, commit.split("@"))
-        return cls(ordering_key, commit_lsn, parse_stored(truncated, dict[str, str]), committed_ms)
+        return cls(ordering_key, commit_lsn, parse_stored(truncates, dict[str, str]), committed_ms)

@@ -86,21 +86,21 @@ class TransactionBuffer:
             newest_micros: send time of the newest message.
         """
         judged = self._judge(transactions, newest_micros)
-        waiting = judged.filter(judged[_WAITS])
-        limit = pc.min(waiting["first_order"]).as_py()
-        is_excluded = pc.or_(judged[_WAITS], _is_behind(judged, limit, waiting))
-        excluded, passing = judged.filter(is_excluded)[NAME], judged.filter(pc.invert(is_excluded))
-        is_partial = pc.and_(passing["has_metadata"], pc.invert(passing[_IS_WHOLE]))
-        partial = passing.filter(is_partial).to_pylist()
+        open_transactions = judged.filter(judged[_WAITS])
+        limit = pc.min(open_transactions["first_order"]).as_py()
+        is_excluded = pc.or_(judged[_WAITS], _is_behind(judged, limit, open_transactions))
+        excluded, whole_transactions = judged.filter(is_excluded)[NAME], judged.filter(pc.invert(is_excluded))
+        is_partial = pc.and_(whole_transactions["has_metadata"], pc.invert(whole_transactions[_IS_WHOLE]))
+        partial = whole_transactions.filter(is_partial).to_pylist()
         faults = {transaction[NAME]: self._fault(transaction) for transaction in partial}
         repeated = judged.filter(pc.and_(judged[_IS_REPEATED], pc.invert(judged[_WAITS])))
         return Admission(
-            self._until(passing),
+            self._until(whole_transactions),
             frozenset(excluded.to_pylist()),
             limit,
             {name: fault for name, fault in faults.items() if fault is not None},
             _first_positions(places.filter(pc.is_in(places[NAME], value_set=excluded.combine_chunks()))),
-            _as_waiting(waiting.sort_by("last_taken")),
+            _as_waiting(open_transactions.sort_by("last_taken")),
             _first_moment(repeated["since_micros"]),
         )
 
@@ -139,19 +139,21 @@ class TransactionBuffer:
             return is_repeated
         return pc.and_(is_repeated, pc.less_equal(committed_ms, until.committed_ms))
 
-    def _until(self, passing: pa.Table) -> PassedUntil:
+    def _until(self, transactions: pa.Table) -> PassedUntil:
         """Return the last transaction that has passed, after more of them.
 
         A part of a transaction that has only faulty events, or one that was committed after it was read, does
         not count, since its position would make all later transactions look repeated.
         """
-        counts = pc.or_(pc.invert(passing["has_events"]), passing["has_sound_events"])
-        counts = pc.or_(counts, passing[_IS_WHOLE])
+        counts = pc.or_(pc.invert(transactions["has_events"]), transactions["has_sound_events"])
+        counts = pc.or_(counts, transactions[_IS_WHOLE])
         if self.read_micros is not None:
             latest_ms = self.read_micros // 1000 + _CLOCKS_DIFFER_MS
-            counts = pc.and_(counts, pc.less_equal(passing[_COMMITTED], latest_ms))
-        counted, until = passing.filter(counts), self.passed_until
-        newest = (pc.max(counted[name]).as_py() for name in ("last_order", "commit_lsn", _COMMITTED))
+            counts = pc.and_(counts, pc.less_equal(transactions[_COMMITTED], latest_ms))
+        counted_transactions, until = transactions.filter(counts), self.passed_until
+        newest = (
+            pc.max(counted_transactions[name]).as_py() for name in ("last_order", "commit_lsn", _COMMITTED)
+        )
         last_order, commit_lsn, committed_ms = newest
         return replace(
             until,
@@ -207,14 +209,14 @@ def _is_over(transactions: pa.Table) -> pa.Array:
     return pa.array((after < len(places)) & (reached[after] > first_commits))
 
 
-def _is_behind(transactions: pa.Table, limit: str | None, waiting: pa.Table) -> pa.Array:
+def _is_behind(transactions: pa.Table, limit: str | None, open_transactions: pa.Table) -> pa.Array:
     """Return whether each transaction was committed after one that waits.
 
     A transaction without a readable event, such as an empty one, has no ordering key, but a BEGIN.
     """
     first_order = transactions["first_order"]
     is_behind = pc.fill_null(pc.greater_equal(first_order, pa.scalar(limit, pa.string())), False)
-    begun = waiting.group_by("begun_origin").aggregate([("begun_at", "min")])
+    begun = open_transactions.group_by("begun_origin").aggregate([("begun_at", "min")])
     places = pc.index_in(transactions["begun_origin"], value_set=begun["begun_origin"], skip_nulls=True)
     is_later = pc.greater(transactions["begun_at"], begun["begun_at_min"].take(places))
     return pc.or_(is_behind, pc.fill_null(is_later, False))

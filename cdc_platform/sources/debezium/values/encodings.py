@@ -229,39 +229,41 @@ _BY_MODE: Final = {
 }
 
 
-def agreed_encoding(reported: Encoding, declared: Encoding) -> Encoding:
+def agreed_encoding(report: Encoding, declaration: Encoding) -> Encoding:
     """Return the encoding of a column with both a schema block and a declared type.
 
     The block determines the JSON, the declaration the type, unless it is the name of a domain or another type
     of the user's. A column that is kept as text also accepts values that its own type cannot represent, such
     as infinite dates.
     """
-    if not (declared.is_lenient or is_known(declared.source)):
-        return reported
-    if reported.element is not None and declared.element is not None:
-        element = agreed_encoding(reported.element, declared.element)
-        return replace(declared, element=element, column_type=ColumnType(ARRAY, element.column_type))
+    if not (declaration.is_lenient or is_known(declaration.source)):
+        return report
+    if report.element is not None and declaration.element is not None:
+        element = agreed_encoding(report.element, declaration.element)
+        return replace(declaration, element=element, column_type=ColumnType(ARRAY, element.column_type))
     # A block has the same length for `bit` and `bit varying`.
-    digits = declared.digits if declared.kind is EncodingKind.BITS else reported.digits
-    if reported.kind is EncodingKind.TEXT:
-        return _texts_read_as(declared)
-    if declared.is_lenient or (declared.column_type.code == "STRING" and declared.kind is EncodingKind.TEXT):
-        return replace(reported, column_type=declared.column_type, digits=digits, is_lenient=True)
-    if reported.kind is EncodingKind.FLOAT and declared.kind in _DECIMALS:
-        return replace(declared, kind=EncodingKind.DECIMAL_TEXT)
-    return replace(declared, kind=reported.kind, digits=digits, element=reported.element)
+    digits = declaration.digits if declaration.kind is EncodingKind.BITS else report.digits
+    if report.kind is EncodingKind.TEXT:
+        return _texts_read_as(declaration)
+    if declaration.is_lenient or (
+        declaration.column_type.code == "STRING" and declaration.kind is EncodingKind.TEXT
+    ):
+        return replace(report, column_type=declaration.column_type, digits=digits, is_lenient=True)
+    if report.kind is EncodingKind.FLOAT and declaration.kind in _DECIMALS:
+        return replace(declaration, kind=EncodingKind.DECIMAL_TEXT)
+    return replace(declaration, kind=report.kind, digits=digits, element=report.element)
 
 
 _DECIMALS: Final = (EncodingKind.UNSCALED, EncodingKind.SCALED, EncodingKind.DECIMAL_TEXT)
 
 
-def _texts_read_as(declared: Encoding) -> Encoding:
+def _texts_read_as(declaration: Encoding) -> Encoding:
     """Return the encoding that reads a plain text as the declared type."""
-    if declared.kind in _DECIMALS:
-        return replace(declared, kind=EncodingKind.DECIMAL_TEXT)
-    if declared.kind is EncodingKind.DURATION or declared.source == "hstore":
-        return replace(declared, kind=EncodingKind.TEXT)
-    return declared
+    if declaration.kind in _DECIMALS:
+        return replace(declaration, kind=EncodingKind.DECIMAL_TEXT)
+    if declaration.kind is EncodingKind.DURATION or declaration.source == "hstore":
+        return replace(declaration, kind=EncodingKind.TEXT)
+    return declaration
 
 
 def scale_fault(encoding: Encoding) -> str | None:

@@ -155,12 +155,12 @@ def is_known(source: str) -> bool:
 
 def marker_of(shape: Shape, placeholder: bytes) -> Any:
     """Return the JSON value of a shape."""
-    text, encoded = placeholder.decode(errors="replace"), base64.b64encode(placeholder).decode()
+    text, base64_text = placeholder.decode(errors="replace"), base64.b64encode(placeholder).decode()
     markers: Mapping[Shape, Any] = {
         Shape.TEXT: text,
-        Shape.BASE64: encoded,
+        Shape.BASE64: base64_text,
         Shape.TEXT_LIST: [text],
-        Shape.BASE64_LIST: [encoded],
+        Shape.BASE64_LIST: [base64_text],
         Shape.OCTET_LIST: list(memoryview(placeholder).cast("b")),
         Shape.UUID_LIST: [str(_named_uuid(placeholder))],
         Shape.HSTORE_TEXT: json.dumps({text: text}, ensure_ascii=False, separators=(",", ":")),
