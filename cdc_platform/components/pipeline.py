@@ -55,9 +55,7 @@ class PipelineComponent(dg.Component, dg.Resolvable, ABC):
     def group(cls) -> type[Group]:
         """Return the settings that the YAML may contain."""
         pipeline = fields_of(PipelineSettings, {"source": cls.source_class})
-        declarations = {
-            name: declaration for name, declaration in pipeline.items() if name not in cls.left_out
-        }
+        declarations = {name: kind for name, kind in pipeline.items() if name not in cls.left_out}
         return make_group(cls.__name__, {**declarations, **fields_of(DagsterSettings)})
 
     @classmethod

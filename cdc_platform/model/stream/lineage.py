@@ -240,14 +240,12 @@ def _is_readable(partitions: Mapping[str, Partition], token: str) -> bool:
     return partition is not None and partition.state is not PartitionState.CREATED
 
 
-def _store(
-    partitions: dict[str, Partition], live_partitions: dict[str, Partition], partition: Partition
-) -> None:
+def _store(partitions: dict[str, Partition], live_ones: dict[str, Partition], partition: Partition) -> None:
     partitions[partition.token] = partition
     if partition.is_finished:
-        live_partitions.pop(partition.token, None)
+        live_ones.pop(partition.token, None)
     else:
-        live_partitions[partition.token] = partition
+        live_ones[partition.token] = partition
 
 
 def _with_report(partition: Partition, report: WindowReport, cycle: int) -> Partition:
@@ -270,10 +268,10 @@ def _with_report(partition: Partition, report: WindowReport, cycle: int) -> Part
 def _schedule(partitions: dict[str, Partition], live_partitions: dict[str, Partition]) -> None:
     """Schedule the unfinished partitions whose parents have all been read to the partition's start."""
     lowest = min((partition.position_micros for partition in live_partitions.values()), default=None)
-    partitions_to_start = [
+    children = [
         partition for partition in live_partitions.values() if partition.state is PartitionState.CREATED
     ]
-    for partition in partitions_to_start:
+    for partition in children:
         if _may_start(partition, partitions, lowest):
             _store(partitions, live_partitions, replace(partition, state=PartitionState.SCHEDULED))
 

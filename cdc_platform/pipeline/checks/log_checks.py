@@ -70,14 +70,12 @@ def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
     )
 
 
-def _repeatable(
-    pipeline: Pipeline, log_records: DataFrame, after_micros: int, until_micros: int
-) -> DataFrame:
+def _repeatable(pipeline: Pipeline, log: DataFrame, after_micros: int, until_micros: int) -> DataFrame:
     """Return the part of the log in which records read after a position may have a duplicate."""
     repeated = repeated_from(pipeline, between_positions(RecordKind.FILE, after_micros, until_micros))
     oldest = remembered_from(pipeline, after_micros, repeated)
     content = measure_content(pipeline.lake.system_table(RAW), after_micros, until_micros)
-    return log_records.where(F.col("commit_timestamp") >= F.lit(to_datetime(oldest))).where(
+    return log.where(F.col("commit_timestamp") >= F.lit(to_datetime(oldest))).where(
         content.earlier_changes_sql
     )
 

@@ -21,7 +21,7 @@ def check_source(pipeline: Pipeline, _spark: SparkSession, scope: Scope) -> Chec
     cut = newest_cut(pipeline.lake)
     if cut is None:
         return without_cut(pipeline)
-    reconciliations, unwatched_columns = reconcile_tables(pipeline, cut, scope.covers)
+    reconciliations, names = reconcile_tables(pipeline, cut, scope.covers)
     open_records = count_quarantined_records(pipeline.lake)
     facts: dict[str, Fact] = {
         "cut": str(cut.cut),
@@ -43,9 +43,7 @@ def check_source(pipeline: Pipeline, _spark: SparkSession, scope: Scope) -> Chec
         for reconciliation in reconciliations
         if reconciliation.uncompared
     ]
-    sentences += [
-        f"`{name}` is not watched there, so its last state was not compared" for name in unwatched_columns
-    ]
+    sentences += [f"`{name}` is not watched there, so its last state was not compared" for name in names]
     if open_records and len(equal) < len(reconciliations):
         sentences.append(f"{open_records} records in quarantine are missing from the tables")
     tables = {reconciliation.table: _judge(reconciliation, cut) for reconciliation in reconciliations}

@@ -45,12 +45,10 @@ def plan_missing_copies(pipeline: Pipeline, tables: Sequence[str]) -> PlannedCop
     """Return the plans of tables, and make the missing ones; tables that only the log makes have none."""
     stored_plans = current_plans(pipeline)
     plans = tuple(stored_plans[table] for table in tables if table in stored_plans)
-    new_tables = [
-        table for table in tables if table not in stored_plans and not is_made_by_log(pipeline, table)
-    ]
-    if not new_tables or not pipeline.settings.copies_first:
+    names = [table for table in tables if table not in stored_plans and not is_made_by_log(pipeline, table)]
+    if not names or not pipeline.settings.copies_first:
         return PlannedCopies(plans)
-    copies = make_plans(pipeline, new_tables, load_plans(pipeline.lake))
+    copies = make_plans(pipeline, names, load_plans(pipeline.lake))
     return replace(copies, plans=plans + copies.plans)
 
 

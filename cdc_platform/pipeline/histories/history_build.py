@@ -88,10 +88,8 @@ def _prepare(pipeline: Pipeline, spark: SparkSession, build: HistoryBuild) -> It
     schema = build.source.schema
     with ExitStack() as cache:
         changes = cache_frame(cache, _read_changes(pipeline, spark, build))
-        touched_rows = cache_frame(cache, find_touched(changes, schema))
-        yield _Extension(
-            changes, touched_rows, cache_view(cache, touched_rows), measure_net_changes(touched_rows, schema)
-        )
+        rows = cache_frame(cache, find_touched(changes, schema))
+        yield _Extension(changes, rows, cache_view(cache, rows), measure_net_changes(rows, schema))
 
 
 def _extend(

@@ -144,13 +144,13 @@ def commit_merge(table: Table, merge: LocalMerge, properties: Mapping[str, str])
         CommitConflict: another run has changed the branch; nothing was committed.
     """
     local, net_changes, key_rows = replace(merge.local, table=table), merge.net_changes, merge.key_rows
-    row_changes = matching(net_changes, key_rows.keys)
-    old_rows = local.read(key_rows, net_changes.read_columns)
-    is_changed = is_newer(net_changes, row_changes, old_rows)
-    row_mask = pa.array(is_changed)
+    changes = matching(net_changes, key_rows.keys)
+    rows_before = local.read(key_rows, net_changes.read_columns)
+    is_changed = is_newer(net_changes, changes, rows_before)
+    mask = pa.array(is_changed)
     # An updated row keeps its identity.
     updated_rows = new_rows(
-        net_changes, row_changes.filter(row_mask), old_rows.filter(row_mask), extra_columns=[ROW_ID_COLUMN]
+        net_changes, changes.filter(mask), rows_before.filter(mask), extra_columns=[ROW_ID_COLUMN]
     )
     parts = [updated_rows, inserted_rows(net_changes, key_rows.keys)]
     rows = _to_table_rows(table, pa.concat_tables(parts, promote_options="permissive"))

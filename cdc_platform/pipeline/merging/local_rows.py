@@ -68,45 +68,42 @@ def matching(net_changes: LocalNetChanges, keys: npt.NDArray[np.int64]) -> pa.Ta
     return net_changes.lookups.take(pa.array(keys))
 
 
-def is_newer(net_changes: LocalNetChanges, row_changes: pa.Table, old_rows: pa.Table) -> RowMask:
+def is_newer(net_changes: LocalNetChanges, changes: pa.Table, rows: pa.Table) -> RowMask:
     """Return which of the table's rows change: late and repeated changes change nothing.
 
     Args:
         net_changes: the net changes.
-        row_changes: the net change of each of the table's rows.
-        old_rows: the needed columns of the table's rows.
+        changes: the net change of each of the table's rows.
+        rows: the needed columns of the table's rows.
     """
     if not keeps_order(net_changes.schema):
-        return np.ones(row_changes.num_rows, dtype=np.bool_)
+        return np.ones(changes.num_rows, dtype=np.bool_)
     # Partial updates already include all newer changes.
     compare = pc.greater_equal if net_changes.has_partial_updates else pc.greater
-    newer = compare(
-        row_changes[ORDERING_KEY],
-        pc.fill_null(old_rows[ORDERING_KEY], "").cast(row_changes[ORDERING_KEY].type),
-    )
-    return _to_flags(newer)
+    orders, row_orders = changes[ORDERING_KEY], pc.fill_null(rows[ORDERING_KEY], "")
+    return _to_flags(compare(orders, row_orders.cast(orders.type)))
 
 
 def new_rows(
-    net_changes: LocalNetChanges, row_changes: pa.Table, old_rows: pa.Table, extra_columns: Sequence[str] = ()
+    net_changes: LocalNetChanges, changes: pa.Table, rows: pa.Table, extra_columns: Sequence[str] = ()
 ) -> pa.Table:
     """Return the new values of the table's rows that are not deleted.
 
     Args:
         net_changes: the net changes.
-        row_changes: the net change of each of the table's rows.
-        old_rows: the needed columns of the table's rows.
-        extra_columns: further columns of `old_rows` to keep.
+        changes: the net change of each of the table's rows.
+        rows: the needed columns of the table's rows.
+        extra_columns: further columns of `rows` to keep.
     """
-    stays = _acts(row_changes, UPDATE, APPEND)
-    row_changes, old_rows = row_changes.filter(stays), old_rows.filter(stays)
-    columns = {column.name: row_changes[column.name] for column in net_changes.schema.columns}
+    stays = _acts(changes, UPDATE, APPEND)
+    changes, rows = changes.filter(stays), rows.filter(stays)
+    columns = {column.name: changes[column.name] for column in net_changes.schema.columns}
     for name in net_changes.kept_columns:
-        values = row_changes[name]
+        values = changes[name]
         columns[name] = pc.if_else(
-            pc.fill_null(row_changes[flag_of(name)], False), values, old_rows[name].cast(values.type)
+            pc.fill_null(changes[flag_of(name)], False), values, rows[name].cast(values.type)
         )
-    return pa.table(columns | {name: old_rows[name] for name in extra_columns})
+    return pa.table(columns | {name: rows[name] for name in extra_columns})
 
 
 def inserted_rows(net_changes: LocalNetChanges, present_keys: npt.NDArray[np.int64]) -> pa.Table:

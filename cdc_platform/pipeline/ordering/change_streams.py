@@ -55,12 +55,10 @@ class ChangeStreams:
                 batches.append(batch)
         if not batches:
             return records
-        decoded_records = pa.Table.from_batches(batches)
-        sequences = decoded_records["record_sequence"].to_pylist()
+        table = pa.Table.from_batches(batches)
+        sequences = table["record_sequence"].to_pylist()
         kept_records = records.where(~F.col("record_sequence").isin(sequences))
-        return kept_records.unionByName(
-            records.sparkSession.createDataFrame(decoded_records.select(records.columns))
-        )
+        return kept_records.unionByName(records.sparkSession.createDataFrame(table.select(records.columns)))
 
     def finalise(self, changes: DataFrame, _window: Window, _cache: ExitStack) -> tuple[DataFrame, LogStats]:
         """Return the changes unchanged, because ordering has already checked whole transactions."""
@@ -79,11 +77,9 @@ class ChangeStreams:
         """Do nothing: a change stream needs no work after the log."""
 
 
-def _judged_again(raw: DataFrame, late_records: Sequence[QuarantinedRecord]) -> DataFrame:
+def _judged_again(raw: DataFrame, replays: Sequence[QuarantinedRecord]) -> DataFrame:
     """Return the raw records of quarantined transactions."""
-    transaction_moments = sorted(
-        {(record.moment_micros, record.transaction_id or "") for record in late_records}
-    )
+    transaction_moments = sorted({(record.moment_micros, record.transaction_id or "") for record in replays})
     moments, transactions = zip(*transaction_moments, strict=True)
     schema = pa.schema([("record_timestamp", TIMESTAMP), ("server_transaction_id", pa.string())])
     table = pa.table([list(map(to_datetime, moments)), list(transactions)], schema=schema)

@@ -77,22 +77,20 @@ class Events:
         After their commit, quarantined deletes are replayed if their rows have arrived.
         """
         capabilities, condition = self.pipeline.capabilities, window.data_changes
-        window_records = raw.where(condition)
-        records, repeats = self._new_records(window_records, window, expected_records)
+        read_records = raw.where(condition)
+        records, repeats = self._new_records(read_records, window, expected_records)
         has_addresses = capabilities.knows_addresses and window.content.may_have_addresses
         if has_addresses and window.content.first_micros is not None:
             records = with_shifted_keys(self.pipeline, records, condition, window.content.first_micros)
             if window.content.has_faults:
                 records = with_keys_by_address(self.pipeline, records, raw, condition)
-        records, fitting_types = self._with_refusals(records, window)
-        counts = (
-            final_counts(window.content, fitting_types, capabilities) if records is window_records else None
-        )
+        records, types = self._with_refusals(records, window)
+        counts = final_counts(window.content, types, capabilities) if records is read_records else None
         first_ordinal, tables = window.mark.next_ordinal, window.tables_among(self.pipeline.known_tables)
-        facts = WindowFacts(fitting_types, window.places, repeats, counts)
+        facts = WindowFacts(types, window.places, repeats, counts)
         yield order_events(records, first_ordinal, expected_records, tables, capabilities, facts)
         if has_addresses:
-            call_waiting(self.pipeline, raw, window_records)
+            call_waiting(self.pipeline, raw, read_records)
 
     def finalise(self, changes: DataFrame, window: Window, cache: ExitStack) -> tuple[DataFrame, LogStats]:
         """Return ordered changes, finalised with the other changes of their transactions, rows and keys."""
@@ -131,34 +129,28 @@ class Events:
             # The other sources continue a file after the part that they have read.
             close_rewritten(self.pipeline)
 
-    def _new_records(
-        self, records: DataFrame, window: Window, expected_records: int
-    ) -> tuple[DataFrame, Repeats]:
+    def _new_records(self, records: DataFrame, window: Window, count: int) -> tuple[DataFrame, Repeats]:
         """Return the raw records of a window that the log has not had, and the repeats of a large window."""
-        is_large = expected_records > SINGLE_TASK_RECORDS
+        is_large = count > SINGLE_TASK_RECORDS
         if not window.mark.next_ordinal:
-            tasks = range_count(records, expected_records)
+            tasks = range_count(records, count)
             return records, find_repeats(records, None, tasks) if is_large else UNKNOWN_REPEATS
-        replayed_files = replayed_origins(self.pipeline, window.reports)
-        repeats_since_micros = repeated_from(self.pipeline, window.reports)
+        replays = replayed_origins(self.pipeline, window.reports)
+        again_micros = repeated_from(self.pipeline, window.reports)
         log = read_own(self.pipeline, self.spark, LOG, window.log)
-        if not replayed_files:
+        if not replays:
             # Both bounds save reading older files of the log.
-            log_since_micros = remembered_from(
-                self.pipeline, window.mark.position_micros or 0, repeats_since_micros
-            )
-            log = log.where(F.col("commit_timestamp") >= F.lit(to_datetime(log_since_micros)))
+            oldest_micros = remembered_from(self.pipeline, window.mark.position_micros or 0, again_micros)
+            log = log.where(F.col("commit_timestamp") >= F.lit(to_datetime(oldest_micros)))
             log = log.where(window.content.earlier_changes_sql)
         repeats = UNKNOWN_REPEATS
         if is_large:
             # At most so many identities are compared.
-            tasks = range_count(records, expected_records + (count_rows(head(window.log)) or 0))
+            tasks = range_count(records, count + (count_rows(head(window.log)) or 0))
             repeats = find_repeats(records, log, tasks)
         if not repeats.in_log:
             return records, repeats
-        return without_repeated(
-            records, log, self.pipeline.capabilities, replayed_files, repeats_since_micros
-        ), repeats
+        return without_repeated(records, log, self.pipeline.capabilities, replays, again_micros), repeats
 
     def _with_refusals(self, records: DataFrame, window: Window) -> tuple[DataFrame, Sequence[TypedTable]]:
         """Return records with faults for events that tables reject, and the shapes whose values fit."""

@@ -128,17 +128,14 @@ def restore_replaced(pipeline: Pipeline, spark: SparkSession, tables: Sequence[T
 
 def _find_replacement(table: Table, cycle: int) -> tuple[int, int] | None:
     """Return the snapshot before such commits, and the first cycle after which one was planned."""
-    replacement: tuple[int, int] | None = None
+    step: tuple[int, int] | None = None
     for snapshot in ancestors_of(table, head(table)):
-        snapshot_cycle, planned_after = number_of(snapshot, CYCLE), number_of(snapshot, AFTER)
+        snapshot_cycle, base_cycle = number_of(snapshot, CYCLE), number_of(snapshot, AFTER)
         if snapshot_cycle is not None and snapshot_cycle <= cycle:
             break
-        if planned_after is not None and planned_after < cycle and snapshot.parent_snapshot_id is not None:
-            replacement = (
-                snapshot.parent_snapshot_id,
-                min(planned_after, replacement[1] if replacement else planned_after),
-            )
-    return replacement
+        if base_cycle is not None and base_cycle < cycle and snapshot.parent_snapshot_id is not None:
+            step = (snapshot.parent_snapshot_id, min(base_cycle, step[1] if step else base_cycle))
+    return step
 
 
 def _checked(stats: LogStats, mark: Mark) -> LogStats:

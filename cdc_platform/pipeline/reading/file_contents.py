@@ -92,15 +92,13 @@ def _measure(version: Version, after_micros: int | None, until_micros: int) -> W
     files = [*raw.scan(row_filter=records).plan_files()]
     with ThreadPoolExecutor(_READERS) as readers:
         contents = [*readers.map(partial(_noted, raw, after_micros, until_micros), files)]
-    content = _sum(noted_content for noted_content in contents if noted_content is not None)
-    files_without_notes = [
-        file for file, noted_content in zip(files, contents, strict=True) if noted_content is None
-    ]
-    if not files_without_notes:
+    content = _sum(note for note in contents if note is not None)
+    plain_files = [file for file, note in zip(files, contents, strict=True) if note is None]
+    if not plain_files:
         return content
     is_of_events = "event" in raw.schema().as_arrow().names
     fields = (*_FURTHER, *(_OF_EVENTS if is_of_events else _OF_RECORDS))
-    batches = read_repeated_texts(raw, records, SHAPE, *fields, files=files_without_notes)
+    batches = read_repeated_texts(raw, records, SHAPE, *fields, files=plain_files)
     return content.plus(_sum(map(content_of, batches)))
 
 

@@ -137,10 +137,10 @@ def _find(
     orders = content.typed_tables()
     foreign = find_foreign_keys(pipeline, history, orders)
     own = {key: parse_shape(pipeline, key) for key in content.shapes if typed_table_of(key) not in foreign}
-    record_shapes = {key: shape for key, shape in own.items() if shape is not None}
+    shapes = {key: shape for key, shape in own.items() if shape is not None}
     tables = {
         shape.table
-        for shape in record_shapes.values()
+        for shape in shapes.values()
         if is_news(history, shape.table, shape.columns, is_whole=shape.is_whole, widens=widens)
     }
     tables |= {name for name, copy in copies.items() if is_news(history, name, copy.columns, is_whole=True)}
@@ -151,9 +151,7 @@ def _find(
         name for name in tables if pipeline.capabilities.schema_policy_of(name) is not SchemaPolicy.EVOLVE
     }
     evolving = tables - policy_tables
-    observations = (
-        observe_columns(pipeline, history, window, evolving, record_shapes, content) if evolving else {}
-    )
+    observations = observe_columns(pipeline, history, window, evolving, shapes, content) if evolving else {}
     if policy_tables:
         begun = first_columns(fixed_shapes(pipeline, content), history)
         # The table's shape is fixed, and the events with another shape are in quarantine.

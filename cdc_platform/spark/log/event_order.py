@@ -180,11 +180,9 @@ def with_whole_transactions(changes: DataFrame) -> DataFrame:
     Args:
         changes: the result of `order_events`, persisted.
     """
-    unsound_changes = changes.where(UNSOUND)
-    broken_transactions = unsound_changes.selectExpr(
-        "commit_timestamp", "transaction_id", "true as is_broken"
-    ).distinct()
-    matches = changes.join(broken_transactions, ["commit_timestamp", "transaction_id"], "left")
+    unsound = changes.where(UNSOUND)
+    broken = unsound.selectExpr("commit_timestamp", "transaction_id", "true as is_broken").distinct()
+    matches = changes.join(broken, ["commit_timestamp", "transaction_id"], "left")
     return matches.withColumn(UNSOUND, F.expr(f"{UNSOUND} or is_broken is not null")).select(*changes.columns)
 
 
@@ -208,18 +206,16 @@ def with_whole_key_changes(changes: DataFrame) -> DataFrame:
     return flagged_changes.select(*changes.columns)
 
 
-def count_events(ordered_changes: DataFrame, incomplete: str = "false") -> EventCounts:
+def count_events(ordered: DataFrame, incomplete: str = "false") -> EventCounts:
     """Count a window of ordered changes; each change without a transaction counts as one.
 
     Args:
-        ordered_changes: the result of `order_events`, preferably persisted.
+        ordered: the result of `order_events`, preferably persisted.
         incomplete: SQL condition of the changes to complete.
     """
     conditions = {"unsound": UNSOUND, "unnumbered": IS_UNNUMBERED, "incomplete": incomplete}
-    rows = count_changes(ordered_changes, {name: F.count_if(F.expr(sql)) for name, sql in conditions.items()})
+    rows = count_changes(ordered, {name: F.count_if(F.expr(sql)) for name, sql in conditions.items()})
     changes = max(1, sum(row["changes"] for row in rows))
-    sound = ordered_changes.where(f"not {UNSOUND}").select("transaction_id")
-    transactions = (
-        sound.repartition(range_count(ordered_changes, changes), "transaction_id").distinct().count()
-    )
+    sound = ordered.where(f"not {UNSOUND}").select("transaction_id")
+    transactions = sound.repartition(range_count(ordered, changes), "transaction_id").distinct().count()
     return EventCounts(to_stats(rows, transactions), *(sum(row[name] for row in rows) for name in conditions))

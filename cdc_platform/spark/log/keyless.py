@@ -75,7 +75,5 @@ def count_in_log(log: DataFrame, rows: DataFrame) -> DataFrame:
     newest_changes = of_rows.groupBy("table_name", "row").agg(
         F.max_by("count", "ordinal").alias("count"), F.max("ordinal").alias("ordinal")
     )
-    with_truncates = newest_changes.join(truncates, "table_name", "left")
-    return with_truncates.where("truncated_at is null or ordinal > truncated_at").select(
-        "table_name", "row", "count"
-    )
+    newest = newest_changes.join(truncates, "table_name", "left")
+    return newest.where("truncated_at is null or ordinal > truncated_at").select("table_name", "row", "count")

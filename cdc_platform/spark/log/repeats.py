@@ -94,10 +94,8 @@ def find_repeats(records: DataFrame, log: DataFrame | None, tasks: int) -> Repea
                 "xxhash64(transaction_id) AS transaction", "xxhash64(record_id) AS id", "0 AS is_new"
             )
         )
-    distributed_ids = ids.repartition(tasks, "transaction")
-    by_id = distributed_ids.groupBy("transaction", "id").agg(
-        F.expr("sum(is_new) AS new"), F.expr("count(*) AS all")
-    )
+    events = ids.repartition(tasks, "transaction")
+    by_id = events.groupBy("transaction", "id").agg(F.expr("sum(is_new) AS new"), F.expr("count(*) AS all"))
     by_transaction = by_id.groupBy("transaction").agg(
         F.expr("max(new) AS most"), F.expr("bool_or(new > 0 AND all > new) AS is_logged")
     )

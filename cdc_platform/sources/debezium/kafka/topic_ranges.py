@@ -133,14 +133,12 @@ def plan_ranges(
     ]
     new_messages = sum(topic_range.end_exclusive - topic_range.seen for topic_range in ranges)
     if new_messages <= settings.max_messages:
-        limited_ranges = ranges
+        parts = ranges
     else:
-        limited_ranges = [_share(topic_range, settings.max_messages / new_messages) for topic_range in ranges]
-    if not any(topic_range.has_news for topic_range in limited_ranges):
+        parts = [_share(topic_range, settings.max_messages / new_messages) for topic_range in ranges]
+    if not any(topic_range.has_news for topic_range in parts):
         return ()
-    return tuple(
-        topic_range for topic_range in limited_ranges if topic_range.start < topic_range.end_exclusive
-    )
+    return tuple(topic_range for topic_range in parts if topic_range.start < topic_range.end_exclusive)
 
 
 def _stored_progress(read_progress: Mapping[str, str], settings: KafkaInput) -> dict[str, TopicProgress]:

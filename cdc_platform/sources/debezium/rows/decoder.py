@@ -35,13 +35,7 @@ from cdc_platform.sources.debezium.wire.message_contents import (
     Signal,
     Tombstone,
 )
-from cdc_platform.sources.debezium.wire.messages import (
-    Arrival,
-    LineOrMessage,
-    Message,
-    parse_line,
-    parse_message,
-)
+from cdc_platform.sources.debezium.wire.messages import Arrival, Content, Message, parse_line, parse_message
 from cdc_platform.sources.debezium.wire.positions import event_id, is_snapshot, ordering_key
 
 
@@ -68,7 +62,7 @@ class Decoder:
         for position, line in enumerate(filled, start=first_position):
             yield from self.decode(parse_line(line.encode(errors="surrogateescape"), position))
 
-    def decode_beginning(self, messages: Iterable[LineOrMessage]) -> Iterator[Decoded]:
+    def decode_beginning(self, messages: Iterable[Content]) -> Iterator[Decoded]:
         """Decode the first lines of a file or messages of a topic, without plain changes of known tables."""
         for position, content in enumerate(messages):
             if not self.plain.take(Arrival(content, "", position, 0, position)):

@@ -33,7 +33,7 @@ from cdc_platform.sources.debezium.wire.message_contents import (
     UPDATE,
     DataEvent,
 )
-from cdc_platform.sources.debezium.wire.messages import Arrival, LineOrMessage, Message, parse_message
+from cdc_platform.sources.debezium.wire.messages import Arrival, Content, Message, parse_message
 from cdc_platform.sources.debezium.wire.plain_lines import PlainChange, PlainSource, plain_change
 
 _MAX_WAITING: Final = 4_096
@@ -87,7 +87,7 @@ class PlainChanges:
         """Check forms again before their next changes: the state of tables and servers may have changed."""
         self._at_rest.clear()
 
-    def take(self, arrival: Arrival[LineOrMessage]) -> bool:
+    def take(self, arrival: Arrival[Content]) -> bool:
         """Take a message if it is a plain change of a known form; return whether it is one."""
         content, pairer = arrival.content, self._rows.state.pairer
         plain = plain_change(content)
@@ -190,7 +190,7 @@ class PlainChanges:
         if form.op is not READ:
             self._rows.state.snapshots.servers[form.server].change(form.table, moments)
 
-    def _decode_one(self, form: PlainForm, arrival: Arrival[LineOrMessage]) -> SourceEvent | FaultyEvent:
+    def _decode_one(self, form: PlainForm, arrival: Arrival[Content]) -> SourceEvent | FaultyEvent:
         event = _event_of(arrival.content, arrival.position)
         try:
             change = self._rows.decode_plain(event, form)
@@ -228,7 +228,7 @@ def _form_of(change: PlainChange) -> Hashable:
     )
 
 
-def _event_of(content: LineOrMessage, position: int) -> DataEvent:
+def _event_of(content: Content, position: int) -> DataEvent:
     message = parse_message(content, position)
     event = read_content(message) if isinstance(message, Message) else None
     if not isinstance(event, DataEvent):

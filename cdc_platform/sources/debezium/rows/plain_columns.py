@@ -28,14 +28,14 @@ from cdc_platform.sources.debezium.wire.message_contents import (
     MessageUnusable,
     Op,
 )
-from cdc_platform.sources.debezium.wire.messages import Arrival, LineOrMessage
+from cdc_platform.sources.debezium.wire.messages import Arrival, Content
 from cdc_platform.sources.debezium.wire.plain_lines import PlainChange, PlainSource
 from cdc_platform.sources.debezium.wire.positions import SNAPSHOT, change_ids, change_keys
 from cdc_platform.sources.json_codec import write_lines, write_objects
 
 FindingsByPlace = defaultdict[int, Findings]
 """Findings about the changes that may have any, by place."""
-Change = tuple[PlainChange, Arrival[LineOrMessage]]
+Change = tuple[PlainChange, Arrival[Content]]
 
 
 class Undecidable(ValueError):

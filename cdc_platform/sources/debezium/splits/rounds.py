@@ -160,9 +160,5 @@ def _sharing(outcomes: Sequence[SplitOutcome]) -> tuple[int, int] | None:
     order = np.argsort(names, kind="stable")
     places = np.repeat(np.arange(len(outcomes)), [len(outcome.names) for outcome in outcomes])[order]
     # Equal names are in the order of their splits.
-    places_of_pairs = np.flatnonzero((names[order][1:] == names[order][:-1]) & (places[1:] != places[:-1]))
-    return (
-        (int(places[places_of_pairs].min()), int(places[places_of_pairs + 1].max()))
-        if len(places_of_pairs)
-        else None
-    )
+    pairs = np.flatnonzero((names[order][1:] == names[order][:-1]) & (places[1:] != places[:-1]))
+    return (int(places[pairs].min()), int(places[pairs + 1].max())) if len(pairs) else None

@@ -40,7 +40,7 @@ from cdc_platform.sources.debezium.transactions.transactions import (
     SplitTransactions,
     places_of,
 )
-from cdc_platform.sources.debezium.wire.messages import Arrival, LineOrMessage, parse_message
+from cdc_platform.sources.debezium.wire.messages import Arrival, Content, parse_message
 from cdc_platform.sources.debezium.wire.plain_boundaries import plain_boundary
 from cdc_platform.sources.event_batches import EventBatches
 
@@ -102,7 +102,7 @@ class SplitReader:
         self._counted: list[pa.Table] = []
         self._free: list[FreeRow] = []
 
-    def take(self, content: LineOrMessage, origin: str, position: int, micros: int = 0) -> None:
+    def take(self, content: Content, origin: str, position: int, micros: int = 0) -> None:
         """Take a line or message that has arrived.
 
         Args:

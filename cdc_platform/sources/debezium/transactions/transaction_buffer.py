@@ -150,10 +150,8 @@ class TransactionBuffer:
         if self.read_micros is not None:
             latest_ms = self.read_micros // 1000 + _CLOCKS_DIFFER_MS
             counts = pc.and_(counts, pc.less_equal(transactions[_COMMITTED], latest_ms))
-        counted_transactions, until = transactions.filter(counts), self.passed_until
-        newest = (
-            pc.max(counted_transactions[name]).as_py() for name in ("last_order", "commit_lsn", _COMMITTED)
-        )
+        rows, until = transactions.filter(counts), self.passed_until
+        newest = (pc.max(rows[name]).as_py() for name in ("last_order", "commit_lsn", _COMMITTED))
         last_order, commit_lsn, committed_ms = newest
         return replace(
             until,

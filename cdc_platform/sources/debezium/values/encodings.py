@@ -229,29 +229,27 @@ _BY_MODE: Final = {
 }
 
 
-def agreed_encoding(report: Encoding, declaration: Encoding) -> Encoding:
+def agreed_encoding(report: Encoding, setting: Encoding) -> Encoding:
     """Return the encoding of a column with both a schema block and a declared type.
 
     The block determines the JSON, the declaration the type, unless it is the name of a domain or another type
     of the user's. A column that is kept as text also accepts values that its own type cannot represent, such
     as infinite dates.
     """
-    if not (declaration.is_lenient or is_known(declaration.source)):
+    if not (setting.is_lenient or is_known(setting.source)):
         return report
-    if report.element is not None and declaration.element is not None:
-        element = agreed_encoding(report.element, declaration.element)
-        return replace(declaration, element=element, column_type=ColumnType(ARRAY, element.column_type))
+    if report.element is not None and setting.element is not None:
+        element = agreed_encoding(report.element, setting.element)
+        return replace(setting, element=element, column_type=ColumnType(ARRAY, element.column_type))
     # A block has the same length for `bit` and `bit varying`.
-    digits = declaration.digits if declaration.kind is EncodingKind.BITS else report.digits
+    digits = setting.digits if setting.kind is EncodingKind.BITS else report.digits
     if report.kind is EncodingKind.TEXT:
-        return _texts_read_as(declaration)
-    if declaration.is_lenient or (
-        declaration.column_type.code == "STRING" and declaration.kind is EncodingKind.TEXT
-    ):
-        return replace(report, column_type=declaration.column_type, digits=digits, is_lenient=True)
-    if report.kind is EncodingKind.FLOAT and declaration.kind in _DECIMALS:
-        return replace(declaration, kind=EncodingKind.DECIMAL_TEXT)
-    return replace(declaration, kind=report.kind, digits=digits, element=report.element)
+        return _texts_read_as(setting)
+    if setting.is_lenient or (setting.column_type.code == "STRING" and setting.kind is EncodingKind.TEXT):
+        return replace(report, column_type=setting.column_type, digits=digits, is_lenient=True)
+    if report.kind is EncodingKind.FLOAT and setting.kind in _DECIMALS:
+        return replace(setting, kind=EncodingKind.DECIMAL_TEXT)
+    return replace(setting, kind=report.kind, digits=digits, element=report.element)
 
 
 _DECIMALS: Final = (EncodingKind.UNSCALED, EncodingKind.SCALED, EncodingKind.DECIMAL_TEXT)

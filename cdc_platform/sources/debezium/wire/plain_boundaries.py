@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from cdc_platform.sources.debezium.wire.message_contents import TransactionBegin, TransactionEnd
-from cdc_platform.sources.debezium.wire.messages import LineOrMessage, has_utf8_parts
+from cdc_platform.sources.debezium.wire.messages import Content, has_utf8_parts
 from cdc_platform.sources.debezium.wire.plain_lines import Long, Moments, PlainLine
 
 _STATUS: Final = b"status"
@@ -40,7 +40,7 @@ def may_be_boundary(text: bytes) -> bool:
     return _STATUS in text and any(word in text for word in _WORDS)
 
 
-def plain_boundary(content: LineOrMessage) -> TransactionBegin | TransactionEnd | None:
+def plain_boundary(content: Content) -> TransactionBegin | TransactionEnd | None:
     """Return the beginning or end of a transaction; None for everything else, and for unusual forms."""
     try:
         if isinstance(content, bytes):

@@ -12,7 +12,7 @@ import msgspec
 
 from cdc_platform.sources.debezium.wire.envelope import NEW_KEY, OLD_KEY, SEQUENCE
 from cdc_platform.sources.debezium.wire.messages import (
-    LineOrMessage,
+    Content,
     RawMessage,
     has_block_in,
     has_utf8_parts,
@@ -135,7 +135,7 @@ _KEYS: Final = msgspec.json.Decoder(dict[str, Any], float_hook=Decimal)
 _KEYS_WITH_BLOCKS: Final = msgspec.json.Decoder(TypedBlock[dict[str, Any]], float_hook=Decimal)
 
 
-def plain_change(content: LineOrMessage) -> PlainChange | None:
+def plain_change(content: Content) -> PlainChange | None:
     """Return the plain change of a line or message; None if it is something else."""
     try:
         if isinstance(content, bytes):
