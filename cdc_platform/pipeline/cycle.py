@@ -63,11 +63,8 @@ def run_cycle(
 ) -> CycleOutcome:
     """Run one cycle; every step recognises what an earlier, interrupted run has done already.
 
-    Args:
-        pipeline: the pipeline.
-        spark: session that does the work.
-        ends_pauses: whether to retry unreadable files now, because of a request.
-        checks: blocks publication if a check fails; without it, nothing is checked.
+    With ``ends_pauses``, unreadable files are retried now. A failed check of ``checks`` blocks publication;
+    without them, nothing is checked.
 
     Raises:
         CdcError: a step failed; earlier steps are kept, and the next cycle resumes from them.

@@ -132,11 +132,8 @@ def _batch(cycle: int, rows: Sequence[ChangeRow]) -> pa.RecordBatch:
 def columns_batch(cycle: int, count: int, values: Mapping[str, object]) -> pa.RecordBatch:
     """Return the batch of a cycle's changes.
 
-    Args:
-        cycle: the cycle.
-        count: number of changes.
-        values: by field of `ChangeRow`: the values of all changes, or one that all have; what is missing is
-            null.
+    ``values`` has, by field of `ChangeRow`, the values of all ``count`` changes, or one that all have; a
+    missing field is null.
     """
     by_name = {name: _column(values.get(name), _TYPES[name], count) for name in _FIELDS}
     by_name["event_id"] = by_name["record_sequence"]

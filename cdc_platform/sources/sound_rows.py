@@ -38,13 +38,9 @@ def by_halves(
     replacement_of: Callable[[Items, Exception], Part],
     errors: tuple[type[Exception], ...],
 ) -> Iterator[Part]:
-    """Yield what is built of items, in order: one part, unless some items cause an error.
+    """Yield what ``build`` returns for items, in order: one part, unless some items cause an error.
 
-    Args:
-        build: builds a part of items.
-        items: the items.
-        replacement_of: returns the part for a sequence of one item that causes an error.
-        errors: the errors.
+    ``replacement_of`` returns the part for a sequence of one item that causes one of the errors.
     """
     stack = [items]
     while stack:
@@ -67,10 +63,8 @@ def sound_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the batches of rows, in order: one, unless Arrow rejects a row.
 
-    Args:
-        build: builds a batch of rows.
-        rows: the rows.
-        replacement_of: returns a replacement with safe values for a row that Arrow rejects.
+    ``build`` builds a batch of rows, and ``replacement_of`` returns a row with safe values for one that Arrow
+    rejects.
     """
 
     def build_replaced(row: Sequence[Row], error: Exception) -> pa.RecordBatch:

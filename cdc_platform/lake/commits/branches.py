@@ -33,13 +33,10 @@ def move_branch(table: Table, branch: str, snapshot_id: int, *, tries: int = TRI
 
 
 def advance_main(table: Table, snapshot_id: int, is_newest: Callable[[], bool]) -> None:
-    """Move `main` forward to a snapshot, unless another run has moved it there or further.
+    """Move `main` forward to the snapshot of a cut, unless another run has moved it there or further.
 
-    Args:
-        table: the table.
-        snapshot_id: the snapshot in a cut.
-        is_newest: returns whether no later cut names another snapshot. It is called if `main` is another
-            version of the same cycle: a rebuilt version has the cycle of the version that it replaces.
+    If `main` is another version of the same cycle, as after a rebuild, ``is_newest`` decides: it returns
+    whether no later cut names another snapshot.
 
     Raises:
         CommitConflict: see `move_branch`.

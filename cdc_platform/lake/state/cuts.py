@@ -133,12 +133,7 @@ def _newest(table: Table) -> Cut | None:
 
 
 def cut_before(table: Table, lost_commit: Snapshot) -> Cut | None:
-    """Return the newest cut before an unreadable commit to the table of cuts, None without one.
-
-    Args:
-        table: the table of cuts.
-        lost_commit: the commit.
-    """
+    """Return the newest cut before an unreadable commit to the table of cuts; None if there is none."""
     for snapshot in ancestors_of(table, lost_commit):
         number = number_of(snapshot, NUMBER)
         if snapshot != lost_commit and number is not None:

@@ -207,7 +207,9 @@ def _store_read_progress(lake: Lake) -> ReadState:
         else:
             rows = pa.concat_tables([table.scan().to_arrow().cast(READ_PROGRESS_ROWS), new])
             newest = state.rows()
-            former = former_reads(rows, newest, _newest_cycle_not_shown(lake))
+            # Up to this cycle, the status page no longer shows reads.
+            oldest_cycle = cycle_published_by(lake, clock_micros() - SHOWN_MICROS) or 0
+            former = former_reads(rows, newest, oldest_cycle)
             with table.transaction() as transaction:
                 replace_in_one(transaction, table, (newest, former), properties)
         _remember(table, state)
@@ -219,11 +221,6 @@ def _store_read_progress(lake: Lake) -> ReadState:
 def _data_files_of(table: Table) -> int:
     newest = head(table)
     return (number_of(newest, "total-data-files") or 0) if newest is not None else 0
-
-
-def _newest_cycle_not_shown(lake: Lake) -> int:
-    """Return the newest cycle whose reads the status page no longer shows."""
-    return cycle_published_by(lake, clock_micros() - SHOWN_MICROS) or 0
 
 
 # A cycle needs the state twice, and the next one continues from it; a few pipelines are cached.

@@ -26,11 +26,7 @@ _MAX_CHARACTERS: Final = 300
 
 @contextmanager
 def understanding(table_name: str, row: str = "") -> Iterator[None]:
-    """Raise errors while rows or summaries of a table are read as damage of the table.
-
-    Args:
-        table_name: the table.
-        row: the row, or the entry of a summary, if known.
+    """Raise errors while a row of a table, or an entry of its summaries, is read as damage of the table.
 
     Raises:
         LakeDamaged: the platform did not write a row or a summary.

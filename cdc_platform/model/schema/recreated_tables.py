@@ -113,7 +113,8 @@ def recreated_columns_of(columns: ColumnHistory, now: TableSchema) -> Mapping[st
     for column in sorted(now.value_columns, key=lambda column: column.ordinal):
         before = columns.places.get(column.name)
         if before is None:
-            is_added = is_added or not _may_be_old(columns, column.name)
+            may_be_old = column.name in columns.unwatched or columns.live(column.name) is not None
+            is_added = is_added or not may_be_old
         elif is_added or before < furthest:
             is_added = True
             recreated_columns[column.name] = RecreatedColumn(before, _overtakers(columns, seen_names, before))
@@ -125,11 +126,6 @@ def recreated_columns_of(columns: ColumnHistory, now: TableSchema) -> Mapping[st
 
 def _overtakers(columns: ColumnHistory, seen_names: list[str], before: int) -> frozenset[str]:
     return frozenset(name for name in seen_names if columns.places.get(name, before) >= before)
-
-
-def _may_be_old(columns: ColumnHistory, name: str) -> bool:
-    """Return whether a column that the last schema read did not show may have existed already."""
-    return name in columns.unwatched or columns.live(name) is not None
 
 
 def find_recreated(

@@ -88,12 +88,7 @@ class Reconciliation:
 def reconcile_tables(
     pipeline: Pipeline, cut: Cut, covers: Callable[[str], bool] = lambda _table: True
 ) -> tuple[list[Reconciliation], tuple[str, ...]]:
-    """Compare the tables at a cut with the source at its position.
-
-    Args:
-        pipeline: the pipeline.
-        cut: the cut.
-        covers: returns whether to compare a table; by default all are compared.
+    """Compare the tables at a cut that `covers` selects, by default all, with the source at its position.
 
     Returns:
         the reconciliations, and the tables of the cut that the change stream did not watch at that position.
@@ -114,12 +109,8 @@ def reconcile_table(
 ) -> Reconciliation:
     """Compare one table at a cut with the source at the cut's position.
 
-    Args:
-        pipeline: the pipeline.
-        history: the schema's history at the cut.
-        table: the table.
-        source_table: its watched columns at that position, according to the source.
-        cut: the cut.
+    ``history`` is the schema's history at the cut; ``source_table`` has the table's watched columns at that
+    position, according to the source.
     """
     columns = history.tables.get(table.name, ColumnHistory(table.name))
     lake_schema = columns.schema if columns.versions else table

@@ -71,10 +71,7 @@ def matching(net_changes: LocalNetChanges, keys: npt.NDArray[np.int64]) -> pa.Ta
 def is_newer(net_changes: LocalNetChanges, changes: pa.Table, rows: pa.Table) -> RowMask:
     """Return which of the table's rows change: late and repeated changes change nothing.
 
-    Args:
-        net_changes: the net changes.
-        changes: the net change of each of the table's rows.
-        rows: the needed columns of the table's rows.
+    ``rows`` are the needed columns of the table's rows, and ``changes`` the net change of each.
     """
     if not keeps_order(net_changes.schema):
         return np.ones(changes.num_rows, dtype=np.bool_)
@@ -107,11 +104,9 @@ def new_rows(
 
 
 def inserted_rows(net_changes: LocalNetChanges, present_keys: npt.NDArray[np.int64]) -> pa.Table:
-    """Return the rows that the table did not have.
+    """Return the rows of net changes that the table did not have.
 
-    Args:
-        net_changes: the net changes.
-        present_keys: the numbers of the touched keys that it had.
+    ``present_keys`` are the numbers of the touched keys that it had, as in `touched`.
     """
     if net_changes.trusts_inserts:
         rows = net_changes.rows.filter(_acts(net_changes.rows, APPEND))

@@ -87,12 +87,7 @@ class Explanation:
 
 
 def explain_row(pipeline: Pipeline, table: str, key_text: str) -> Explanation:
-    """Return the changes that produced a row of a source table.
-
-    Args:
-        pipeline: the pipeline.
-        table: source table.
-        key_text: the key as typed; see `parse_key`.
+    """Return the changes that produced a row of a source table; see `parse_key` for the text of its key.
 
     Raises:
         TableNotFound: the lake has no such table.

@@ -93,14 +93,9 @@ def _as_addressed(row: Mapping[str, Any]) -> AddressedDelete | None:
 
 
 def call_waiting(pipeline: Pipeline, raw: DataFrame, new_records: DataFrame) -> int:
-    """Request the replay of quarantined deletes whose rows have arrived, and return their number.
+    """Request the replay of quarantined deletes whose rows are among new records; return their number.
 
     The next cycle replays their texts. A delete that would stay in quarantine is not replayed.
-
-    Args:
-        pipeline: the pipeline.
-        raw: all raw records.
-        new_records: the raw records that entered the log now.
     """
     records_by_event: dict[str, list[QuarantinedRecord]] = {}
     deletes: dict[str, AddressedDelete] = {}

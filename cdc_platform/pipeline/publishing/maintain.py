@@ -126,15 +126,11 @@ class TableTask:
 
 @pipeline_step("maintain")
 def maintain_lake(pipeline: Pipeline, spark: SparkSession, *, thorough: bool = False) -> MaintenanceOutcome:
-    """Compact the files of small commits, and expire old snapshots.
+    """Compact the files of small commits, and expire old snapshots; no cycle may run at the same time.
 
     After a cycle, only the most urgent of the due tables are maintained: enough to keep up, and so few that
-    no cycle waits for all of them.
-
-    Args:
-        pipeline: the pipeline; no cycle of it may run at the same time.
-        spark: session that does the work.
-        thorough: maintain all tables, due or not, and rewrite all files with deleted rows.
+    no cycle waits for all of them. A thorough maintenance covers all tables, due or not, and rewrites all
+    files with deleted rows.
 
     Raises:
         LakeError: a compaction changed the number of rows; report it.

@@ -108,12 +108,7 @@ def read_generations(pipeline: Pipeline, spark: SparkSession, *, ends_pauses: bo
     """Read all live partitions up to the source's clock, and then the children that they announced.
 
     A child holds the watermark at its start until it is read, so it is read at once if waiting for the next
-    cycle would cost more than another round.
-
-    Args:
-        pipeline: the pipeline.
-        spark: session that does the reading.
-        ends_pauses: whether to retry files that could not be read now, because a user asks for it.
+    cycle would cost more than another round. With ``ends_pauses``, unreadable files are retried now.
 
     Raises:
         CommitConflict: another run has committed the same cycle; nothing was changed.
@@ -237,11 +232,7 @@ def _commit_plan(
 def max_tasks(pipeline: Pipeline, spark: SparkSession, newest_cycle: int, plan: ReadPlan) -> int:
     """Return the maximum number of tasks in which Spark reads a plan.
 
-    Args:
-        pipeline: the pipeline.
-        spark: session that does the reading.
-        newest_cycle: the newest committed cycle; its records are the estimate for the plan.
-        plan: the windows to read.
+    The estimate for the plan is the number of records of ``newest_cycle``, the newest committed one.
     """
     tasks = pipeline.settings.read_tasks
     if pipeline.capabilities.delivers_events:

@@ -238,15 +238,11 @@ def _new_docs(table: Table, keys: Collection[str], comments: Mapping[str, str]) 
 
 
 def describe_columns(table: Table, keys: Collection[str], comments: Mapping[str, str]) -> Table:
-    """Give a merged table the comments of its source, and return the changed table.
+    """Give a merged table the comments of its source, by column, and return the changed table.
 
-    Key columns are still marked, in front of their comment. A column's comment becomes one line of limited
-    length. The call is idempotent.
-
-    Args:
-        table: the table.
-        keys: names of its key columns.
-        comments: by column; that of "" is the table's own. If there are none, the table keeps what it has.
+    The table's own comment is that of ""; without comments, the table keeps those that it has. Key columns
+    are still marked, in front of their comment. A comment becomes one line of limited length. The call is
+    idempotent.
 
     Raises:
         CommitConflict: another run has changed the table's columns at the same time.

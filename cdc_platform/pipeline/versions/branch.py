@@ -159,13 +159,9 @@ def marked_commits(spark: SparkSession, properties: dict[str, str]) -> AbstractC
 def finished_head(table: Table, cycle: int, cut: Cut | None) -> Snapshot | None:
     """Return the branch's newest snapshot if the branch is one complete attempt that the next cut may name.
 
+    The attempt must have reached ``cycle``, the newest one of the log, and must have been planned after the
+    newest cut: an older one may build on what the cut replaced, such as a table that another run has rebuilt.
     Returns None if the branch is empty, or contains a part of an attempt or a mixture of two.
-
-    Args:
-        table: the table.
-        cycle: the newest cycle of the log, which the attempt must have reached.
-        cut: the newest cut. An attempt that was planned before it may build on what the cut replaced, such as
-            a table that another run has rebuilt.
     """
     newest = head(table, BRANCH)
     if newest is None or read_mark(table, BRANCH).cycle != cycle:

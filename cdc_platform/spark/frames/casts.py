@@ -76,12 +76,9 @@ def unfit_expression(text: str, column_type: ColumnType) -> str | None:
 
 
 def unfit_names_expression(texts: str, column_type: ColumnType, names: Sequence[str]) -> str | None:
-    """Return the SQL of the columns of one type whose texts cannot be cast; None if every text can be cast.
+    """Return the SQL of the names of columns of one type whose texts cannot be cast; None if all can be.
 
-    Args:
-        texts: SQL of a map from names to texts.
-        column_type: the type.
-        names: the columns of this type.
+    ``texts`` is the SQL of a map from names to texts.
     """
     unfit = unfit_expression("text", column_type)
     if unfit is None:

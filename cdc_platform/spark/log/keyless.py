@@ -48,10 +48,8 @@ def number_copies(changes: DataFrame, counts: DataFrame) -> DataFrame:
 def count_in_table(table: str, stored_rows: DataFrame, rows: DataFrame) -> DataFrame:
     """Return the number of copies of rows in a table, as `table_name`, `row` and `count`; 0 is left out.
 
-    Args:
-        table: the table.
-        stored_rows: its rows, as `row` and `copy`; the last copy is the number of copies.
-        rows: the rows to count, as `table_name` and `row`, distinct.
+    ``stored_rows`` are the table's rows, as `row` and `copy`; the last copy is the number of copies. ``rows``
+    are the distinct rows to count, as `table_name` and `row`.
     """
     table_rows = rows.where(F.col("table_name") == table)
     copies = table_rows.join(stored_rows, "row").groupBy("table_name", "row")

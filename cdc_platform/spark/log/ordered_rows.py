@@ -81,10 +81,7 @@ def number_few(changes: pa.Table, stored_counts: Mapping[RowCopies, int]) -> pa.
 def incomplete_few(changes: pa.Table, *, completes_log: bool) -> pa.Table:
     """Return the changes that `incomplete_changes` selects, for a small result of `order_events`.
 
-    Args:
-        changes: changes.
-        completes_log: whether every omitted value is completed; otherwise only those of inserted rows and of
-            rows whose keys change.
+    Unless ``completes_log``, these are only inserted rows and rows whose keys change.
     """
     incomplete_changes = changes.filter(pc.and_(lack_values(changes), pc.invert(changes[UNSOUND])))
     if completes_log:

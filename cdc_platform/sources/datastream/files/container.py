@@ -90,12 +90,9 @@ _BEYOND_BYTES: Final = 2**62
 
 
 def read_blocks(stream: BinaryIO, header: Header, max_bytes: int) -> Iterator[AvroBlock]:
-    """Yield the blocks of a file; the last block of a damaged file reports the damage.
+    """Yield the blocks of a file after its header; the last block of a damaged file reports the damage.
 
-    Args:
-        stream: the file, after its header.
-        header: its header.
-        max_bytes: maximum bytes of a decompressed block; a larger block counts as damage.
+    A block of more than ``max_bytes`` decompressed bytes counts as damage.
     """
     while (count := _read_long(stream)) is not None:
         size = _read_long(stream)

@@ -79,10 +79,7 @@ class PlainRun(ChangeRun):
 def plain_run(form: PlainForm, changes: Sequence[Change], *, keeps_null: bool) -> PlainRun:
     """Return plain changes of one form.
 
-    Args:
-        form: their form.
-        changes: the changes.
-        keeps_null: whether a value that was not sent becomes null instead of being left out.
+    With ``keeps_null``, a value that was not sent becomes null instead of being left out.
 
     Raises:
         Undecidable: some of them cannot be decoded by column.

@@ -162,16 +162,14 @@ def marker_of(shape: Shape, placeholder: bytes) -> Any:
         Shape.TEXT_LIST: [text],
         Shape.BASE64_LIST: [base64_text],
         Shape.OCTET_LIST: list(memoryview(placeholder).cast("b")),
-        Shape.UUID_LIST: [str(_named_uuid(placeholder))],
+        # Java's UUID of a name, which has no namespace.
+        Shape.UUID_LIST: [
+            str(UUID(bytes=hashlib.md5(placeholder, usedforsecurity=False).digest(), version=3))
+        ],
         Shape.HSTORE_TEXT: json.dumps({text: text}, ensure_ascii=False, separators=(",", ":")),
         Shape.HSTORE_MAP: {text: text},
     }
     return markers[shape]
-
-
-def _named_uuid(name: bytes) -> UUID:
-    """Return Java's UUID of a name, which has no namespace."""
-    return UUID(bytes=hashlib.md5(name, usedforsecurity=False).digest(), version=3)
 
 
 def masked_markers(setting: str, mask: str, placeholder: bytes) -> tuple[str, ...]:
