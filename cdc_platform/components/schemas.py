@@ -25,7 +25,7 @@ class Group(dg.Model, dg.Resolvable):
 
     @classmethod
     def resolve_from_model(cls, context: dg.ResolutionContext, model: Any) -> Any:
-        """Return the group; a text in its place stays, so that validation rejects it by its name."""
+        """Return the group; a text in its place stays a text, so that validation names the setting."""
         return model if isinstance(model, str) else super().resolve_from_model(context, model)
 
 

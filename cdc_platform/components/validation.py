@@ -43,7 +43,7 @@ class Finding:
     problem: str
 
     def describe(self) -> str:
-        """Return the mistake in the format of compilers, which editors understand."""
+        """Return the mistake as compilers print one, `FILE:LINE: ...`, so that editors can open the place."""
         setting = f"`{self.setting}` " if self.setting else ""
         return f"{self.file}:{self.line}: {setting}{self.problem}"
 

@@ -101,7 +101,7 @@ class Readings(Generic[Answer]):
 
 @dataclass
 class Watch:
-    """Pipelines that are read on request, by one reader at a time."""
+    """Pipelines whose facts are read on request, by one thread at a time."""
 
     pipelines: Sequence[WatchedPipeline]
     patience_s: float = PATIENCE_S

@@ -101,7 +101,7 @@ class Children:
             process.send_signal(number)
             process.wait(within_s)
         marks = f"{CHILD_VARIABLE}={name}", f"{HOME_VARIABLE}={self._home}"
-        # Once its descendants have ended, it can still clean up.
+        # First the descendants, so that the process itself can still clean up after them.
         _send(signal.SIGKILL, set(_find_marked(*marks)) - {process.pid})
         end_process(process, CLEANS_UP_WITHIN_S, NO_SIGNAL)
 

@@ -168,5 +168,5 @@ class Retries:
 
 def backoff_s(failures: int, initial_s: float, max_s: float) -> float:
     """Return the seconds to wait after a number of failures: `initial_s` doubled by each further failure."""
-    # Failures go on for days: a power of their number would overflow.
+    # After days of failures, 2 to the power of their number would overflow.
     return min(max_s, initial_s * 2.0 ** min(failures - 1, 100))

@@ -135,7 +135,7 @@ def _explain_service(settings: LakeSettings, error: Exception) -> CdcError | Non
         )
     if _BEHIND.search(str(error)):
         return ClockBehind(str(error))
-    # The REST client passes on exceptions of its HTTP library.
+    # The REST client raises exceptions of its HTTP library unchanged.
     silent = iceberg.ServerError | iceberg.ServiceUnavailableError | iceberg.TooManyRequestsError
     is_library_of_http = not isinstance(error, iceberg.RESTError) and isinstance(error, OSError)
     if is_library_of_http or isinstance(error, silent | iceberg.CommitStateUnknownException):

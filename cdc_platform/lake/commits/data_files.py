@@ -130,7 +130,7 @@ class DataFileWriter:
 
 @contextmanager
 def data_file_writer(table: Table, notes: Callable[[], FileNotes] | None = None) -> Iterator[DataFileWriter]:
-    """Yield the writer of a table's files, which go if writing fails: a full disk would stay full."""
+    """Yield a writer of data files; they are deleted if writing fails, or a full disk would stay full."""
     writer = DataFileWriter.of(table, notes)
     try:
         yield writer

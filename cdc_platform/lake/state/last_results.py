@@ -102,7 +102,7 @@ def _replace(
         if not (is_same or _is_recent(former, (*rest, *results), unchanged_after_s)):
             replace_rows(table, pa.Table.from_pylist([*map(_as_row, (*rest, *results))], CHECK_RESULT_ROWS))
 
-    # If another process stores results at each try, its results are newer.
+    # A conflict at each try means that another process stores newer results.
     with suppress(CommitConflict):
         commit_again(replace, CommitConflict.of(CHECK_RESULTS))
 

@@ -15,9 +15,9 @@ from cdc_platform.model.stream.read_windows import WindowOutcome, WindowReport
 
 
 class PartitionState(StrEnum):
-    """Progress of a partition, in this order; a partition never returns to an earlier state.
+    """State of a partition, in order of progress; it never returns to an earlier state.
 
-    Each of the last two states ends it.
+    The last two states are final.
     """
 
     CREATED = "created"

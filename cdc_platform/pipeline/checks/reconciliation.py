@@ -186,7 +186,7 @@ def _source_rows(pipeline: Pipeline, table: TableSchema, cut: Cut) -> Iterator[p
 def _lake_rows(pipeline: Pipeline, table: TableSchema, cut: Cut) -> Iterator[pa.RecordBatch]:
     lake_table: Table = load_table(pipeline, table.name)
     columns = tuple(column.name for column in table.columns)
-    # The source does not have the deleted rows that a table keeps.
+    # With `soft_delete`, a table keeps deleted rows, which the source lacks.
     has_deleted = keeps_deleted(stored_at(pipeline, table, cut.tables[table.name]))
     lives = equals(DELETED, value=False) if has_deleted else AlwaysTrue()
     version = stored_version(lake_table, cut.tables[table.name])

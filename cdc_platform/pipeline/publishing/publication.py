@@ -93,7 +93,7 @@ def _find_version(pipeline: Pipeline, table: str, cycle: int, newest: Cut | None
     if branch is not None and not contains(stored_table, branch.snapshot_id):
         return _Version(table, branch.snapshot_id, is_new=True)
     if handover is not None:
-        # Its first version is not merged yet; the cut need not wait for it.
+        # Not merged yet: the cut does not wait for a new table.
         return None
     require_published(pipeline.lake, stored_table, table, newest)
     if (

@@ -49,8 +49,8 @@ class _Replay:
             event = raw["event"] if raw is not None else None
             if raw is None or event is None:
                 raise LakeError(
-                    f"The raw record of {record.record_id} is gone from `{RAW}`, so it cannot be replayed. "
-                    "Restore the lake, or report this."
+                    f"The raw record of {record.record_id} is missing in `{RAW}`, so replay is impossible. "
+                    "Restore the lake from a backup, or report this."
                 )
             if event["text"] is None:
                 unchanged_rows.append(self._again(raw))
@@ -98,7 +98,7 @@ class _Replay:
 def _placed(
     event: SourceEvent | FaultyEvent, record: QuarantinedRecord, position: int
 ) -> SourceEvent | FaultyEvent:
-    """Return an event at its former place; an event that still cannot be used keeps its identity, too."""
+    """Return an event at the position of its record; a faulty event also keeps the record's identity."""
     if isinstance(event, SourceEvent):
         return event._replace(position=position)
     event_id = event.event_id or record.sequence

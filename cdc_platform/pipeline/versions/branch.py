@@ -145,8 +145,8 @@ def require_base(base: Snapshot | None, table: str) -> Snapshot:
     """
     if base is None:
         raise LakeError(
-            f"Table `{table}` has no snapshot to build on: another program has changed it. Drop it in the "
-            "lake, then rebuild it from the log's beginning or from an older cut."
+            f"Table `{table}` has no snapshot to build on: another program has changed it. Drop the table in "
+            "the lake, then rebuild it from the beginning of the log or from an older cut."
         )
     return base
 

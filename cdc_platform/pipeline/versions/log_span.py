@@ -70,8 +70,8 @@ def applied_cycle(pipeline: Pipeline, table: Table, name: str, cut: Cut | None) 
                 "from the same copy. The next run continues from there.",
             )
         raise CommitConflict(
-            f"Table `{name}` has been published since this run read the newest cut, {cut.cut}, by another "
-            "run; the next cycle continues from there."
+            f"Another run has published table `{name}` since this run read cut {cut.cut}; the next cycle "
+            "continues from there."
         )
     return cut.cycle
 

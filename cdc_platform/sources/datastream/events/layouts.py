@@ -158,8 +158,8 @@ def _key_names(
         return (DOCUMENT_ID,)
     if not any(field in metadata for field in _KEY_FIELDS) and not settings.declares_keyless(table):
         raise RecordUnreadable(
-            f"The event does not say whether `{table}` has a key; declare it in `keys`, or in `keyless` what "
-            "becomes of its rows without one"
+            f"The event does not state whether `{table}` has a key; declare its key in `keys`, or state in "
+            "`keyless` what to do with rows without one"
         )
     return ()
 

@@ -161,7 +161,7 @@ def _check_topics(partitions: Iterable[TopicPartition], origins: Iterable[str], 
     absent_topics = sorted(set(origins) - present_origins)
     if absent_topics:
         raise OffsetsLost(
-            f"The partition {absent_topics[0]} is gone, with what was written after the last cycle. If its "
+            f"The partition {absent_topics[0]} is gone, with the messages since the last cycle. If its "
             "topic was deleted on purpose, remove it from `input.kafka.topics_pattern`, for instance by "
             f"`(?!TOPIC$).*`. Gone: {', '.join(absent_topics)}"
         )
@@ -185,9 +185,9 @@ def _begin(
         start = newest = start_offset
     elif progress.topic_id != tp.topic_id:
         raise OffsetsLost(
-            f"The topic {tp.topic} is not the same as before: it was deleted and recreated. The lake has "
-            f"the old one's messages before offset {progress.next_offset} of partition {tp.partition}; the "
-            f"new one's begin at {tp.earliest}. {_OTHER_WAY}, such as `{tp.origin}: {tp.earliest}`."
+            f"The topic {tp.topic} was deleted and recreated. The lake has the old topic's messages before "
+            f"offset {progress.next_offset} of partition {tp.partition}; the new topic's messages begin at "
+            f"{tp.earliest}. {_OTHER_WAY}, such as `{tp.origin}: {tp.earliest}`."
         )
     else:
         start, newest = progress.next_offset, progress.seen_exclusive

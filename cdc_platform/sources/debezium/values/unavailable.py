@@ -192,7 +192,7 @@ def masked_markers(setting: str, mask: str, placeholder: bytes) -> tuple[str, ..
     algorithm, _, salted = rest.partition(":")
     salt, _, length = salted.rpartition(":") if salted.rpartition(":")[2].isdigit() else (salted, "", "")
     end = int(length) if length else None
-    # The second version hashes the text, the first one Java's serialised form of it.
+    # Version 2 hashes the text, version 1 its form in Java's serialisation.
     java = b"\xac\xed\x00\x05t" + len(placeholder).to_bytes(2, "big") + placeholder
     try:
         return tuple(_digest(algorithm, salt, octets)[:end] for octets in (placeholder, java))

@@ -22,7 +22,7 @@ _MAX_DIGITS: Final = 18
 
 
 class _PlainBoundary(Moments, frozen=True, gc=False, kw_only=True, forbid_unknown_fields=True):
-    """The value of such a message, without a schema block."""
+    """The value of a BEGIN or END message without a schema block."""
 
     status: Literal["BEGIN", "END"]
     id: str

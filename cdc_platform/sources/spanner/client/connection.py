@@ -135,10 +135,10 @@ class SpannerConnection:
             raise self._translate(error) from error
 
     def fetch(self, query: Query) -> list[list[bytes]]:
-        """Return all rows of a small query, with bounded retries.
+        """Return all rows of a small query; transient failures are retried a limited number of times.
 
         Raises:
-            SourceError: it failed, with bounded retries.
+            SourceError: the last attempt failed.
         """
         rows: list[list[bytes]] = self._retry(lambda: list(self.rows(query)))
         return rows
