@@ -196,10 +196,10 @@ class ColumnHistory:
             stored_names: names of all columns of the table, in lower case.
         """
         versions = [version for version in self.versions if version.is_stored_as(name, stored_names)]
-        fitting = [
+        of_type = [
             version for version in versions if _plain_type(spark_type(version.type)) == _plain_type(type_text)
         ]
-        candidates = fitting or versions
+        candidates = of_type or versions
         living = [
             version
             for version in candidates

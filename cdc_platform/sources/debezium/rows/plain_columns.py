@@ -136,10 +136,10 @@ def _ordering_keys(
     ]
     if op is READ:  # before all later writes
         return change_keys(op, log_positions, [0] * len(places), orders, places)
-    stated = [change.envelope.source.commit_lsn for change in changes]
+    lsns = [change.envelope.source.commit_lsn for change in changes]
     commits = [
         before if commit is UNSET or commit is None else commit
-        for commit, (before, _) in zip(stated, sequences, strict=True)
+        for commit, (before, _) in zip(lsns, sequences, strict=True)
     ]
     return change_keys(op, commits, log_positions, orders, places)
 

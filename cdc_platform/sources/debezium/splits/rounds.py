@@ -143,10 +143,10 @@ def joined_outcome(outcomes: Sequence[SplitOutcome], state: str | None) -> Split
         return None
     combined = ends[0]
     for end in ends[1:]:
-        joined = joined_state(combined, start, end)
-        if joined is None:
+        end_state = joined_state(combined, start, end)
+        if end_state is None:
             return None
-        combined = joined
+        combined = end_state
     return replace(combined_outcome(outcomes), state=combined.to_json())
 
 

@@ -85,17 +85,17 @@ class TransactionBuffer:
             places: where their messages are, as `PLACES`.
             newest_micros: send time of the newest message.
         """
-        judged = self._judge(transactions, newest_micros)
-        open_transactions = judged.filter(judged[_WAITS])
+        notes = self._judge(transactions, newest_micros)
+        open_transactions = notes.filter(notes[_WAITS])
         limit = pc.min(open_transactions["first_order"]).as_py()
-        is_excluded = pc.or_(judged[_WAITS], _is_behind(judged, limit, open_transactions))
-        excluded, whole_transactions = judged.filter(is_excluded)[NAME], judged.filter(pc.invert(is_excluded))
-        is_partial = pc.and_(whole_transactions["has_metadata"], pc.invert(whole_transactions[_IS_WHOLE]))
-        partial = whole_transactions.filter(is_partial).to_pylist()
+        is_excluded = pc.or_(notes[_WAITS], _is_behind(notes, limit, open_transactions))
+        excluded, rest = notes.filter(is_excluded)[NAME], notes.filter(pc.invert(is_excluded))
+        is_partial = pc.and_(rest["has_metadata"], pc.invert(rest[_IS_WHOLE]))
+        partial = rest.filter(is_partial).to_pylist()
         faults = {transaction[NAME]: self._fault(transaction) for transaction in partial}
-        repeated = judged.filter(pc.and_(judged[_IS_REPEATED], pc.invert(judged[_WAITS])))
+        repeated = notes.filter(pc.and_(notes[_IS_REPEATED], pc.invert(notes[_WAITS])))
         return Admission(
-            self._until(whole_transactions),
+            self._until(rest),
             frozenset(excluded.to_pylist()),
             limit,
             {name: fault for name, fault in faults.items() if fault is not None},
