@@ -71,10 +71,10 @@ def build_cut(assets: PipelineAssets, runs: RunSettings) -> dg.AssetsDefinition:
         run = find_run(context, assets.run_key)
         yield from check_log(context, assets, run)
         yield from _merge_newcomers(context, assets, run)
-        published = publish_cut(run.pipeline)
-        facts = metadata.describe_cut(published, assets.capabilities)
-        yield dg.MaterializeResult(metadata=facts, data_version=cut_version(published))
-        freshness = Freshness.after_cycle(published, assets.capabilities)
+        new_cut = publish_cut(run.pipeline)
+        facts = metadata.describe_cut(new_cut, assets.capabilities)
+        yield dg.MaterializeResult(metadata=facts, data_version=cut_version(new_cut))
+        freshness = Freshness.after_cycle(new_cut, assets.capabilities)
         evaluations = list(freshness_results(assets, runs, freshness))
         save_all_fresh(run.pipeline.lake, evaluations)
         yield from evaluations
@@ -112,10 +112,10 @@ class _FreshnessReports:
 
     def choose(self, evaluations: Sequence[dg.AssetCheckEvaluation]) -> Sequence[dg.AssetCheckEvaluation]:
         """Return the results of all tables if a report is due, or else none."""
-        now = time.monotonic()
-        if not is_report_due(evaluations, self.results, now - self.reported_at):
+        now_s = time.monotonic()
+        if not is_report_due(evaluations, self.results, now_s - self.reported_at):
             return ()
-        self.results, self.reported_at = results_of(evaluations), now
+        self.results, self.reported_at = results_of(evaluations), now_s
         return evaluations
 
 

@@ -77,8 +77,8 @@ def _scope(
     """
     key = check_key(assets, check)
     if key not in context.selected_asset_check_keys:
-        chosen = table_check_keys(assets, check).items()
-        names = (name for name, table_key in chosen if table_key in context.selected_asset_check_keys)
+        keys = table_check_keys(assets, check).items()
+        names = (name for name, table_key in keys if table_key in context.selected_asset_check_keys)
         return Scope(tables=frozenset(names))
     every_s = pipeline.settings.check_every_s
     is_full = not context.run.asset_selection or context.run.tags.get(FULL_CHECKS_TAG) == "true"

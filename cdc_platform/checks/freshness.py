@@ -232,12 +232,12 @@ def freshness_results(
     cut, lag_s = freshness.cut, freshness.lag_s
     if not runs.has_freshness:
         return
-    published = {assets.table(name) for name in cut.tables} if cut is not None else set()
+    cut_tables = {assets.table(name) for name in cut.tables} if cut is not None else set()
     is_late = runs.fresh_fail_s is not None and lag_s > runs.fresh_fail_s
     is_slow = runs.fresh_warn_s is not None and lag_s > runs.fresh_warn_s
     lag_name = WAITING if assets.capabilities.delivers_events else LAG
     for key in assets.all_tables:
-        is_published = key in published
+        is_published = key in cut_tables
         text = f"{lag_s:.1f} s behind" if is_published else "in no cut yet"
         text = f"not known: {freshness.error}" if freshness.error else text
         yield dg.AssetCheckEvaluation(

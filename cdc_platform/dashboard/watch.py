@@ -83,9 +83,9 @@ class Readings(Generic[Answer]):
                 waits[name] = 0.0
                 continue
             self._unanswered[name] = _Reading(read)
-            late = former.late_answers if former is not None else []
-            if late:
-                answers[name] = late[0]
+            late_answers = former.late_answers if former is not None else []
+            if late_answers:
+                answers[name] = late_answers[0]
             else:
                 waits[name] = until_s
         answers |= {name: self._answer(name, moment_s) for name, moment_s in waits.items()}

@@ -56,11 +56,11 @@ def require_uuids(
     """
     uuids: dict[str, str] = {}
     for keeper in KEEPERS:
-        stored = _stored_uuids(tables[keeper], keeper)
-        for name in (stored.keys() & tables.keys()) - new_names:
-            if stored[name] != str(tables[name].metadata.table_uuid):
+        stored_uuids = _stored_uuids(tables[keeper], keeper)
+        for name in (stored_uuids.keys() & tables.keys()) - new_names:
+            if stored_uuids[name] != str(tables[name].metadata.table_uuid):
                 raise LakeDamaged.replaced(f"{namespace}.{name}")
-        uuids |= stored
+        uuids |= stored_uuids
     return uuids | _uuids_of(tables)
 
 

@@ -46,8 +46,8 @@ def advance_main(table: Table, snapshot_id: int, is_newest: Callable[[], bool]) 
         if contains(current, snapshot_id):
             return True
         cycle = mark_at(current, current.metadata.snapshot_by_id(snapshot_id)).cycle
-        reached = read_mark(current).cycle
-        return cycle < reached or (cycle == reached and not is_newest())
+        main_cycle = read_mark(current).cycle
+        return cycle < main_cycle or (cycle == main_cycle and not is_newest())
 
     _move(table, MAIN, snapshot_id, is_done, TRIES)
 

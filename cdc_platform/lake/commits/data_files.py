@@ -153,9 +153,9 @@ def read_notes(io: FileIO, path: str) -> Mapping[str, str]:
     return {name.decode(): text.decode() for name, text in entries.items()}
 
 
-def data_files_of(written: pa.Table) -> list[DataFile]:
+def data_files_of(entries: pa.Table) -> list[DataFile]:
     """Return the files that a `DataFileWriter` has written in tasks of this run."""
-    return [cast("DataFile", pickle.loads(text)) for text in written[DATA_FILE].to_pylist()]  # noqa: S301  by our own tasks, never stored
+    return [cast("DataFile", pickle.loads(text)) for text in entries[DATA_FILE].to_pylist()]  # noqa: S301  by our own tasks, never stored
 
 
 def _row_groups(batches: Iterable[pa.RecordBatch], notes: FileNotes | None) -> Iterator[pa.Table]:

@@ -90,8 +90,8 @@ def cuts_since(lake: Lake, cycle: int) -> tuple[Cut, ...]:
 
 def cuts_since_moment(lake: Lake, micros: int) -> tuple[Cut, ...]:
     """Return the newest cut at a moment, if there was one, and all later cuts, oldest first."""
-    published = publications_since(lake, micros)
-    return _scan(lake.system_table(CUT), f"cut >= {published[0][0]}") if published else ()
+    publications = publications_since(lake, micros)
+    return _scan(lake.system_table(CUT), f"cut >= {publications[0][0]}") if publications else ()
 
 
 def cycle_published_by(lake: Lake, micros: int) -> int | None:

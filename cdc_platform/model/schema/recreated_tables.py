@@ -101,7 +101,7 @@ class RecreatedColumn:
         return place > self.before or any(ordinals.get(other, place) < place for other in self.ahead)
 
 
-def recreated_columns_of(columns: ColumnHistory, now: TableSchema) -> Mapping[str, RecreatedColumn]:
+def recreated_columns_of(columns: ColumnHistory, schema: TableSchema) -> Mapping[str, RecreatedColumn]:
     """Return the columns outside the key that were dropped and added again, unchanged, since the last read.
 
     Only the ordinals show them: a new column is always the last one, and only dropping a column ahead of it
@@ -110,7 +110,7 @@ def recreated_columns_of(columns: ColumnHistory, now: TableSchema) -> Mapping[st
     recreated_columns: dict[str, RecreatedColumn] = {}
     seen_names: list[str] = []
     furthest, is_added = 0, False
-    for column in sorted(now.value_columns, key=lambda column: column.ordinal):
+    for column in sorted(schema.value_columns, key=lambda column: column.ordinal):
         before = columns.places.get(column.name)
         if before is None:
             may_be_old = column.name in columns.unwatched or columns.live(column.name) is not None

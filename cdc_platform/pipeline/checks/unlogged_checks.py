@@ -22,9 +22,9 @@ WAITS_S: Final = 60.0
 
 def check_arrival(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> CheckResult:
     """Look for incomplete transactions, which hold back all later ones."""
-    now = pipeline.source.clock_micros()
+    now_micros = pipeline.source.clock_micros()
     late_transactions = [
-        transaction for transaction in _waiting_transactions(pipeline) if _is_late(transaction, now)
+        transaction for transaction in _waiting_transactions(pipeline) if _is_late(transaction, now_micros)
     ]
     return CheckResult(
         not late_transactions,

@@ -84,10 +84,10 @@ def _lone_halves(pipeline: Pipeline, spark: SparkSession) -> tuple[int, list[Row
         return 0, []
     log = read_log(pipeline, spark)
     is_delete = F.col("change_kind") == ChangeKind.DELETE.value
-    deleted = log.where(is_delete).withColumnRenamed("transaction_id", "server_transaction_id")
+    delete_rows = log.where(is_delete).withColumnRenamed("transaction_id", "server_transaction_id")
     writes = log.where(~is_delete).selectExpr("table_name as named", "keys as written_keys", "ordering_key")
     is_back = "named = table_name and written_keys = new_keys and ordering_key > record_order"
-    lost_rows = lone.join(deleted.select(*halves), halves, "left_semi").join(
+    lost_rows = lone.join(delete_rows.select(*halves), halves, "left_semi").join(
         writes, F.expr(is_back), "left_anti"
     )
     lost_rows = lost_rows.select("table_name", "keys", "new_keys").distinct()

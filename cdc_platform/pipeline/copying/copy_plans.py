@@ -93,8 +93,8 @@ def make_plans(pipeline: Pipeline, names: Sequence[str], before: Mapping[str, Co
 
 
 def _require_unpassed(pipeline: Pipeline, position_micros: int) -> None:
-    reached = read_mark(pipeline.lake.system_table(LOG)).position_micros
-    if reached is not None and reached > position_micros:
+    log_micros = read_mark(pipeline.lake.system_table(LOG)).position_micros
+    if log_micros is not None and log_micros > position_micros:
         raise CommitConflict(
             "Another run has advanced the log beyond the moment of the initial copies that this run was "
             "planning; the next cycle plans them again."

@@ -49,8 +49,8 @@ class Window:
     @property
     def places(self) -> Sequence[OrderPlace]:
         """The places of some records in the order, in proportion to their number."""
-        late = self.late[:: self.content.rows_per_place]
-        late_places = ((record.moment_micros, record.transaction_id or "") for record in late)
+        late_records = self.late[:: self.content.rows_per_place]
+        late_places = ((record.moment_micros, record.transaction_id or "") for record in late_records)
         return [*self.content.places, *late_places]
 
     @property

@@ -24,13 +24,13 @@ def find_unchanged(pipeline: Pipeline) -> frozenset[str]:
     history = pipeline.schema_history
     if cut is None or history.cycle < read_mark(log).cycle:
         return frozenset()
-    changed = tables_changed_after(log, cut.cycle)
-    if changed is None:
+    changed_tables = tables_changed_after(log, cut.cycle)
+    if changed_tables is None:
         return frozenset()
     return frozenset(
         name
         for name, source_table in pipeline.lake_tables.items()
-        if source_table not in changed
+        if source_table not in changed_tables
         and pipeline.examined_tables.has(name, cut.tables.get(name), history.tables.get(source_table))
     )
 

@@ -197,9 +197,9 @@ class TableReads:
     def _keys(self, version: Snapshot, alias: str, rest: str, parameters: Mapping[str, Any]) -> Sequence[Key]:
         """Return the keys of the rows that match conditions, in the requested order."""
         order = _ORDER.fullmatch(rest)
-        ordered = split_names(order["columns"]) if order else None
+        order_names = split_names(order["columns"]) if order else None
         key_names = [column.name for column in version.table.key_columns]
-        if not rest.strip() or (ordered is not None and ordered == key_names[: len(ordered)]):
+        if not rest.strip() or (order_names is not None and order_names == key_names[: len(order_names)]):
             return version.keys
         table = version.table
         values = [

@@ -128,8 +128,8 @@ def _is_beginning_of(state: DecoderState, server: str, after: ServerSnapshots) -
 
 def _with_changes(snapshots: ServerSnapshots, other: ServerSnapshots) -> ServerSnapshots:
     """Return snapshots with the newest time of a change to each table in both."""
-    changed = {
+    changes = {
         table: max(part.changed.get(table, 0) for part in (snapshots, other))
         for table in {**other.changed, **snapshots.changed}
     }
-    return replace(snapshots, changed=changed)
+    return replace(snapshots, changed=changes)

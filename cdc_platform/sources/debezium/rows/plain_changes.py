@@ -152,9 +152,9 @@ class PlainChanges:
 
     def finish(self) -> None:
         """Decode the collected changes."""
-        waiting, self._waiting = self._waiting, []
+        pairs, self._waiting = self._waiting, []
         self._count = self._bytes = 0
-        for queue in waiting:
+        for queue in pairs:
             changes, queue.changes = queue.changes, []
             self._decode(queue.form, changes)
 

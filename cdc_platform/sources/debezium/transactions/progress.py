@@ -69,8 +69,8 @@ class FileProgress:
 
     def to_text(self) -> str:
         """Return the text that `of` reads."""
-        waiting = _WAITING if self.is_waiting else ""
-        return f"{self.version}#{self.lines}{_BYTES}{self.read_bytes}{waiting}"
+        suffix = _WAITING if self.is_waiting else ""
+        return f"{self.version}#{self.lines}{_BYTES}{self.read_bytes}{suffix}"
 
     def lacks(self, file: SourceFile) -> bool:
         """Return whether the file has changed since."""

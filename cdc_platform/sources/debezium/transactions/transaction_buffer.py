@@ -93,7 +93,7 @@ class TransactionBuffer:
         is_partial = pc.and_(rest["has_metadata"], pc.invert(rest[_IS_WHOLE]))
         partial = rest.filter(is_partial).to_pylist()
         faults = {transaction[NAME]: self._fault(transaction) for transaction in partial}
-        repeated = notes.filter(pc.and_(notes[_IS_REPEATED], pc.invert(notes[_WAITS])))
+        repeats = notes.filter(pc.and_(notes[_IS_REPEATED], pc.invert(notes[_WAITS])))
         return Admission(
             self._until(rest),
             frozenset(excluded.to_pylist()),
@@ -101,7 +101,7 @@ class TransactionBuffer:
             {name: fault for name, fault in faults.items() if fault is not None},
             _first_positions(places.filter(pc.is_in(places[NAME], value_set=excluded.combine_chunks()))),
             _as_waiting(open_transactions.sort_by("last_taken")),
-            _first_moment(repeated["since_micros"]),
+            _first_moment(repeats["since_micros"]),
         )
 
     def _judge(self, transactions: pa.Table, newest_micros: int) -> pa.Table:
@@ -201,10 +201,10 @@ def _is_over(transactions: pa.Table) -> pa.Array:
     places = bounded["bounded_at"].to_numpy()
     order = np.argsort(places, kind="stable")
     # From a boundary or from a later one it is known that all commits up to a position have arrived.
-    reached = np.append(np.maximum.accumulate(commits[order][::-1])[::-1], -1)
+    ends = np.append(np.maximum.accumulate(commits[order][::-1])[::-1], -1)
     after = np.searchsorted(places[order], transactions["last_taken"].to_numpy(), side="right")
     first_commits = pc.fill_null(transactions["first_commit"], _LEAST).to_numpy()
-    return pa.array((after < len(places)) & (reached[after] > first_commits))
+    return pa.array((after < len(places)) & (ends[after] > first_commits))
 
 
 def _is_behind(transactions: pa.Table, limit: str | None, open_transactions: pa.Table) -> pa.Array:

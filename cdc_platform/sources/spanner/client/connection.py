@@ -176,13 +176,13 @@ class SpannerConnection:
 
     def _new_session(self) -> str:
         session = {"multiplexed": True, "creator_role": self.settings.database_role or ""}
-        created = self._api.create_session(
+        answer = self._api.create_session(
             request={"database": self.settings.database_path, "session": session},
             retry=None,
             timeout=self.settings.connect_deadline_s,
             metadata=self._metadata(),
         )
-        return str(created.name)
+        return str(answer.name)
 
     def _metadata(self) -> list[tuple[str, str]]:
         return [("google-cloud-resource-prefix", self.settings.database_path)]
