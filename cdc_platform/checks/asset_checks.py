@@ -62,7 +62,7 @@ def _specs(assets: PipelineAssets, check: Check) -> Iterator[dg.AssetCheckSpec]:
         key.name, asset=key.asset_key, description=check.description, blocking=check.is_blocking
     )
     for table_key in table_check_keys(assets, check).values():
-        # Tables are looked at once they are published, so that nothing of the run is left to block.
+        # Not blocking: tables are examined after publication, when nothing of the run is left to block.
         yield dg.AssetCheckSpec(
             table_key.name, asset=table_key.asset_key, description=check.table_description
         )

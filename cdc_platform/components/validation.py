@@ -160,7 +160,7 @@ def _repair_setting(group: dict[str, Any], names: Sequence[str], absent_member: 
 
 
 def _follows(error: SettingError, settings: Iterable[str]) -> bool:
-    """Return whether the repair of other settings may have caused a mistake: it lies in one, or names one."""
+    """Return whether a mistake may come from the repair of other settings: it is in one, or names one."""
     setting = f"{_setting_of(error)}."
     return STAND_IN in error.problem or any(
         setting.startswith(f"{other}.")

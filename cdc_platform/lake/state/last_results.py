@@ -125,7 +125,7 @@ def _read_or_forget(table: Table) -> tuple[LastResult, ...]:
 def _is_recent(
     former: Collection[LastResult], results: Collection[LastResult], unchanged_after_s: float
 ) -> bool:
-    """Return whether results have the outcomes of former ones, and none is so many seconds apart."""
+    """Return whether results repeat the outcomes of former ones within ``unchanged_after_s`` seconds."""
     former_s, new_s = (
         {replace(result, at_s=0.0, summary=""): result.at_s for result in some} for some in (former, results)
     )

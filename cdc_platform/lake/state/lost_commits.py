@@ -93,7 +93,7 @@ def _revert_lost_of(lake: Lake, tables: Mapping[str, Table]) -> Iterator[str]:
         _take_back(table, branch, snapshot)
         LOGGER.warning(
             "The files of the newest commit to %s, branch `%s`, are missing: the storage has lost them, or "
-            "the catalog's answer to the commit was lost. It was taken back, and will be made again.",
+            "the catalog's answer to the commit was lost. The commit is reverted, and is made again.",
             name,
             branch,
         )

@@ -145,7 +145,7 @@ class Events:
             log = log.where(window.content.earlier_changes_sql)
         repeats = UNKNOWN_REPEATS
         if is_large:
-            # At most so many identities are compared.
+            # An upper bound of the identities to compare.
             tasks = range_count(records, count + (count_rows(head(window.log)) or 0))
             repeats = find_repeats(records, log, tasks)
         if not repeats.in_log:

@@ -101,7 +101,7 @@ def _events_of_shared_keys(pipeline: Pipeline, window: str, begin_micros: int) -
 
 @dataclass(frozen=True)
 class _EarlierEvents:
-    """Events of before a window, within the time in which events may repeat."""
+    """Events before a window, within the time in which events may repeat."""
 
     pipeline: Pipeline
     begin_micros: int

@@ -1,8 +1,7 @@
 """Contents of the files with raw records, which the tasks that write them note in their footers.
 
-So neither the process that runs a cycle nor Spark reads the records of a window again to find out what it is.
-A file that lacks its content, because compaction has written it, is read, and so is one with records of two
-windows.
+So neither the process that runs a cycle nor Spark reads the records of a window again to describe them,
+unless a compaction has written their file, which then has no notes, or it has records of two windows.
 """
 
 import json

@@ -99,7 +99,7 @@ def order_events(
         expected_records: approximate number of records, which determines the number of tasks.
         tables: current source tables; values of other tables are not checked.
         capabilities: capabilities of the source.
-        facts: facts about these records; without them, they are looked at one by one.
+        facts: known facts about these records, which save examining them one by one.
 
     Returns:
         the columns of EVENT_LOG without `cycle`, and `fault` (why the change is invalid), `unsound` (whether

@@ -137,7 +137,7 @@ class FileSplitter:
                     builder.add(lines, text_bytes, last)
 
     def _splits_in(self, chunk: Lines, builder: _SplitBuilder) -> Iterator[FileSplit]:
-        """Yield the splits that end in a chunk, whose lines are looked at one by one."""
+        """Yield the splits that end in a chunk, by examining its lines one by one."""
         for line in chunk.one_by_one():
             is_full = self._is_full(builder.lines, builder.text_bytes)
             if is_full and self.starts.may_begin(line.text, builder.previous_text):

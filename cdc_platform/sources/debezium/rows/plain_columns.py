@@ -232,7 +232,7 @@ def _is_unsent(form: PlainForm, column: ColumnPlan, value: Any, findings: Findin
     """Return whether a value was not sent.
 
     Raises:
-        ValueError: the value is no use, or a later message or the row before may show what it is.
+        ValueError: the value is unusable, or another message or the row before shows whether it was sent.
     """
     if form.is_full and not column.detector.is_marker(value):
         return False

@@ -132,7 +132,7 @@ class Collector:
         self.members[name].append(entry)
 
     def take_run(self, run: PlainRun) -> None:
-        """Add plain changes, which have arrived."""
+        """Add a run of plain changes in the order of arrival."""
         self.runs.append(run)
         if run.mod_type is ModType.SNAPSHOT:
             return
