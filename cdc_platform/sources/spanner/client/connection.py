@@ -138,7 +138,7 @@ class SpannerConnection:
         """Return all rows of a small query; transient failures are retried a limited number of times.
 
         Raises:
-            SourceError: the last attempt failed.
+            SourceError: the query failed, after the retries if the failure is transient.
         """
         rows: list[list[bytes]] = self._retry(lambda: list(self.rows(query)))
         return rows
