@@ -19,6 +19,7 @@ ELSEWHERE: Final = ("https://", "http://", "mailto:")
 MODULE: Final = re.compile(r"\bpython3? -m ([\w.]+)")
 SOURCE: Final = re.compile(r"`((?!dagster/)\w+/[\w/]+\.py)\b")
 """A Python file in a folder; those of Dagster are not in this project."""
+SOURCES: Final = [f"/{path.relative_to(ROOT).as_posix()}" for path in text_files()]
 
 
 def anchors_of(page: Path) -> set[str]:
@@ -57,9 +58,8 @@ def test_programs_that_pages_start_exist(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_source_files_that_pages_name_exist(page: Path) -> None:
     """A Python file that a page names, with at least one folder, is a file of the project."""
-    paths = [f"/{path.relative_to(ROOT).as_posix()}" for path in text_files()]
     named = SOURCE.findall(page.read_text(encoding="utf-8"))
-    assert [name for name in named if not any(path.endswith(f"/{name}") for path in paths)] == []
+    assert [name for name in named if not any(path.endswith(f"/{name}") for path in SOURCES)] == []
 
 
 def test_every_check_is_on_its_page() -> None:
