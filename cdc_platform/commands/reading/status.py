@@ -96,7 +96,7 @@ def status(defs: Path, name: str | None, *, as_json: bool, watch: bool, every_s:
         print_text(_to_json(statuses, indent=2))
     else:
         print_rendered(describe_statuses(statuses))
-    is_damaged = any(isinstance(read, UnreadableStatus) or read.unreadable for read in statuses)
+    is_damaged = any(isinstance(facts, UnreadableStatus) or facts.unreadable for facts in statuses)
     if is_damaged or len(pipelines) < len(all_settings):
         sys.exit(1)
 

@@ -62,8 +62,8 @@ def publications_since(lake: Lake, micros: int) -> list[tuple[int, int]]:
     newest = _newest(table)
     if newest is None:
         return []
-    later = _publications(table, f"published_at >= '{to_datetime(max(0, micros)).isoformat()}'")
-    first = later[0][0] - 1 if later else newest.cut
+    publications = _publications(table, f"published_at >= '{to_datetime(max(0, micros)).isoformat()}'")
+    first = publications[0][0] - 1 if publications else newest.cut
     # By number: if the clock was set back, later cuts may have earlier publication times.
     return _publications(table, f"cut >= {first}")
 

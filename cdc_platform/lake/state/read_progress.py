@@ -200,12 +200,12 @@ def _store_read_progress(lake: Lake) -> ReadState:
         mark, state = read_mark(table), _stored(table)
         if mark.cycle >= cycle:
             return state
-        new, properties = _reported_after(lake, mark.cycle, cycle), {CYCLE: str(cycle)}
-        state = state.extended(new)
+        rows_to_add, properties = _reported_after(lake, mark.cycle, cycle), {CYCLE: str(cycle)}
+        state = state.extended(rows_to_add)
         if _data_files_of(table) < MAX_DATA_FILES:
-            table.append(new, snapshot_properties=properties)
+            table.append(rows_to_add, snapshot_properties=properties)
         else:
-            rows = pa.concat_tables([table.scan().to_arrow().cast(READ_PROGRESS_ROWS), new])
+            rows = pa.concat_tables([table.scan().to_arrow().cast(READ_PROGRESS_ROWS), rows_to_add])
             newest = state.rows()
             # Up to this cycle, the status page no longer shows reads.
             oldest_cycle = cycle_published_by(lake, clock_micros() - SHOWN_MICROS) or 0

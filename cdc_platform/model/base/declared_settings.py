@@ -107,8 +107,8 @@ def read_settings(
     for name, setting in names.items():
         if setting.default is MISSING and name not in values:
             raise SettingError(f"{place}{name}", "is missing")
-    read = {name: _read(names[name], value, folder, f"{place}{name}") for name, value in values.items()}
-    return kind(**read)
+    members = {name: _read(names[name], value, folder, f"{place}{name}") for name, value in values.items()}
+    return kind(**members)
 
 
 def read_json(kind: type[Declared], text: str) -> Declared:

@@ -157,7 +157,7 @@ def advance(
     _schedule(partitions, live_partitions)
     while unread:
         generation = [report for report in unread if _is_readable(partitions, report.token)]
-        later = [report for report in unread if not _is_readable(partitions, report.token)]
+        postponed_reports = [report for report in unread if not _is_readable(partitions, report.token)]
         if not generation:
             raise PartitionBoundsInvalid(
                 "A cycle read a window of a partition that is unknown, or whose parents have not ended. This "
@@ -166,7 +166,7 @@ def advance(
         for report in generation:
             _store(partitions, live_partitions, _with_report(partitions[report.token], report, cycle))
         _schedule(partitions, live_partitions)
-        unread = later
+        unread = postponed_reports
     _schedule(partitions, live_partitions)
     return Lineage(partitions, cycle)
 

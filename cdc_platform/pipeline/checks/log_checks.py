@@ -32,7 +32,7 @@ def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
     raw = read_data_changes(pipeline, spark).where(F.col("record_timestamp") <= F.lit(to_datetime(until)))
     if scope.after_micros is not None:
         raw = raw.where(F.col("record_timestamp") > F.lit(to_datetime(scope.after_micros)))
-    read = raw.select(F.expr(RECORD_ID).alias("record_id"))
+    raw_records = raw.select(F.expr(RECORD_ID).alias("record_id"))
     # Duplicates were logged before, and replayed records are logged later.
     repeats_within_s, has_late = pipeline.capabilities.repeats_within_s, has_replays(pipeline.lake)
     around = EVERYTHING if repeats_within_s is not None or has_late else scope
@@ -41,13 +41,13 @@ def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
     if repeats_within_s is not None and scope.after_micros is not None and not has_late:
         log_records = _repeatable(pipeline, log_records, scope.after_micros, until)
     places = {
-        "read": read,
+        "read": raw_records,
         "logged": log_records.select("record_id"),
         "quarantined": quarantined_records.where("replayed_at is null").select("record_id"),
         "replayed": quarantined_records.where("replayed_at is not null").select("record_id"),
     }
     if around is not scope:
-        of_read = read.distinct()
+        of_read = raw_records.distinct()
         places |= {
             name: frame.join(of_read, "record_id", "left_semi")
             for name, frame in places.items()

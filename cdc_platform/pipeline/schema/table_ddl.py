@@ -144,8 +144,8 @@ def _missing_steps(
         return []
     steps = []
     for name, version in _stored_versions(pipeline, spark, columns, target, stored_names):
-        old, new = quote_spark(name), quote_spark(version.lake_name)
-        steps.append(f"ALTER TABLE {target} RENAME COLUMN {old} TO {new}")
+        former_name, new_name = quote_spark(name), quote_spark(version.lake_name)
+        steps.append(f"ALTER TABLE {target} RENAME COLUMN {former_name} TO {new_name}")
         stored_names = (stored_names - {case_key(name)}) | {case_key(version.lake_name)}
     additions = [
         f"{quote_spark(column.name)} {spark_type(column.type)}"

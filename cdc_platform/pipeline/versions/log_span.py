@@ -173,12 +173,12 @@ def tables_changed_after(log: Table, after_exclusive: int) -> frozenset[str] | N
 
 def _snapshots_after(log: Table, after_exclusive: int) -> list[Snapshot] | None:
     """Return the snapshots of later cycles, newest first; None if some have expired."""
-    later: list[Snapshot] = []
+    snapshots: list[Snapshot] = []
     for snapshot in ancestors_of(log, head(log)):
         cycle = number_of(snapshot, CYCLE)
         if cycle is not None and cycle <= after_exclusive:
-            return later
-        later.append(snapshot)
+            return snapshots
+        snapshots.append(snapshot)
         if snapshot.parent_snapshot_id is None:
-            return later
+            return snapshots
     return None

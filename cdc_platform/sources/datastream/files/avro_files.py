@@ -69,16 +69,16 @@ def read_avro(stream: BinaryIO, decoding: Decoding) -> Iterator[Sequence[EventRu
 
     A damaged file yields the events before its damage, and then a faulty event without position for the rest.
     """
-    read = 0
+    count = 0
     try:
         header = read_header(stream)
         decoder = EventDecoder(header.schema, decoding)
         for block in read_blocks(stream, header, decoding.bounds.max_block_bytes):
             for some in _some_records(block, decoder.stored):
-                yield list(decoder.decode(some, read))
-                read += len(some)
+                yield list(decoder.decode(some, count))
+                count += len(some)
     except AvroDamaged as error:
-        yield [faulty_file(f"The Avro file is damaged: {error}", events_read=read)]
+        yield [faulty_file(f"The Avro file is damaged: {error}", events_read=count)]
 
 
 def _some_records(block: AvroBlock, storage: RecordStorage) -> Iterator[Sequence[Record]]:

@@ -43,13 +43,13 @@ def read_json(stream: BinaryIO, decoding: Decoding) -> Iterator[Sequence[EventRu
     """
     blocks = Blocks(stream, decoding.bounds)
     decoder = BlockDecoder(blocks, decoding)
-    read = 0
+    count = 0
     try:
         for block in blocks:
-            yield list(decoder.decode(block, read))
-            read += len(block.lines)
+            yield list(decoder.decode(block, count))
+            count += len(block.lines)
     except FileDamaged as error:
-        yield [faulty_file(f"The file is damaged: {error}", events_read=read)]
+        yield [faulty_file(f"The file is damaged: {error}", events_read=count)]
 
 
 def _inferences(blocks: Blocks, decoding: Decoding) -> Mapping[SchemaName, Inference]:

@@ -109,11 +109,11 @@ class Spool:
             SpoolUnusable: the folder cannot be read.
         """
         oldest_offset = min((file.first_offset for file in self.files()), default=0)
-        read = _offsets_of(lines)
-        newest_end = max((offset + lines[name] for name, offset, _ in read), default=0)
+        offsets = _offsets_of(lines)
+        newest_end = max((offset + lines[name] for name, offset, _ in offsets), default=0)
         return frozenset(
             name
-            for name, offset, count in read
+            for name, offset, count in offsets
             if lines[name] >= count and offset + count <= oldest_offset and offset + count < newest_end
         )
 
@@ -131,11 +131,11 @@ class Spool:
             OffsetsLost: events were deleted, or the files are not those that the lake has read.
             SpoolUnusable: the folder cannot be read.
         """
-        read = _offsets_of(lines)
-        log_end = max((offset + lines[name] for name, offset, _count in read), default=0)
+        offsets = _offsets_of(lines)
+        log_end = max((offset + lines[name] for name, offset, _count in offsets), default=0)
         files = self.files()
         file_names = {file.path.name for file in files}
-        for name, offset, count in read:
+        for name, offset, count in offsets:
             # Such a file is not deleted: the lake waits for the rest of its lines, or of a transaction.
             if lines[name] < count and name not in file_names:
                 gap = f"{offset + lines[name]} to {offset + count - 1}"

@@ -229,12 +229,12 @@ class DebeziumSettings(SourceSettings):
         Raises:
             SettingError: a name is unknown or missing, a value is invalid, or a mode is set twice.
         """
-        read = read_settings(cls, entries, folder)
-        if not isinstance(read.input, EngineInput):
-            return read
-        modes = _merge_modes(entries.get("connector") or {}, read.input.properties)
-        properties = {**properties_of(modes), **read.input.properties}
-        return replace(read, connector=modes, input=replace(read.input, properties=properties))
+        settings = read_settings(cls, entries, folder)
+        if not isinstance(settings.input, EngineInput):
+            return settings
+        modes = _merge_modes(entries.get("connector") or {}, settings.input.properties)
+        properties = {**properties_of(modes), **settings.input.properties}
+        return replace(settings, connector=modes, input=replace(settings.input, properties=properties))
 
 
 def _title(event_input: Input) -> str:

@@ -122,9 +122,9 @@ def declared_encoding(postgres_type: PostgresType, modes: ConnectorModes) -> Enc
         element = declared_encoding(postgres_type.element, modes)
         column_type = ColumnType(ARRAY, element.column_type)
         return Encoding(EncodingKind.LIST, column_type, postgres_type.name, element=element)
-    read = _BY_MODE.get(postgres_type.name)
-    if read is not None:
-        return read(postgres_type, modes)
+    encoding_of = _BY_MODE.get(postgres_type.name)
+    if encoding_of is not None:
+        return encoding_of(postgres_type, modes)
     kind, code = _DECLARED.get(postgres_type.name, (EncodingKind.TEXT, "STRING"))
     return Encoding(kind, ColumnType(code), postgres_type.name)
 
