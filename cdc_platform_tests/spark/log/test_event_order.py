@@ -168,7 +168,7 @@ def test_texts_that_the_parser_does_not_take_are_looked_at(
 
 
 @pytest.mark.usefixtures("many_tasks")
-@pytest.mark.parametrize("fitting", [[], [("visits", "[]")]])
+@pytest.mark.parametrize("types", [[], [("visits", "[]")]])
 def test_a_text_that_is_too_long_for_the_parser_has_that_for_a_reason(
     spark: "SparkSession", types: list[tuple[str, str]]
 ) -> None:
