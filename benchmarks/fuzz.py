@@ -29,19 +29,19 @@ def main() -> None:
     end_s = time.monotonic() + 60 * options.minutes
     chosen = {name: it for name, it in targets().items() if options.target in (None, name)}
     number = rounds = time.time_ns() % 2**32
-    reported = 0
+    count = 0
     while time.monotonic() < end_s:
         for name, target in chosen.items():
             killed = check_in_child(target, number, EXAMPLES, folder / name)
             if killed is not None:
-                reported += 1
+                count += 1
                 print(f"{name}: {killed.ending}; kept as {killed.file}")
                 print(f"{name}.txt: {killed.text}", flush=True)
         number += 1
     inputs = (number - rounds) * EXAMPLES
-    outcome = f"{reported} of them ended a process" if reported else "all have a documented outcome"
+    outcome = f"{count} of them ended a process" if count else "all have a documented outcome"
     print(f"About {inputs} inputs of each of {', '.join(chosen)}: {outcome}.")
-    sys.exit(1 if reported else 0)
+    sys.exit(1 if count else 0)
 
 
 if __name__ == "__main__":

@@ -178,8 +178,8 @@ def _messages(spark: SparkSession, folder: Path) -> DataFrame:
 def wrong_rows(frame: DataFrame, truth: Rows) -> int:
     """Return how many rows are not as they should be, or are not there."""
     rows: dict[int, Any] = {row[0]: (row[1], row[2]) for row in frame.select(*NAMES).toLocalIterator()}
-    differing = [key for key in rows.keys() | truth.keys() if rows.get(key) != truth.get(key)]
-    return len(differing)
+    keys = [key for key in rows.keys() | truth.keys() if rows.get(key) != truth.get(key)]
+    return len(keys)
 
 
 def main() -> None:

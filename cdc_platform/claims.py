@@ -49,8 +49,8 @@ class Worker:
     @classmethod
     def from_tag(cls, text: str) -> "Worker":
         """Parse the worker from the value of a run's tag."""
-        host, pid, started = text.rsplit("/", 2)
-        return cls(host, int(pid), started)
+        host, pid, start_time = text.rsplit("/", 2)
+        return cls(host, int(pid), start_time)
 
     @classmethod
     def current(cls) -> "Worker":
@@ -130,7 +130,7 @@ def claim_run(
     claimed_at = round(time.time(), 6) if earlier is None else earlier.claimed_at
     claim = Claim(run_id, claimed_at, _workers_of(instance, run_id))
     instance.add_run_tags(run_id, {PIPELINE_TAG: pipeline, CLAIM_TAG: claim.to_tag()})
-    reported: set[str] = set()
+    run_ids: set[str] = set()
     while True:
         mine = instance.get_run_record_by_id(run_id)
         if mine is None or mine.dagster_run.is_finished:
@@ -139,9 +139,9 @@ def claim_run(
         if not older_runs:
             return
         for other in older_runs:
-            if other.dagster_run.run_id not in reported:
+            if other.dagster_run.run_id not in run_ids:
                 say(f"Waiting for run {other.dagster_run.run_id} of pipeline {pipeline}.")
-                reported.add(other.dagster_run.run_id)
+                run_ids.add(other.dagster_run.run_id)
         time.sleep(WAIT_S)
 
 
@@ -151,8 +151,8 @@ def _workers_of(instance: dg.DagsterInstance, run_id: str) -> tuple[Worker, ...]
     if parent is None or parent.pid is None:
         return (Worker.current(),)
     # A run's own process may have a parent, too: the code location's server.
-    started = instance.get_records_for_run(run_id, of_type=dg.DagsterEventType.STEP_WORKER_STARTED).records
-    step_pids = {record.event_log_entry.get_dagster_event().pid for record in started}
+    events = instance.get_records_for_run(run_id, of_type=dg.DagsterEventType.STEP_WORKER_STARTED).records
+    step_pids = {record.event_log_entry.get_dagster_event().pid for record in events}
     own = (Worker.of(parent.pid),) if os.getpid() in step_pids else ()
     return (*own, Worker.current())
 

@@ -31,8 +31,8 @@ def defs() -> dg.Definitions:
     """
     pipelines: dict[str, dg.Definitions] = {}
     for place in find_places():
-        declared = _load_place(place)
-        pipelines |= {name: _build(declared[name]) for name in declared if name not in pipelines}
+        definitions = _load_place(place)
+        pipelines |= {name: _build(definitions[name]) for name in definitions if name not in pipelines}
     return dg.Definitions.merge(dg.Definitions(executor=dg.in_process_executor), *pipelines.values())
 
 

@@ -84,11 +84,6 @@ def link_status_page(pipeline: str) -> Metadata:
     return {STATUS_PAGE: dg.MetadataValue.url(f"{address.rstrip('/')}/#{pipeline}")} if address else {}
 
 
-def seconds_between(earlier_micros: int, later_micros: int) -> float:
-    """Return the seconds between two moments."""
-    return round((later_micros - earlier_micros) / 1e6, 3)
-
-
 def moment(micros: int) -> dg.TimestampMetadataValue:
     """Return a moment that the UI shows in the reader's time zone."""
     return dg.MetadataValue.timestamp(to_datetime(micros))
@@ -103,7 +98,7 @@ def describe_window(report: WindowReport, clock_micros: int) -> Metadata:
     """Report the position of one partition after a read."""
     return {
         "Position": moment(report.end_inclusive_micros),
-        "Lag of the partition (s)": seconds_between(report.end_inclusive_micros, clock_micros),
+        "Lag of the partition (s)": round((clock_micros - report.end_inclusive_micros) / 1e6, 3),
         "Read window (s)": report.duration_s,
         "Outcome": report.outcome.value,
         **({"Error": visible_text(report.error)} if report.error else {}),

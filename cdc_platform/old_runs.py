@@ -71,18 +71,18 @@ def delete_old_results(instance: dg.DagsterInstance, assets: PipelineAssets, kee
     """Delete freshness results that no run made and that are past the retention; return their number."""
     logs, results = SqlEventLogStorageTable, AssetCheckExecutionsTable
     before = datetime.now(UTC).replace(tzinfo=None) - timedelta(seconds=keep_s)
-    old = select(results.c.id, results.c.evaluation_event_storage_id, results.c.evaluation_event).where(
+    query = select(results.c.id, results.c.evaluation_event_storage_id, results.c.evaluation_event).where(
         results.c.asset_key.in_([key.to_string() for key in assets.all_tables]),
         results.c.check_name == FRESH,
         results.c.run_id == RUNLESS_RUN_ID,
         results.c.evaluation_event_timestamp < before,
     )
-    deleted: Sequence[Any] = ()
+    records: Sequence[Any] = ()
     with _deleting(instance, assets) as events:
         if events is None:
             return 0
         with events.index_connection() as index:
-            rows = index.execute(old.limit(RESULTS_AT_ONCE)).fetchall()
+            rows = index.execute(query.limit(RESULTS_AT_ONCE)).fetchall()
         if isinstance(events, SqliteEventLogStorage):
             # Its file of all events without a run has them, too; without their results nothing finds them.
             with events.run_connection(RUNLESS_RUN_ID) as runless:
@@ -90,8 +90,8 @@ def delete_old_results(instance: dg.DagsterInstance, assets: PipelineAssets, kee
         with events.index_connection() as index:
             index.execute(logs.delete().where(logs.c.id.in_([row[1] for row in rows])))
             index.execute(results.delete().where(results.c.id.in_([row[0] for row in rows])))
-        deleted = rows
-    return len(deleted)
+        records = rows
+    return len(records)
 
 
 @contextmanager
@@ -110,8 +110,8 @@ def _choose_runs(
 ) -> Sequence[str]:
     """Return the oldest runs that nothing needs."""
     ended_before = datetime.now(UTC) - timedelta(seconds=keep_s)
-    old = dg.RunsFilter(tags=requested_by, statuses=list(FINISHED), updated_before=ended_before)
-    if not instance.get_run_ids(old, limit=1):
+    run_filter = dg.RunsFilter(tags=requested_by, statuses=list(FINISHED), updated_before=ended_before)
+    if not instance.get_run_ids(run_filter, limit=1):
         return ()
     kept_ids = {
         event.run_id
@@ -120,7 +120,7 @@ def _choose_runs(
     }
     recent = (*newest_runs(instance, assets.pipeline, NEWEST), *newest_full_checks(instance, assets.pipeline))
     kept_ids |= {record.dagster_run.run_id for record in recent}
-    oldest = instance.get_run_records(old, limit=len(kept_ids) + MAX_AT_ONCE, ascending=True)
+    oldest = instance.get_run_records(run_filter, limit=len(kept_ids) + MAX_AT_ONCE, ascending=True)
     run_ids = [record.dagster_run.run_id for record in oldest]
     return [run_id for run_id in run_ids if run_id not in kept_ids][:MAX_AT_ONCE]
 

@@ -52,8 +52,8 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 def force_to_disk(folder: Path) -> None:
     """Force the names of a folder's files to disk, of new and of deleted ones."""
-    opened = os.open(folder, os.O_RDONLY)
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(opened)
+        os.fsync(descriptor)
     finally:
-        os.close(opened)
+        os.close(descriptor)

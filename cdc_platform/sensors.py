@@ -56,7 +56,7 @@ def _refusing(setting: str, problem: str) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Running:
+class RunSettings:
     """Settings for running a pipeline with Dagster."""
 
     sensor: Annotated[
@@ -143,9 +143,9 @@ class RunSelection:
     checks: tuple[dg.AssetCheckKey, ...] = ()
 
 
-def default_status(running: Running) -> dg.DefaultSensorStatus:
+def default_status(runs: RunSettings) -> dg.DefaultSensorStatus:
     """Return whether the sensors of a pipeline are on from the start."""
-    return dg.DefaultSensorStatus.RUNNING if running.sensor else dg.DefaultSensorStatus.STOPPED
+    return dg.DefaultSensorStatus.RUNNING if runs.sensor else dg.DefaultSensorStatus.STOPPED
 
 
 def sensor_name(pipeline: str) -> str:
@@ -154,7 +154,7 @@ def sensor_name(pipeline: str) -> str:
 
 
 def build_schedule(
-    selection: RunSelection, running: Running, cron: str, job: UnresolvedAssetJobDefinition
+    selection: RunSelection, runs: RunSettings, cron: str, job: UnresolvedAssetJobDefinition
 ) -> dg.ScheduleDefinition:
     """Return the schedule of a pipeline's runs of one cycle, each with full checks."""
     assets = selection.assets
@@ -168,10 +168,10 @@ def build_schedule(
         description=f"Runs a cycle of `{assets.pipeline}` and all of its checks.",
     )
     def evaluate(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
-        if running.keep_runs_s is not None:
+        if runs.keep_runs_s is not None:
             from cdc_platform.old_runs import delete_old_runs  # which imports Dagster's storage, and Alembic
 
-            delete_old_runs(context.instance, assets, {SCHEDULE_NAME_TAG: name}, running.keep_runs_s)
+            delete_old_runs(context.instance, assets, {SCHEDULE_NAME_TAG: name}, runs.keep_runs_s)
         return dg.RunRequest(
             asset_selection=assets.all_keys,
             asset_check_keys=list(selection.checks),
@@ -182,26 +182,29 @@ def build_schedule(
 
 
 def build_sensor(
-    settings: PipelineSettings, running: Running, selection: RunSelection, job: UnresolvedAssetJobDefinition
+    settings: PipelineSettings,
+    runs: RunSettings,
+    selection: RunSelection,
+    job: UnresolvedAssetJobDefinition,
 ) -> dg.SensorDefinition:
     """Return the sensor that keeps a pipeline going."""
 
     @dg.sensor(
         name=sensor_name(settings.name),
         job=job,
-        minimum_interval_seconds=running.poll_s,
-        default_status=default_status(running),
+        minimum_interval_seconds=runs.poll_s,
+        default_status=default_status(runs),
         description=f"Adds and removes the partitions that `{settings.name}` reads, and requests one "
         "run over all live partitions as soon as the last run has ended.",
     )
     def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        return evaluate_pipeline(context.instance, settings, running, selection)
+        return evaluate_pipeline(context.instance, settings, runs, selection)
 
     return evaluate
 
 
 def evaluate_pipeline(
-    instance: dg.DagsterInstance, settings: PipelineSettings, running: Running, selection: RunSelection
+    instance: dg.DagsterInstance, settings: PipelineSettings, runs: RunSettings, selection: RunSelection
 ) -> dg.SensorResult | dg.SkipReason:
     """Return the result of one evaluation of the sensor."""
     reason = find_wait_reason(instance, settings.name)
@@ -221,12 +224,12 @@ def evaluate_pipeline(
         return dg.SkipReason(f"{type(error).__name__}: {error}")
     finally:
         pipeline.source.close()
-    if running.keep_runs_s is not None:
+    if runs.keep_runs_s is not None:
         from cdc_platform.old_runs import delete_old_runs
 
         requested_by = {SENSOR_NAME_TAG: sensor_name(settings.name)}
-        delete_old_runs(instance, selection.assets, requested_by, running.keep_runs_s)
-    return _request(instance, running, selection, lineage)
+        delete_old_runs(instance, selection.assets, requested_by, runs.keep_runs_s)
+    return _request(instance, runs, selection, lineage)
 
 
 def has_news(pipeline: Pipeline, lineage: Lineage, clock_micros: int) -> bool:
@@ -253,7 +256,7 @@ def find_wait_reason(instance: dg.DagsterInstance, pipeline: str) -> str | None:
 
 
 def _request(
-    instance: dg.DagsterInstance, running: Running, selection: RunSelection, lineage: Lineage
+    instance: dg.DagsterInstance, runs: RunSettings, selection: RunSelection, lineage: Lineage
 ) -> dg.SensorResult | dg.SkipReason:
     assets = selection.assets
     keys = compare_keys(instance, assets.pipeline, lineage)
@@ -265,11 +268,11 @@ def _request(
         changes.append(partitions.build_add_request(list(keys.added)))
     if keys.retired:
         changes.append(partitions.build_delete_request(list(keys.retired)))
-    with_full_checks = _are_full_checks_due(instance, assets.pipeline, running.full_checks_every_s)
+    with_full_checks = _are_full_checks_due(instance, assets.pipeline, runs.full_checks_every_s)
     request = dg.RunRequest(
         asset_selection=assets.all_keys,
         asset_check_keys=list(selection.checks),
-        run_config=_run_config(assets, running),
+        run_config=_run_config(assets, runs),
         tags={
             PIPELINE_TAG: assets.pipeline,
             FULL_CHECKS_TAG: str(with_full_checks).lower(),
@@ -286,6 +289,6 @@ def _are_full_checks_due(instance: dg.DagsterInstance, pipeline: str, every_s: f
     return not records or not 0 <= time.time() - records[0].create_timestamp.timestamp() < every_s
 
 
-def _run_config(assets: PipelineAssets, running: Running) -> Mapping[str, Any]:
+def _run_config(assets: PipelineAssets, runs: RunSettings) -> Mapping[str, Any]:
     op = assets.cut.to_python_identifier()
-    return {"ops": {op: {"config": {"follow_s": running.follow_s}}}}
+    return {"ops": {op: {"config": {"follow_s": runs.follow_s}}}}

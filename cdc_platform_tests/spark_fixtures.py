@@ -57,8 +57,8 @@ with TemporaryDirectory() as folder:
     rows = spark.range(9).selectExpr("CAST(id AS INT) AS k", "'a' AS v")
     rows.mapInArrow(lambda batches: batches, rows.schema).writeTo("lake.first.t").append()
     rows.where("k < 5").persist().createOrReplaceTempView("p")
-    matched = "WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT *"
-    spark.sql(f"MERGE INTO lake.first.t USING p ON t.k = p.k {matched}")
+    clauses = "WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT *"
+    spark.sql(f"MERGE INTO lake.first.t USING p ON t.k = p.k {clauses}")
     assert spark.table("lake.first.t").groupBy("v").count().collect() == [("a", 4)]
     spark.stop()
 """

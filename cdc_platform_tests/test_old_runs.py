@@ -16,7 +16,7 @@ from cdc_platform.claims import FULL_CHECKS_TAG, PIPELINE_TAG
 from cdc_platform.model.base.names import FRESH
 from cdc_platform.old_runs import MAX_AT_ONCE, delete_old_results, delete_old_runs
 from cdc_platform.partitions import change_stream_partitions
-from cdc_platform.sensors import RANGE_END_TAG, RANGE_START_TAG, Running, RunSelection, build_schedule
+from cdc_platform.sensors import RANGE_END_TAG, RANGE_START_TAG, RunSelection, RunSettings, build_schedule
 
 ASSETS: Final = PipelineAssets("bank", ("accounts", "transfers"))
 SENSOR: Final = "bank_sync_sensor"
@@ -187,7 +187,7 @@ def test_runs_of_others_stay(instance: dg.DagsterInstance) -> None:
 def test_a_schedule_deletes_its_own_runs(instance: dg.DagsterInstance) -> None:
     """Each of its evaluations does, by the same rules, and requests a run."""
     schedule = build_schedule(
-        RunSelection(ASSETS), Running(keep_runs_s=1e-6), "0 6 * * *", dg.define_asset_job("bank_sync")
+        RunSelection(ASSETS), RunSettings(keep_runs_s=1e-6), "0 6 * * *", dg.define_asset_job("bank_sync")
     )
     own = {SENSOR_NAME_TAG: "", SCHEDULE_NAME_TAG: schedule.name}
     old, of_sensor, newest = (

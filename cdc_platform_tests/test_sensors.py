@@ -27,7 +27,7 @@ from cdc_platform.model.stream.lineage import Lineage, Partition, PartitionState
 from cdc_platform.partitions import change_stream_partitions, sync_partitions
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
-from cdc_platform.sensors import RANGE_END_TAG, RANGE_START_TAG, Running, RunSelection, evaluate_pipeline
+from cdc_platform.sensors import RANGE_END_TAG, RANGE_START_TAG, RunSelection, RunSettings, evaluate_pipeline
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform.sources.spanner.source import SpannerSource
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
@@ -124,7 +124,7 @@ def key_changes(outcome: dg.SensorResult | dg.SkipReason) -> dict[str, list[str]
 @pytest.mark.usefixtures("source")
 def test_a_new_pipeline_begins_at_the_root(instance: dg.DagsterInstance, settings: PipelineSettings) -> None:
     """The first look adds the root partition, and asks for a run over it."""
-    outcome = evaluate_pipeline(instance, settings, Running(), WANTED)
+    outcome = evaluate_pipeline(instance, settings, RunSettings(), WANTED)
     assert key_changes(outcome) == {"add": ["root"]}
     tags = run_request_of(outcome).tags
     assert (tags[RANGE_START_TAG], tags[RANGE_END_TAG], tags[PIPELINE_TAG]) == ("root", "root", "bank")
@@ -142,7 +142,7 @@ def test_one_run_covers_all_live_partitions(instance: dg.DagsterInstance, settin
     )
     done = partition("done", PartitionState.FINISHED, 2).key
     instance.add_dynamic_partitions(PARTITIONS, [done, live_token])
-    outcome = evaluate_pipeline(instance, settings, Running(), WANTED)
+    outcome = evaluate_pipeline(instance, settings, RunSettings(), WANTED)
     assert key_changes(outcome) == {"add": [child], "delete": [done]}
     tags = run_request_of(outcome).tags
     assert (tags[RANGE_START_TAG], tags[RANGE_END_TAG]) == (live_token, child)
@@ -157,13 +157,13 @@ def test_nothing_changes_while_the_partitions_stay(
         settings, partition("a", PartitionState.RUNNING, 1), partition("b", PartitionState.RUNNING, 2)
     )
     instance.add_dynamic_partitions(PARTITIONS, keys)
-    assert key_changes(evaluate_pipeline(instance, settings, Running(), WANTED)) == {}
+    assert key_changes(evaluate_pipeline(instance, settings, RunSettings(), WANTED)) == {}
 
 
 @pytest.mark.usefixtures("source")
 def test_a_run_gets_the_time_to_follow(instance: dg.DagsterInstance, settings: PipelineSettings) -> None:
     """The run continues with further cycles for as long as the pipeline's settings say."""
-    request = run_request_of(evaluate_pipeline(instance, settings, Running(follow_s=7.0), WANTED))
+    request = run_request_of(evaluate_pipeline(instance, settings, RunSettings(follow_s=7.0), WANTED))
     assert request.run_config == {"ops": {"bank__cdc__cut": {"config": {"follow_s": 7.0}}}}
     assert request.asset_selection == ASSETS.all_keys
 
@@ -174,15 +174,15 @@ def test_full_checks_run_periodically(instance: dg.DagsterInstance, settings: Pi
 
     Its checks are not steps, which would hide their last results from its start on.
     """
-    first = run_request_of(evaluate_pipeline(instance, settings, Running(), WANTED))
+    first = run_request_of(evaluate_pipeline(instance, settings, RunSettings(), WANTED))
     assert first.asset_check_keys == [CHECK]
     assert first.tags[FULL_CHECKS_TAG] == "true"
     instance.add_run(
         dg.DagsterRun(job_name="bank_sync", status=dg.DagsterRunStatus.SUCCESS, tags=dict(first.tags))
     )
-    second = run_request_of(evaluate_pipeline(instance, settings, Running(), WANTED))
+    second = run_request_of(evaluate_pipeline(instance, settings, RunSettings(), WANTED))
     assert second.tags[FULL_CHECKS_TAG] == "false"
-    third = run_request_of(evaluate_pipeline(instance, settings, Running(full_checks_every_s=0), WANTED))
+    third = run_request_of(evaluate_pipeline(instance, settings, RunSettings(full_checks_every_s=0), WANTED))
     assert third.tags[FULL_CHECKS_TAG] == "true"
 
 
@@ -200,7 +200,7 @@ def test_two_runs_of_a_pipeline_never_overlap(
 ) -> None:
     """While a run is in progress in any status, no other is asked for."""
     run_id = add_claimed_run(instance, dg.DagsterRunStatus[status], Worker.current())
-    assert run_id[:8] in reason(evaluate_pipeline(instance, settings, Running(), WANTED))
+    assert run_id[:8] in reason(evaluate_pipeline(instance, settings, RunSettings(), WANTED))
 
 
 @pytest.mark.usefixtures("source")
@@ -210,7 +210,7 @@ def test_a_killed_run_does_not_stop_the_pipeline(
     """The look after a run lost its process asks for the next one."""
     earlier_worker = Worker(Worker.current().host, Worker.current().pid, "another start")
     add_claimed_run(instance, dg.DagsterRunStatus.STARTED, earlier_worker)
-    assert run_request_of(evaluate_pipeline(instance, settings, Running(), WANTED))
+    assert run_request_of(evaluate_pipeline(instance, settings, RunSettings(), WANTED))
 
 
 @pytest.mark.usefixtures("source")
@@ -221,7 +221,7 @@ def test_old_runs_are_deleted_when_a_run_is_requested(
     """Finished runs of the sensor go after the time of the setting, and stay if it is empty."""
     tags = {SENSOR_NAME_TAG: "bank_sync_sensor"}
     instance.add_run(dg.DagsterRun("bank_sync", status=dg.DagsterRunStatus.SUCCESS, tags=tags))
-    assert run_request_of(evaluate_pipeline(instance, settings, Running(keep_runs_s=keep_runs_s), WANTED))
+    assert run_request_of(evaluate_pipeline(instance, settings, RunSettings(keep_runs_s=keep_runs_s), WANTED))
     assert is_kept == bool(instance.get_run_ids())
 
 
@@ -234,11 +234,11 @@ def test_failing_runs_are_asked_for_less_often(
     A clock that was set back since the last one does not prolong the pause.
     """
     monkeypatch.setattr(sensors, "failures_in_a_row", lambda *_args, **_named: (1, time.time()))
-    assert run_request_of(evaluate_pipeline(instance, settings, Running(), WANTED))
+    assert run_request_of(evaluate_pipeline(instance, settings, RunSettings(), WANTED))
     monkeypatch.setattr(sensors, "failures_in_a_row", lambda *_args, **_named: (3, time.time()))
-    assert "last 3 runs failed" in reason(evaluate_pipeline(instance, settings, Running(), WANTED))
+    assert "last 3 runs failed" in reason(evaluate_pipeline(instance, settings, RunSettings(), WANTED))
     monkeypatch.setattr(sensors, "failures_in_a_row", lambda *_args, **_named: (3, time.time() + 3600))
-    assert run_request_of(evaluate_pipeline(instance, settings, Running(), WANTED))
+    assert run_request_of(evaluate_pipeline(instance, settings, RunSettings(), WANTED))
 
 
 def test_a_source_that_is_down_is_a_reason_to_wait(
@@ -246,7 +246,7 @@ def test_a_source_that_is_down_is_a_reason_to_wait(
 ) -> None:
     """An unreachable source makes no failing runs: the sensor says what is wrong, and looks again."""
     source.is_down = True
-    assert "nobody answers" in reason(evaluate_pipeline(instance, settings, Running(), WANTED))
+    assert "nobody answers" in reason(evaluate_pipeline(instance, settings, RunSettings(), WANTED))
     assert source.is_closed
 
 
@@ -256,7 +256,7 @@ def test_a_stream_that_ended_is_a_reason_to_wait(
 ) -> None:
     """When no partition is left, there is nothing to ask for."""
     save(settings, partition("done", PartitionState.FINISHED, 1))
-    assert "ended" in reason(evaluate_pipeline(instance, settings, Running(), WANTED))
+    assert "ended" in reason(evaluate_pipeline(instance, settings, RunSettings(), WANTED))
 
 
 def test_a_run_that_continues_keeps_the_partitions_level(instance: dg.DagsterInstance) -> None:
@@ -300,7 +300,7 @@ def test_a_sensor_that_finds_nothing_stores_its_poll(
 ) -> None:
     """A pipeline of files whose bucket is silent does not look like one whose daemon is dead."""
     before = clock_micros()
-    outcome = evaluate_pipeline(instance, silent_files, Running(), WANTED)
+    outcome = evaluate_pipeline(instance, silent_files, RunSettings(), WANTED)
     assert reason(outcome).startswith("There is nothing new")
     polled = load_poll(Lake(silent_files.lake, "files", delivers_events=True))
     assert before <= polled <= clock_micros()
@@ -312,6 +312,6 @@ def test_a_lake_that_cannot_be_written_is_a_reason_to_wait(
     """Where the poll cannot be stored, the sensor says what is wrong with the lake, and looks again."""
     with closing(sqlite3.connect(tmp_path / "catalog.db")) as other:
         other.execute("BEGIN IMMEDIATE")
-        outcome = evaluate_pipeline(instance, silent_files, Running(), WANTED)
+        outcome = evaluate_pipeline(instance, silent_files, RunSettings(), WANTED)
     assert reason(outcome).startswith("LakeUnreachable: ")
     assert "database is locked" in reason(outcome)

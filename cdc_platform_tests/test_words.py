@@ -37,9 +37,9 @@ REPLACED: Final[dict[str, str]] = {
     r"settl(?:e|es|ed|ing)": "finalise, close, resolve, or complete",
     r"(?:decode|read|followed)_here": "locally, or in process",
     r"said(?: ?:?=|\(\)|: str)": "output, or message",
-    r"(?-i:(?<![_.])(?:known|asked|lacking|untold|wanted|meant|needed|lost)(?: :?=|: \w+(?:,|\)| =|$)))": (
-        "the noun of what it is"
-    ),
+    r"(?-i:(?<![_.])(?:known|asked|lacking|untold|wanted|meant|needed|lost|located|addressed|evolved|truncated"
+    r"|passing|growing|collected|finalised|joined|matched|reported|unfinished|replaced|differing|stated"
+    r"|encoded|judged|fitting)(?: :?=|: \w+(?:,|\)| =|$)))": "the noun of what it is",
 }
 """What may not be written, as parts of words that `_`, spaces and signs separate, and what is written."""
 
@@ -98,6 +98,7 @@ NAMES: Final = (
     "asked = 1",
     "wanted: int,",
     "needed = 1",
+    "joined = 1",
 )
 
 

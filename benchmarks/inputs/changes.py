@@ -171,15 +171,15 @@ class History:
         ids[of_pool] = self.ids[slots]
         ordinals = np.arange(self.ordinal, self.ordinal + changes, dtype=np.int64)
 
-        touched = np.unique(slots)
-        removed = self._state(touched)
+        rows = np.unique(slots)
+        removed = self._state(rows)
         kinds[of_pool] = self._play(slots)
         flags = self._name_columns(kinds)
         for name, versions in self.versions.items():
             names = flags[name][of_pool]
             versions[slots[names]] = ordinals[of_pool][names] + 1  # the last change of a slot wins
         added = checksum_of(ids[of_fresh], ordinals[of_fresh] + 1)
-        self.checksum = difference(difference(self.checksum, removed, self._state(touched)), NOTHING, added)
+        self.checksum = difference(difference(self.checksum, removed, self._state(rows)), NOTHING, added)
 
         self.next_id += fresh
         self.ordinal += changes

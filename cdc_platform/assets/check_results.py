@@ -125,8 +125,8 @@ def check_log(
         CheckFailed: a blocking check has failed.
     """
     checks = checks_of(run.pipeline.capabilities)
-    due = [check for check in checks if check.every_cycle and check.is_blocking]
-    if all(_is_step(context, assets, check) for check in due):
+    due_checks = [check for check in checks if check.every_cycle and check.is_blocking]
+    if all(_is_step(context, assets, check) for check in due_checks):
         return
     evaluations: list[dg.AssetCheckEvaluation] = []
     try:
@@ -157,10 +157,10 @@ def run_full_checks(
     cycle = read_mark(run.pipeline.lake.system_table(LOG)).cycle
     results: dict[Check, CheckResult] = {}
     checks = checks_of(run.pipeline.capabilities)
-    due = [check for check in checks if not (check.every_cycle or _is_step(context, assets, check))]
+    due_checks = [check for check in checks if not (check.every_cycle or _is_step(context, assets, check))]
     try:
-        with checking(run.pipeline, run.spark, total=len(due)) as step:
-            for check in due:
+        with checking(run.pipeline, run.spark, total=len(due_checks)) as step:
+            for check in due_checks:
                 with run.progress.step(f"check {check.name}"):
                     results[check] = check.examine(run.pipeline, run.spark, EVERYTHING)
                 step.advance()
@@ -208,8 +208,8 @@ def all_check_keys(assets: PipelineAssets) -> list[dg.AssetCheckKey]:
 
 def _is_step(context: dg.AssetExecutionContext, assets: PipelineAssets, check: Check) -> bool:
     # A run that repeats chosen steps of another one has all assets and checks of that one.
-    chosen = context.run.step_keys_to_execute
-    if chosen is not None and step_name(assets, check) not in chosen:
+    step_keys = context.run.step_keys_to_execute
+    if step_keys is not None and step_name(assets, check) not in step_keys:
         return False
     # The layer has checks as well as assets, although its type names assets only.
     return context.job_def.asset_layer.has(check_key(assets, check))  # type: ignore[arg-type]

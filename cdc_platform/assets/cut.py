@@ -31,7 +31,7 @@ from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.publishing.publication import publish_cut
 from cdc_platform.pipeline.reading.trace import trace_lineage
 from cdc_platform.resources import PipelineRun, find_run
-from cdc_platform.sensors import Running
+from cdc_platform.sensors import RunSettings
 from cdc_platform.visible import visible_text
 
 
@@ -45,7 +45,7 @@ class CutConfig(dg.Config):
     )
 
 
-def build_cut(assets: PipelineAssets, running: Running) -> dg.AssetsDefinition:
+def build_cut(assets: PipelineAssets, runs: RunSettings) -> dg.AssetsDefinition:
     """Return the asset of a pipeline's published cut."""
 
     @dg.asset(
@@ -71,16 +71,16 @@ def build_cut(assets: PipelineAssets, running: Running) -> dg.AssetsDefinition:
         run = find_run(context, assets.run_key)
         yield from check_log(context, assets, run)
         yield from _merge_newcomers(context, assets, run)
-        published = publish_cut(run.pipeline)
-        facts = metadata.describe_cut(published, assets.capabilities)
-        yield dg.MaterializeResult(metadata=facts, data_version=cut_version(published))
-        freshness = Freshness.after_cycle(published, assets.capabilities)
-        evaluations = list(freshness_results(assets, running, freshness))
+        new_cut = publish_cut(run.pipeline)
+        facts = metadata.describe_cut(new_cut, assets.capabilities)
+        yield dg.MaterializeResult(metadata=facts, data_version=cut_version(new_cut))
+        freshness = Freshness.after_cycle(new_cut, assets.capabilities)
+        evaluations = list(freshness_results(assets, runs, freshness))
         save_all_fresh(run.pipeline.lake, evaluations)
         yield from evaluations
         yield from run_full_checks(context, assets, run)
         if config.follow_s > 0:
-            yield from _follow(context, assets, run, running, config.follow_s)
+            yield from _follow(context, assets, run, runs, config.follow_s)
 
     return cut
 
@@ -112,10 +112,10 @@ class _FreshnessReports:
 
     def choose(self, evaluations: Sequence[dg.AssetCheckEvaluation]) -> Sequence[dg.AssetCheckEvaluation]:
         """Return the results of all tables if a report is due, or else none."""
-        now = time.monotonic()
-        if not is_report_due(evaluations, self.results, now - self.reported_at):
+        now_s = time.monotonic()
+        if not is_report_due(evaluations, self.results, now_s - self.reported_at):
             return ()
-        self.results, self.reported_at = results_of(evaluations), now
+        self.results, self.reported_at = results_of(evaluations), now_s
         return evaluations
 
 
@@ -123,7 +123,7 @@ def _follow(
     context: dg.AssetExecutionContext,
     assets: PipelineAssets,
     run: PipelineRun,
-    running: Running,
+    runs: RunSettings,
     follow_s: float,
 ) -> Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation]:
     wants_more = _until(context, assets.pipeline, follow_s)
@@ -146,7 +146,7 @@ def _follow(
             sync_partitions(context.instance, assets.pipeline, lineage)
             yield from cycle_events(versions, run.pipeline, outcome, lineage, states)
             freshness = Freshness.after_cycle(outcome.cut, assets.capabilities)
-            yield from reports.choose(list(freshness_results(assets, running, freshness)))
+            yield from reports.choose(list(freshness_results(assets, runs, freshness)))
     except CheckFailed:
         yield from evaluations
         raise

@@ -44,10 +44,10 @@ class LoggedStates:
 
     def begin_cycle(self) -> None:
         """Decide whether the cycle logs every state."""
-        now = time.monotonic()
-        self.is_due = now - self.logged_at >= self.every_s
+        now_s = time.monotonic()
+        self.is_due = now_s - self.logged_at >= self.every_s
         if self.is_due:
-            self.logged_at = now
+            self.logged_at = now_s
             self._turn += 1
 
     def choose_windows(self, windows: Sequence[WindowReport], lineage: Lineage) -> Sequence[WindowReport]:

@@ -136,13 +136,13 @@ def build_raw_change_records(assets: PipelineAssets) -> dg.AssetsDefinition:
         # Dagster's UI always names partitions; runs that are started by other means may not.
         is_chosen = context.has_partition_key or context.has_partition_key_range
         keys = context.partition_keys if is_chosen else None
-        read = read_partitions(run.pipeline, run.spark, keys, ends_pauses=ends_pauses)
+        outcome = read_partitions(run.pipeline, run.spark, keys, ends_pauses=ends_pauses)
         # Dagster counts an asset without any event as missing.
-        yield dg.AssetMaterialization(assets.source, metadata=metadata.describe_source(read.clock_micros))
+        yield dg.AssetMaterialization(assets.source, metadata=metadata.describe_source(outcome.clock_micros))
         if keys is not None:
             partitions = trace_lineage(run.pipeline).partitions.values()
             tokens = {partition.token: partition.key for partition in partitions}
-            _add_window_metadata(context, read, tokens, set(keys))
+            _add_window_metadata(context, outcome, tokens, set(keys))
         # Metadata of the result would be repeated for each of its partitions.
         yield dg.MaterializeResult(data_version=FOLLOWED)
 

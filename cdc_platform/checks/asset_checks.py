@@ -62,7 +62,7 @@ def _specs(assets: PipelineAssets, check: Check) -> Iterator[dg.AssetCheckSpec]:
         key.name, asset=key.asset_key, description=check.description, blocking=check.is_blocking
     )
     for table_key in table_check_keys(assets, check).values():
-        # Tables are looked at once they are published, so that nothing of the run is left to block.
+        # Not blocking: tables are examined after publication, when nothing of the run is left to block.
         yield dg.AssetCheckSpec(
             table_key.name, asset=table_key.asset_key, description=check.table_description
         )
@@ -77,8 +77,8 @@ def _scope(
     """
     key = check_key(assets, check)
     if key not in context.selected_asset_check_keys:
-        chosen = table_check_keys(assets, check).items()
-        names = (name for name, table_key in chosen if table_key in context.selected_asset_check_keys)
+        keys = table_check_keys(assets, check).items()
+        names = (name for name, table_key in keys if table_key in context.selected_asset_check_keys)
         return Scope(tables=frozenset(names))
     every_s = pipeline.settings.check_every_s
     is_full = not context.run.asset_selection or context.run.tags.get(FULL_CHECKS_TAG) == "true"

@@ -26,7 +26,7 @@ from cdc_platform.model.stream.source_capabilities import SourceCapabilities
 from cdc_platform.pipeline.opened.pipeline import open_lake, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.pipeline.reading.trace import trace_lineage
-from cdc_platform.sensors import SOURCE_DEADLINE_S, Running, default_status, has_news
+from cdc_platform.sensors import SOURCE_DEADLINE_S, RunSettings, default_status, has_news
 from cdc_platform.visible import visible_text
 
 LOOK_EVERY_S: Final = 30
@@ -60,15 +60,14 @@ class Freshness:
 
 
 def build_freshness_check(
-    assets: PipelineAssets, settings: PipelineSettings, running: Running
+    assets: PipelineAssets, settings: PipelineSettings, runs: RunSettings
 ) -> dg.AssetChecksDefinition:
     """Return the check of all tables, which runs on request."""
 
     @dg.multi_asset_check(
         name=f"{assets.pipeline}__{FRESH}",
         specs=[
-            dg.AssetCheckSpec(FRESH, asset=key, description=running.freshness_text)
-            for key in assets.all_tables
+            dg.AssetCheckSpec(FRESH, asset=key, description=runs.freshness_text) for key in assets.all_tables
         ],
         can_subset=True,
     )
@@ -79,7 +78,7 @@ def build_freshness_check(
         keys = context.selected_asset_check_keys
         evaluations = [
             evaluation
-            for evaluation in freshness_results(assets, running, freshness)
+            for evaluation in freshness_results(assets, runs, freshness)
             if evaluation.asset_check_key in keys
         ]
         save_results(lake, last_results(evaluations))
@@ -89,24 +88,24 @@ def build_freshness_check(
 
 
 def build_freshness_sensor(
-    assets: PipelineAssets, settings: PipelineSettings, running: Running
+    assets: PipelineAssets, settings: PipelineSettings, runs: RunSettings
 ) -> dg.SensorDefinition:
     """Return the sensor that reports the check."""
 
     @dg.sensor(
         name=f"{settings.name}_freshness_sensor",
         minimum_interval_seconds=LOOK_EVERY_S,
-        default_status=default_status(running),
+        default_status=default_status(runs),
         description=f"Reports the check `{FRESH}` of each table of `{settings.name}`: at once when a result "
         f"changes, else every {report_interval_s(len(assets.all_tables)):.0f} s. It starts no runs.",
     )
     def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         evaluation = Evaluation(context.cursor, bool(unfinished_runs(context.instance, settings.name)))
-        outcome = report(assets, settings, running, evaluation, clock_micros())
-        if outcome.asset_events and running.keep_runs_s is not None:
+        outcome = report(assets, settings, runs, evaluation, clock_micros())
+        if outcome.asset_events and runs.keep_runs_s is not None:
             from cdc_platform.old_runs import delete_old_results
 
-            delete_old_results(context.instance, assets, running.keep_runs_s)
+            delete_old_results(context.instance, assets, runs.keep_runs_s)
         return outcome
 
     return evaluate
@@ -121,7 +120,11 @@ class Evaluation:
 
 
 def report(
-    assets: PipelineAssets, settings: PipelineSettings, running: Running, before: Evaluation, now_micros: int
+    assets: PipelineAssets,
+    settings: PipelineSettings,
+    runs: RunSettings,
+    before: Evaluation,
+    now_micros: int,
 ) -> dg.SensorResult:
     """Return the results, unless they are those of a recent report; a run reports good ones itself.
 
@@ -130,7 +133,7 @@ def report(
     Args:
         assets: the names of the pipeline's assets.
         settings: the settings of the pipeline.
-        running: the settings with the bounds.
+        runs: the settings with the bounds.
         before: the state after the previous evaluation.
         now_micros: the present time.
     """
@@ -142,7 +145,7 @@ def report(
         is_reached = not isinstance(error, LakeError)
         reason = visible_text(f"{type(error).__name__}: {error}")
         freshness = Freshness(None, 0.0, memory.news_since_micros, reason)
-    evaluations = list(freshness_results(assets, running, freshness))
+    evaluations = list(freshness_results(assets, runs, freshness))
     if is_reached:
         save_all_fresh(lake, evaluations, unchanged_after_s=RENEWED_EVERY_S)
     is_due = is_report_due(evaluations, memory.results, now_micros / 1e6 - memory.reported_s)
@@ -223,18 +226,18 @@ def find_freshness(
 
 
 def freshness_results(
-    assets: PipelineAssets, running: Running, freshness: Freshness
+    assets: PipelineAssets, runs: RunSettings, freshness: Freshness
 ) -> Iterator[dg.AssetCheckEvaluation]:
     """Yield the result of each table; it is a warning if no cut has the table yet, or the lag is unknown."""
     cut, lag_s = freshness.cut, freshness.lag_s
-    if not running.has_freshness:
+    if not runs.has_freshness:
         return
-    published = {assets.table(name) for name in cut.tables} if cut is not None else set()
-    is_late = running.fresh_fail_s is not None and lag_s > running.fresh_fail_s
-    is_slow = running.fresh_warn_s is not None and lag_s > running.fresh_warn_s
+    cut_tables = {assets.table(name) for name in cut.tables} if cut is not None else set()
+    is_late = runs.fresh_fail_s is not None and lag_s > runs.fresh_fail_s
+    is_slow = runs.fresh_warn_s is not None and lag_s > runs.fresh_warn_s
     lag_name = WAITING if assets.capabilities.delivers_events else LAG
     for key in assets.all_tables:
-        is_published = key in published
+        is_published = key in cut_tables
         text = f"{lag_s:.1f} s behind" if is_published else "in no cut yet"
         text = f"not known: {freshness.error}" if freshness.error else text
         yield dg.AssetCheckEvaluation(
@@ -242,7 +245,7 @@ def freshness_results(
             check_name=FRESH,
             passed=is_published and not is_late and not is_slow,
             severity=dg.AssetCheckSeverity.ERROR if is_late else dg.AssetCheckSeverity.WARN,
-            description=f"{text}. {running.freshness_text}",
+            description=f"{text}. {runs.freshness_text}",
             metadata={lag_name: lag_s, "Position": moment(cut.position_micros)} if cut is not None else {},
             blocking=False,
         )

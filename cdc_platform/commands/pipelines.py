@@ -50,16 +50,16 @@ def share_spark(defs: Path, all_settings: "Sequence[PipelineSettings]") -> "list
         SettingError: two of them have different settings for `lake` or `spark`.
     """
     packages = tuple(dict.fromkeys(name for settings in all_settings for name in settings.spark.packages))
-    shared = [replace(each, spark=replace(each.spark, packages=packages)) for each in all_settings]
-    first = shared[0]
-    for other in shared[1:]:
-        if differing := _differing(first, other):
+    shared_settings = [replace(each, spark=replace(each.spark, packages=packages)) for each in all_settings]
+    first = shared_settings[0]
+    for other in shared_settings[1:]:
+        if names := _differing(first, other):
             raise SettingError(
-                f"{defs}: {', '.join(differing)}",
+                f"{defs}: {', '.join(names)}",
                 f"differs between `{first.name}` and `{other.name}`, but one process has one Spark session "
                 "with one lake; nothing was run. Give them the same settings, or choose one with `--name`",
             )
-    return shared
+    return shared_settings
 
 
 def _differing(first: "PipelineSettings", other: "PipelineSettings") -> list[str]:

@@ -30,7 +30,7 @@ from cdc_platform.model.schema.table_options import PLAIN
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.resources import run_resource
-from cdc_platform.sensors import Running, RunSelection, build_schedule, build_sensor
+from cdc_platform.sensors import RunSelection, RunSettings, build_schedule, build_sensor
 
 LOGGER = logging.getLogger(__name__)
 
@@ -38,13 +38,13 @@ DISCOVERY_DEADLINE_S = 5.0
 
 
 def build_pipeline(
-    settings: PipelineSettings, running: Running, upstream: Upstream = NO_UPSTREAM
+    settings: PipelineSettings, runs: RunSettings, upstream: Upstream = NO_UPSTREAM
 ) -> dg.Definitions:
     """Return the assets, checks, job, sensor and resources of one pipeline.
 
     Args:
         settings: settings of the pipeline.
-        running: how Dagster runs it.
+        runs: how Dagster runs it.
         upstream: further assets of the source to show.
     """
     tables = find_tables(settings)
@@ -52,7 +52,7 @@ def build_pipeline(
     assets = PipelineAssets(
         settings.name,
         tables,
-        running.owners,
+        runs.owners,
         settings.copies_first,
         histories,
         settings.source.capabilities,
@@ -60,27 +60,27 @@ def build_pipeline(
         settings.fail_on_quarantine,
     )
     selection = RunSelection(assets, upstream.check_keys)
-    has_freshness = running.has_freshness and bool(assets.all_tables)
+    has_freshness = runs.has_freshness and bool(assets.all_tables)
     job = _build_job(assets)
     return dg.Definitions(
         assets=[
             *upstream.assets,
             build_source(assets, settings.source.title, upstream.kinds),
             *_build_layers(assets),
-            build_cut(assets, running),
+            build_cut(assets, runs),
             build_maintenance(assets),
         ],
         asset_checks=[
             *upstream.checks,
             *build_checks(assets),
-            *([build_freshness_check(assets, settings, running)] if has_freshness else []),
+            *([build_freshness_check(assets, settings, runs)] if has_freshness else []),
         ],
         jobs=[job],
         sensors=[
-            build_sensor(settings, running, selection, job),
-            *([build_freshness_sensor(assets, settings, running)] if has_freshness else []),
+            build_sensor(settings, runs, selection, job),
+            *([build_freshness_sensor(assets, settings, runs)] if has_freshness else []),
         ],
-        schedules=[build_schedule(selection, running, running.schedule, job)] if running.schedule else [],
+        schedules=[build_schedule(selection, runs, runs.schedule, job)] if runs.schedule else [],
         resources={assets.run_key: run_resource(settings), **upstream.resources},
     )
 

@@ -37,7 +37,7 @@ class DatastreamPipeline(PipelineComponent):
             save_results(open_lake(settings), last_results(evaluations))
 
         stream_settings = StreamSettings(source.stream, source.datastream_host)
-        stream = StreamAsset(self.name, stream_settings, self.running.owners)
+        stream = StreamAsset(self.name, stream_settings, self.runs.owners)
         return Upstream(
             (build_stream(stream),),
             (build_stream_check(stream, store),),

@@ -92,8 +92,8 @@ def _as_document(place: str, content: object, type_names: Collection[str]) -> Do
     if not isinstance(content, dict) or not isinstance(type_name, str) or type_name not in type_names:
         close = get_close_matches(str(type_name), type_names, n=1)
         guess = f" Did you mean `{close[0]}`?" if close else ""
-        found = "it is missing" if type_name is None else f"not {shorten(str(type_name), 100)}"
-        raise SettingError(f"{place}: type", f"must be {_alternatives(type_names)}, and {found}.{guess}")
+        kind = "it is missing" if type_name is None else f"not {shorten(str(type_name), 100)}"
+        raise SettingError(f"{place}: type", f"must be {_alternatives(type_names)}, and {kind}.{guess}")
     _check_parts(place, content)
     attributes = content.get("attributes")
     if not isinstance(attributes, dict):

@@ -17,7 +17,7 @@ from cdc_platform.errors import SettingError
 from cdc_platform.model.base.declared_settings import Described, read_settings, settings_of
 from cdc_platform.model.stream.source_capabilities import SourceSettings
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
-from cdc_platform.sensors import Running
+from cdc_platform.sensors import RunSettings
 
 COPYING: Final = frozenset({"initial_copy", "copy_chunk_rows", "copy_s", "max_window_s"})
 """Settings of pipelines whose source can be copied, and is read in windows of source time."""
@@ -27,7 +27,9 @@ COPYING: Final = frozenset({"initial_copy", "copy_chunk_rows", "copy_s", "max_wi
 class DagsterSettings:
     """Settings of a pipeline for Dagster only."""
 
-    runs: Annotated[Running, Described("How Dagster runs the pipeline.")] = field(default_factory=Running)
+    runs: Annotated[RunSettings, Described("How Dagster runs the pipeline.")] = field(
+        default_factory=RunSettings
+    )
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class PipelineComponent(dg.Component, dg.Resolvable, ABC):
 
     Args:
         attributes: the settings of the YAML with their templates filled in, except the group `runs`.
-        running: how Dagster runs the pipeline.
+        runs: how Dagster runs the pipeline.
     """
 
     source_class: ClassVar[type[SourceSettings]]
@@ -46,14 +48,14 @@ class PipelineComponent(dg.Component, dg.Resolvable, ABC):
     """Settings of pipelines that have no effect with this kind of source."""
 
     attributes: Mapping[str, Any]
-    running: Running
+    runs: RunSettings
 
     @classmethod
     @cache
     def group(cls) -> type[Group]:
         """Return the settings that the YAML may contain."""
         pipeline = fields_of(PipelineSettings, {"source": cls.source_class})
-        declarations = {name: declared for name, declared in pipeline.items() if name not in cls.left_out}
+        declarations = {name: kind for name, kind in pipeline.items() if name not in cls.left_out}
         return make_group(cls.__name__, {**declarations, **fields_of(DagsterSettings)})
 
     @classmethod
@@ -97,7 +99,7 @@ class PipelineComponent(dg.Component, dg.Resolvable, ABC):
         from cdc_platform.components.building import build_pipeline
 
         settings = self.to_settings(folder)
-        return build_pipeline(settings, self.running, self.upstream(settings))
+        return build_pipeline(settings, self.runs, self.upstream(settings))
 
     def to_settings(self, folder: Path) -> PipelineSettings:
         """Return the settings of the pipeline; paths are relative to the folder of the YAML file.

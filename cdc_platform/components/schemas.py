@@ -25,7 +25,7 @@ class Group(dg.Model, dg.Resolvable):
 
     @classmethod
     def resolve_from_model(cls, context: dg.ResolutionContext, model: Any) -> Any:
-        """Return the group; a text in its place stays, so that validation rejects it by its name."""
+        """Return the group; a text in its place stays a text, so that validation names the setting."""
         return model if isinstance(model, str) else super().resolve_from_model(context, model)
 
 
@@ -40,9 +40,9 @@ def group_of(kind: type, name: str) -> type[Group]:
     return make_group(name, fields_of(kind))
 
 
-def make_group(name: str, declared: Mapping[str, tuple[Any, Any]]) -> type[Group]:
+def make_group(name: str, declarations: Mapping[str, tuple[Any, Any]]) -> type[Group]:
     """Return the group of settings with the fields of `fields_of`."""
-    members: dict[str, Any] = dict(declared)
+    members: dict[str, Any] = dict(declarations)
     return create_model(name, __base__=Group, **members)
 
 

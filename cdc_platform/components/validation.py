@@ -43,7 +43,7 @@ class Finding:
     problem: str
 
     def describe(self) -> str:
-        """Return the mistake in the format of compilers, which editors understand."""
+        """Return the mistake as compilers print one, `FILE:LINE: ...`, so that editors can open the place."""
         setting = f"`{self.setting}` " if self.setting else ""
         return f"{self.file}:{self.line}: {setting}{self.problem}"
 
@@ -128,7 +128,7 @@ def _judge_once(file: Path, document: Document, by_name: dict[str, Document]) ->
 
 
 def _repair(
-    document: Document, settings: Iterable[str], removed: Iterable[str], *, has_no_lake: bool
+    document: Document, settings: Iterable[str], wrong_settings: Iterable[str], *, has_no_lake: bool
 ) -> Document:
     """Return a document without the wrong settings, and with a stand-in for each missing one.
 
@@ -138,29 +138,29 @@ def _repair(
     attributes = deepcopy(dict(document.attributes))
     for setting in settings:
         _repair_setting(attributes, setting.split("."), STAND_IN)
-    for setting in removed:
+    for setting in wrong_settings:
         _repair_setting(attributes, setting.split("."), None)
     if has_no_lake:
         attributes["lake"] = {"path": STAND_IN}
     return replace(document, attributes=attributes)
 
 
-def _repair_setting(group: dict[str, Any], names: Sequence[str], missing: str | None) -> None:
+def _repair_setting(group: dict[str, Any], names: Sequence[str], absent_member: str | None) -> None:
     # Names of tables are keys, too, and may contain dots.
     ends = (end for end in range(len(names), 0, -1) if ".".join(names[:end]) in group)
     end = next(ends, len(names))
     name, inner = ".".join(names[:end]), names[end:]
     if name not in group:
-        if missing is not None:
-            group[name] = missing
+        if absent_member is not None:
+            group[name] = absent_member
     elif inner and isinstance(group[name], dict):
-        _repair_setting(group[name], inner, missing)
+        _repair_setting(group[name], inner, absent_member)
     else:
         del group[name]
 
 
 def _follows(error: SettingError, settings: Iterable[str]) -> bool:
-    """Return whether the repair of other settings may have caused a mistake: it lies in one, or names one."""
+    """Return whether a mistake may come from the repair of other settings: it is in one, or names one."""
     setting = f"{_setting_of(error)}."
     return STAND_IN in error.problem or any(
         setting.startswith(f"{other}.")

@@ -56,8 +56,8 @@ def load_change_rates(log: Table, history: CutHistory, span: TimeSpan) -> Change
     cuts = np.searchsorted(history.cycle, cycles[inside])
     of_cuts = np.bincount(cuts, changes[inside], minlength=len(history.cycle))
     edges = np.append(span.start_micros, span.ends)
-    published = np.interp(edges, history.published, np.cumsum(of_cuts))
-    return ChangeRates(np.diff(published) / span.column_s, is_exact)
+    totals = np.interp(edges, history.published, np.cumsum(of_cuts))
+    return ChangeRates(np.diff(totals) / span.column_s, is_exact)
 
 
 def _count(scan: DataScan) -> tuple[Micros, Values]:

@@ -132,7 +132,7 @@ class WatchedPipeline:
         span = span.since(cuts.first_micros if cuts.first_micros is not None else facts.now_micros)
         lag = publication_by_column(cuts, span) if is_events else lag_by_column(cuts, span)
         rates = load_change_rates(lake.system_table(LOG), cuts, span)
-        # Damage to these is a part of the status; the other charts do not need them.
+        # The status reports damage to these; the other charts do not need them.
         unreadable = facts.status.unreadable
         if is_events:
             reads = load_read_lanes(lake, cuts, span) if "unread files" not in unreadable else None

@@ -37,9 +37,9 @@ class PipelineCollector(Collector):
         yield from (up, healthy)
         kind: type[GaugeMetricFamily | CounterMetricFamily]
         for kind, numbers in ((GaugeMetricFamily, _GAUGES), (CounterMetricFamily, _COUNTERS)):
-            for name, text, read in numbers:
+            for name, text, reader in numbers:
                 family = kind(PREFIX + name, text, labels=["pipeline"])
-                yield _fill(family, _with_part_of(readable, name), _unlabelled(read))
+                yield _fill(family, _with_part_of(readable, name), _unlabelled(reader))
         for name, text, labels, samples in _LABELLED:
             family = GaugeMetricFamily(PREFIX + name, text, labels=["pipeline", *labels])
             yield _fill(family, _with_part_of(readable, name), samples)
@@ -55,8 +55,8 @@ def _with_part_of(readable: Mapping[str, PipelineFacts], metric: str) -> dict[st
     return {name: facts for name, facts in readable.items() if part not in facts.status.unreadable}
 
 
-def _unlabelled(read: _Read) -> _Samples:
-    return lambda facts: [((), read(facts))]
+def _unlabelled(reader: _Read) -> _Samples:
+    return lambda facts: [((), reader(facts))]
 
 
 def _fill(

@@ -41,10 +41,10 @@ def load_read_lanes(lake: Lake, history: CutHistory, span: TimeSpan) -> ReadLane
         f"cycle >= {history.cycle[0]} and (version is null or version != '{FORGOTTEN}')",
         selected_fields=("cycle", "path"),
     )
-    read = rows.to_arrow()
-    read = read.filter(pc.invert(pc.starts_with(read["path"], UNREAD)))
-    places = np.array([folder_of(path) for path in read["path"].to_pylist()], dtype=object)
-    moments = history.moments_of(read["cycle"].to_numpy())
+    table = rows.to_arrow()
+    table = table.filter(pc.invert(pc.starts_with(table["path"], UNREAD)))
+    places = np.array([folder_of(path) for path in table["path"].to_pylist()], dtype=object)
+    moments = history.moments_of(table["cycle"].to_numpy())
     inside = (moments >= span.start_micros) & (moments <= span.end_micros)
     places, columns = places[inside], span.column_of(moments[inside])
     lanes = [_lane(name, columns[places == name]) for name in sorted(set(places))]

@@ -30,7 +30,7 @@ class TimeSpan:
         return cls(now_micros - max(1, int(hours * 3600 * MICROS_PER_S)), now_micros)
 
     def since(self, first_micros: int) -> "TimeSpan":
-        """Return the part from a time on, so that a chart begins near its first data."""
+        """Return the part of the span after a time, so that a chart begins near its first data."""
         latest = self.end_micros - int(_SHORTEST_S * MICROS_PER_S)
         start = max(self.start_micros, min(first_micros, latest))
         return TimeSpan(min(start, self.end_micros - 1), self.end_micros)

@@ -29,9 +29,9 @@ _View = tuple[PipelineFacts | UnreadablePipeline, PipelineHistory | UnreadablePi
 class _Reading(Generic[Answer]):
     """A read in a daemon thread, which does not keep the process alive."""
 
-    def __init__(self, read: Callable[[], Answer]) -> None:
+    def __init__(self, reader: Callable[[], Answer]) -> None:
         self.begun_s = self._ended_s = time.monotonic()
-        self._read = read
+        self._read = reader
         self._answers: list[Answer] = []
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -77,15 +77,15 @@ class Readings(Generic[Answer]):
         until_s = time.monotonic() + self._patience_s
         answers = dict[str, Answer]()
         waits = dict[str, float]()
-        for name, read in reads.items():
+        for name, reader in reads.items():
             former = self._unanswered.get(name)
             if former is not None and former.is_running:
                 waits[name] = 0.0
                 continue
-            self._unanswered[name] = _Reading(read)
-            late = former.late_answers if former is not None else []
-            if late:
-                answers[name] = late[0]
+            self._unanswered[name] = _Reading(reader)
+            late_answers = former.late_answers if former is not None else []
+            if late_answers:
+                answers[name] = late_answers[0]
             else:
                 waits[name] = until_s
         answers |= {name: self._answer(name, moment_s) for name, moment_s in waits.items()}
@@ -101,7 +101,7 @@ class Readings(Generic[Answer]):
 
 @dataclass
 class Watch:
-    """Pipelines that are read on request, by one reader at a time."""
+    """Pipelines whose facts are read on request, by one thread at a time."""
 
     pipelines: Sequence[WatchedPipeline]
     patience_s: float = PATIENCE_S

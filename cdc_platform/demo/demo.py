@@ -209,7 +209,9 @@ def _catch_up(pipeline: Pipeline, spark: "SparkSession", is_wanted: Callable[[],
             if outcome.cut is not None and outcome.cut.position_micros >= target_micros:
                 return
     if is_wanted():
-        raise SetupError(f"The pipeline did not catch up within {CATCH_UP_WITHIN_S:.0f} s; lower --rate.")
+        raise SetupError(
+            f"The pipeline did not catch up within {CATCH_UP_WITHIN_S:.0f} s; use a lower --rate."
+        )
 
 
 def _check_balances(pipeline: Pipeline, expected: int) -> bool:

@@ -64,5 +64,5 @@ def _newest_account(pipeline: Pipeline, cut: Cut) -> int:
 
 
 def _shorten(path: Path) -> str:
-    here = Path.cwd()
-    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+    folder = Path.cwd()
+    return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)

@@ -101,7 +101,7 @@ class Children:
             process.send_signal(number)
             process.wait(within_s)
         marks = f"{CHILD_VARIABLE}={name}", f"{HOME_VARIABLE}={self._home}"
-        # Once its descendants have ended, it can still clean up.
+        # First the descendants, so that the process itself can still clean up after them.
         _send(signal.SIGKILL, set(_find_marked(*marks)) - {process.pid})
         end_process(process, CLEANS_UP_WITHIN_S, NO_SIGNAL)
 
@@ -175,10 +175,10 @@ def _may_show_more(pid: int) -> bool:
 
 def _find_marked(*marks: str) -> Iterator[int]:
     """Yield the processes that carry all marks in their environment; none without /proc."""
-    encoded = {mark.encode() for mark in marks}
+    marks_as_bytes = {mark.encode() for mark in marks}
     for environ in Path("/proc").glob("[0-9]*/environ"):
         pid = int(environ.parent.name)
-        if pid not in (os.getpid(), os.getppid()) and encoded <= _environment(pid):
+        if pid not in (os.getpid(), os.getppid()) and marks_as_bytes <= _environment(pid):
             yield pid
 
 

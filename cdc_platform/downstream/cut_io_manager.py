@@ -71,25 +71,25 @@ class CutIOManager(dg.ConfigurableIOManager):
         )
 
 
-def _find_cut(context: dg.InputContext, published: PublishedTables) -> int | None:
+def _find_cut(context: dg.InputContext, tables: PublishedTables) -> int | None:
     """Return the number of the run's cut, None without a run.
 
     Steps in other processes find the same one, since nothing depends on when they look: the run says when it
     began, or which cut it has published first. The tag is for a re-execution, which inherits it, and reads
     that cut unless it publishes another one.
     """
-    pipeline = published.lake.pipeline
+    pipeline = tables.lake.pipeline
     record = context.instance.get_run_record_by_id(context.step_context.run_id)
     if record is None:
         return None
     run, tag = record.dagster_run, f"{CUT_TAG}/{pipeline}"
-    number = _cut_of_run(context, run.run_id, dg.AssetKey([published.lake.system_namespace, CUT_ASSET]))
+    number = _cut_of_run(context, run.run_id, dg.AssetKey([tables.lake.system_namespace, CUT_ASSET]))
     if number is None and tag in run.tags:
         return int(run.tags[tag])
     if number is None:
         begun_s = record.start_time
-        cuts = cuts_since_moment(published.lake, int(begun_s * 1e6)) if begun_s is not None else ()
-        number = cuts[0].cut if cuts else published.at().cut.cut
+        cuts = cuts_since_moment(tables.lake, int(begun_s * 1e6)) if begun_s is not None else ()
+        number = cuts[0].cut if cuts else tables.at().cut.cut
     context.instance.add_run_tags(run.run_id, {tag: str(number)})
     return number
 

@@ -63,11 +63,8 @@ def run_cycle(
 ) -> CycleOutcome:
     """Run one cycle; every step recognises what an earlier, interrupted run has done already.
 
-    Args:
-        pipeline: the pipeline.
-        spark: session that does the work.
-        ends_pauses: whether to retry unreadable files now, because of a request.
-        checks: blocks publication if a check fails; without it, nothing is checked.
+    With ``ends_pauses``, unreadable files are retried now. A failed check of ``checks`` blocks publication;
+    without them, nothing is checked.
 
     Raises:
         CdcError: a step failed; earlier steps are kept, and the next cycle resumes from them.
@@ -112,6 +109,6 @@ def finish_cycle(pipeline: Pipeline, spark: SparkSession) -> None:
 
 
 def _is_behind(pipeline: Pipeline) -> bool:
-    read, logged = (read_mark(pipeline.lake.system_table(name)).cycle for name in (RAW, LOG))
+    read_cycle, logged_cycle = (read_mark(pipeline.lake.system_table(name)).cycle for name in (RAW, LOG))
     cut = newest_cut(pipeline.lake)
-    return logged < read or (cut.cycle if cut is not None else 0) < logged
+    return logged_cycle < read_cycle or (cut.cycle if cut is not None else 0) < logged_cycle

@@ -22,7 +22,7 @@ Part = str | tuple[str, str]
 """A text, or a text and its style as rich writes it, such as `bold red`."""
 
 
-class Redrawn(Protocol):
+class Display(Protocol):
     """A display below the last line of a terminal."""
 
     def stop(self) -> None:
@@ -37,7 +37,7 @@ class Footer:
 
     def __init__(self) -> None:
         self.lock: Final = RLock()
-        self.shown: Redrawn | None = None
+        self.shown: Display | None = None
         self.last_line_s = 0.0
         """When the last line was printed, by the monotonic clock."""
 

@@ -2,7 +2,6 @@
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any, Final, Self
 import grpc  # type: ignore[import-untyped] # ships no types
 
 from cdc_platform.errors import SetupError
-from cdc_platform.model.base.timestamps import to_rfc3339
+from cdc_platform.model.base.timestamps import clock_micros, to_rfc3339
 from cdc_platform.simulator.history.history import History
 from cdc_platform.simulator.history.history_file import HistoryFile
 from cdc_platform.simulator.history.hours import OpeningHours
@@ -48,11 +47,6 @@ _UNARY: Final = {
 _STREAMING: Final = {"ExecuteStreamingSql": "ExecuteSqlRequest", "StreamingRead": "ReadRequest"}
 
 
-def system_clock() -> int:
-    """Return the time of this machine in microseconds."""
-    return time.time_ns() // 1000
-
-
 class Simulator:
     """A change stream server: `with Simulator(SimulatorSettings(seed=7)) as server: ...`.
 
@@ -68,7 +62,7 @@ class Simulator:
         port: int = 0,
         state: Path | None = None,
         history_file: Path | None = None,
-        clock: Callable[[], int] = system_clock,
+        clock: Callable[[], int] = clock_micros,
     ) -> None:
         self.settings = settings or SimulatorSettings()
         self._port, self._state, self._clock = port, state, clock

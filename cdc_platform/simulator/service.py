@@ -73,7 +73,8 @@ class SpannerService:
         """Answer CreateSession."""
         from google.cloud.spanner_v1.types import Session
 
-        self._check_database(request.database)
+        if request.database != self._settings.database_path:
+            raise Refusal("NOT_FOUND", f"Database not found: {request.database}")
         name = f"{request.database}/sessions/simulated-{next(self._numbers)}"
         self._sessions.add(name)
         return Session.pb(Session(name=name, multiplexed=request.session.multiplexed))
@@ -229,10 +230,6 @@ class SpannerService:
     def _reading(self, request: Any) -> ReadTime:
         self._check_session(request.session)
         return self._moments.reading(request.transaction)
-
-    def _check_database(self, name: str) -> None:
-        if name != self._settings.database_path:
-            raise Refusal("NOT_FOUND", f"Database not found: {name}")
 
     def _check_session(self, name: str) -> None:
         if name not in self._sessions:

@@ -77,14 +77,14 @@ class ChangeColumns:
     def add(self, count: int, values: Mapping[str, object]) -> None:
         """Add changes, with the values of `columns_batch`."""
         for name, column in self._values.items():
-            added: Any = values.get(name)
-            is_shared = not isinstance(added, list | tuple)
-            if is_shared and (self.count == 0 or (not isinstance(column, list) and column == added)):
-                self._values[name] = added
+            value: Any = values.get(name)
+            is_shared = not isinstance(value, list | tuple)
+            if is_shared and (self.count == 0 or (not isinstance(column, list) and column == value)):
+                self._values[name] = value
             else:
                 all_before = column if isinstance(column, list) else [column] * self.count
                 self._values[name] = all_before
-                all_before += [added] * count if is_shared else added
+                all_before += [value] * count if is_shared else value
         self.count += count
 
     def to_batches(self, cycle: int) -> Iterator[pa.RecordBatch]:
@@ -132,11 +132,8 @@ def _batch(cycle: int, rows: Sequence[ChangeRow]) -> pa.RecordBatch:
 def columns_batch(cycle: int, count: int, values: Mapping[str, object]) -> pa.RecordBatch:
     """Return the batch of a cycle's changes.
 
-    Args:
-        cycle: the cycle.
-        count: number of changes.
-        values: by field of `ChangeRow`: the values of all changes, or one that all have; what is missing is
-            null.
+    ``values`` has, by field of `ChangeRow`, the values of all ``count`` changes, or one that all have; a
+    missing field is null.
     """
     by_name = {name: _column(values.get(name), _TYPES[name], count) for name in _FIELDS}
     by_name["event_id"] = by_name["record_sequence"]

@@ -116,14 +116,14 @@ class FileStore:
     def _list_by_folder(self) -> Iterator[fs.FileInfo]:
         """Yield all files, and the folders that cannot be listed; slow, but such a folder hides no other."""
         with _store_errors(self.location, self._setting):
-            waiting = self._list(self._root, is_recursive=False)
-        while waiting:
-            info = waiting.pop()
+            entries = self._list(self._root, is_recursive=False)
+        while entries:
+            info = entries.pop()
             if info.type is not fs.FileType.Directory:
                 yield info
                 continue
             try:
-                waiting += self._list(info.path, is_recursive=False)
+                entries += self._list(info.path, is_recursive=False)
             except (OSError, pa.ArrowException):
                 yield info
 

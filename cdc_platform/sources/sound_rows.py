@@ -35,46 +35,40 @@ UNFIT: Final = (pa.ArrowException, ValueError, TypeError, OverflowError)
 def by_halves(
     build: Callable[[Items], Part],
     items: Items,
-    replaced: Callable[[Items, Exception], Part],
+    replacement_of: Callable[[Items, Exception], Part],
     errors: tuple[type[Exception], ...],
 ) -> Iterator[Part]:
-    """Yield what is built of items, in order: one part, unless some items cause an error.
+    """Yield what ``build`` returns for items, in order: one part, unless some items cause an error.
 
-    Args:
-        build: builds a part of items.
-        items: the items.
-        replaced: returns a part instead of that of an item, alone in its sequence, that causes an error.
-        errors: the errors.
+    ``replacement_of`` returns the part for a sequence of one item that causes one of the errors.
     """
-    waiting = [items]
-    while waiting:
-        part = waiting.pop()
+    stack = [items]
+    while stack:
+        part = stack.pop()
         try:
             built = build(part)
         except errors as error:
             if len(part) > 1:
                 middle = len(part) // 2
-                waiting += (part[middle:], part[:middle])
+                stack += (part[middle:], part[:middle])
                 continue
-            built = replaced(part, error)
+            built = replacement_of(part, error)
         yield built
 
 
 def sound_batches(
     build: Callable[[Sequence[Row]], pa.RecordBatch],
     rows: Sequence[Row],
-    replaced: Callable[[Row, Exception], Row],
+    replacement_of: Callable[[Row, Exception], Row],
 ) -> Iterator[pa.RecordBatch]:
     """Yield the batches of rows, in order: one, unless Arrow rejects a row.
 
-    Args:
-        build: builds a batch of rows.
-        rows: the rows.
-        replaced: returns a replacement with safe values for a row that Arrow rejects.
+    ``build`` builds a batch of rows, and ``replacement_of`` returns a row with safe values for one that Arrow
+    rejects.
     """
 
     def build_replaced(row: Sequence[Row], error: Exception) -> pa.RecordBatch:
-        return build([replaced(row[0], error)])
+        return build([replacement_of(row[0], error)])
 
     yield from by_halves(build, rows, build_replaced, UNFIT)
 

@@ -52,7 +52,7 @@ class StatusMeaning:
 
 
 def find_meaning(
-    meanings: Sequence[StatusMeaning], code: str, text: str, *, passing: str, refused: str
+    meanings: Sequence[StatusMeaning], code: str, text: str, *, transient: str, permanent: str
 ) -> StatusMeaning:
     """Return the first meaning that matches a status, else a general one.
 
@@ -60,15 +60,15 @@ def find_meaning(
         meanings: the meanings of an API's statuses; the first match counts.
         code: status code.
         text: message of the status.
-        passing: general advice if the same call may succeed later.
-        refused: general advice if it will not.
+        transient: general advice if the same call may succeed later.
+        permanent: general advice if it will not.
     """
     for meaning in meanings:
         if meaning.code == code and meaning.text in text:
             return meaning
     if may_pass(code, text):
-        return StatusMeaning(code, text, SourceUnreachable, passing)
-    return StatusMeaning(code, text, SourceError, refused)
+        return StatusMeaning(code, text, SourceUnreachable, transient)
+    return StatusMeaning(code, text, SourceError, permanent)
 
 
 def error_of_call(
@@ -168,5 +168,5 @@ class Retries:
 
 def backoff_s(failures: int, initial_s: float, max_s: float) -> float:
     """Return the seconds to wait after a number of failures: `initial_s` doubled by each further failure."""
-    # Failures go on for days: a power of their number would overflow.
+    # After days of failures, 2 to the power of their number would overflow.
     return min(max_s, initial_s * 2.0 ** min(failures - 1, 100))

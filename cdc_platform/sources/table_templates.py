@@ -18,6 +18,6 @@ def check_table_name(template: str) -> None:
     if "table" not in parts or not parts <= _PARTS:
         raise SettingError(
             "table_name",
-            "must be made of {table} and, where wanted, {database} and {schema}, such as {schema}.{table}, "
+            "must contain {table}, and may contain {schema} and {database}, as in {schema}.{table}, "
             f"but is: {template!r}",
         )

@@ -44,7 +44,7 @@ def decompress(stream: BinaryIO, chunk: bytes) -> Iterator[bytes]:
         try:
             text = member.decompress(chunk, CHUNK_BYTES)
         except zlib.error as error:
-            raise FileDamaged(f"It is not gzip after some position ({error})") from error
+            raise FileDamaged(f"Its gzip data is damaged or incomplete ({error})") from error
         if text:
             yield text
         if member.eof:

@@ -21,7 +21,7 @@ from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM
 from cdc_platform.partitions import change_stream_partitions
 from cdc_platform.pipeline.checks.invariants import checks_of
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.sensors import RANGE_END_TAG, RANGE_START_TAG, Running
+from cdc_platform.sensors import RANGE_END_TAG, RANGE_START_TAG, RunSettings
 from cdc_platform_tests.pipeline.bank import bank_pipeline
 from cdc_platform_tests.support.history import RawRow
 from cdc_platform_tests.support.pipelines import FakeSource, source_of, window_row
@@ -100,7 +100,7 @@ def open_bench(spark: "SparkSession", lake: LakeSettings, **options: TableOption
         patch.setattr(resources, "start_session", lambda _resource, _settings: spark)
         patch.setattr(FakeSource, "close", lambda _self: None, raising=False)
         instance.add_dynamic_partitions(str(change_stream_partitions(pipeline.name).name), ["root"])
-        yield Bench(pipeline, assets, build_pipeline(settings, Running()), instance, spark)
+        yield Bench(pipeline, assets, build_pipeline(settings, RunSettings()), instance, spark)
 
 
 def answer_with(pipeline: Pipeline, until_micros: int, *records: RawRow) -> None:

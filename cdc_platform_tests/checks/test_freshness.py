@@ -27,7 +27,7 @@ from cdc_platform.lake.state.last_results import load_results
 from cdc_platform.model.base.names import FRESH
 from cdc_platform.model.base.stored_names import CHECK_RESULTS
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
-from cdc_platform.sensors import Running
+from cdc_platform.sensors import RunSettings
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 
@@ -35,7 +35,7 @@ SECOND = 1_000_000
 POSITION = 1_800_000_000 * SECOND
 ASSETS = PipelineAssets("bank", ("accounts", "transfers"))
 EVENTS = replace(ASSETS, capabilities=DatastreamSettings("files").capabilities)
-RUNNING = Running(fresh_warn_s=60, fresh_fail_s=300)
+RUNNING = RunSettings(fresh_warn_s=60, fresh_fail_s=300)
 
 
 def publish(settings: PipelineSettings, *tables: str) -> None:
@@ -194,4 +194,4 @@ def test_a_bound_is_a_positive_number(name: str) -> None:
     """A bound that every lag exceeds is refused by its name."""
     bounds: dict[str, Any] = {name: 0.0}
     with pytest.raises(SettingError, match=f"runs.{name}"):
-        Running(**bounds)
+        RunSettings(**bounds)

@@ -11,7 +11,7 @@ from cdc_platform.components.schemas import group_of
 from cdc_platform.components.spanner import SpannerPipeline
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
-from cdc_platform.sensors import Running
+from cdc_platform.sensors import RunSettings
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 from cdc_platform_tests.yaml_files import write_defs
 
@@ -54,6 +54,6 @@ def test_what_a_file_leaves_out_is_what_the_settings_say(
 
 
 def test_runs_have_the_defaults_of_the_sensor() -> None:
-    """The group `runs` says what `Running` says."""
-    defaults = group_of(Running, "Runs")().model_dump()
-    assert Running() == Running(**{**defaults, "owners": tuple(defaults["owners"])})
+    """The group `runs` says what `RunSettings` says."""
+    defaults = group_of(RunSettings, "Runs")().model_dump()
+    assert RunSettings() == RunSettings(**{**defaults, "owners": tuple(defaults["owners"])})

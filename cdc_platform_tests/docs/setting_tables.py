@@ -10,7 +10,7 @@ from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.model.base.declared_settings import Setting, is_enumeration, is_group, settings_of
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.pipeline.opened.pipeline_settings import MaintenanceSettings, PipelineSettings
-from cdc_platform.sensors import Running
+from cdc_platform.sensors import RunSettings
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform.sources.debezium.settings.connector import ConnectorModes
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput
@@ -25,7 +25,7 @@ GROUPS: Final[Mapping[str, tuple[type, ...]]] = {
     "spark": (SparkSettings,),
     "table_options": (TableOptions,),
     "maintenance": (MaintenanceSettings,),
-    "runs": (Running,),
+    "runs": (RunSettings,),
     "spanner": (SpannerSettings,),
     "datastream": (DatastreamSettings,),
     "debezium": (DebeziumSettings,),
@@ -37,7 +37,7 @@ GROUPS: Final[Mapping[str, tuple[type, ...]]] = {
 """The dataclasses of each table, by its name in the pages."""
 
 MORE: Final[Mapping[str, str]] = {
-    "pipeline.source": "#spanner",
+    "pipeline.source": "spanner-settings.md",
     "pipeline.lake": "#lake",
     "pipeline.spark": "#spark",
     "pipeline.table_options": "#table-options",

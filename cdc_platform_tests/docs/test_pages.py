@@ -9,6 +9,7 @@ import pytest
 
 from cdc_platform.pipeline.checks.invariants import CHECKS
 from cdc_platform_tests.docs.code_blocks import PAGES, ROOT
+from cdc_platform_tests.repository_files import text_files
 
 FENCE: Final = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 INLINE_CODE: Final = re.compile(r"`[^`\n]*`")
@@ -16,6 +17,9 @@ HEADING: Final = re.compile(r"^#{1,6} +(.+?) *$", re.MULTILINE)
 LINK: Final = re.compile(r"\]\((?P<target>[^()\s]+)\)")
 ELSEWHERE: Final = ("https://", "http://", "mailto:")
 MODULE: Final = re.compile(r"\bpython3? -m ([\w.]+)")
+SOURCE: Final = re.compile(r"`((?!dagster/)\w+/[\w/]+\.py)\b")
+"""A Python file in a folder; those of Dagster are not in this project."""
+SOURCES: Final = [f"/{path.relative_to(ROOT).as_posix()}" for path in text_files()]
 
 
 def anchors_of(page: Path) -> set[str]:
@@ -49,6 +53,13 @@ def test_programs_that_pages_start_exist(page: Path) -> None:
     """Every module that a page runs by `python -m` can be run."""
     named = MODULE.findall(page.read_text(encoding="utf-8"))
     assert [name for name in named if find_spec(name) is None] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_source_files_that_pages_name_exist(page: Path) -> None:
+    """A Python file that a page names, with at least one folder, is a file of the project."""
+    named = SOURCE.findall(page.read_text(encoding="utf-8"))
+    assert [name for name in named if not any(path.endswith(f"/{name}") for path in SOURCES)] == []
 
 
 def test_every_check_is_on_its_page() -> None:

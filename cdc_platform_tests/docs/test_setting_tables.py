@@ -11,7 +11,7 @@ from cdc_platform.components.loading import COMPONENTS
 from cdc_platform.model.base.declared_settings import Described, is_group, settings_of
 from cdc_platform_tests.docs.setting_tables import GROUPS, MORE, SECTION, described, filled, table_of
 
-PAGES: Final = ("settings.md", "datastream-settings.md", "debezium-settings.md")
+PAGES: Final = ("settings.md", "spanner-settings.md", "datastream-settings.md", "debezium-settings.md")
 DOCS: Final = Path(__file__).parents[2] / "docs"
 
 

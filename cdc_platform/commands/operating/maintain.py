@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from cdc_platform.pipeline.opened.pipeline import Pipeline
-    from cdc_platform.pipeline.publishing.maintain import MaintenanceOutcome
 
 
 @click.command(
@@ -39,8 +38,8 @@ def maintain(defs: Path, name: str | None) -> None:
 
     all_settings = share_spark(defs, load_each(defs, name))
     pipelines = open_existing_of(all_settings)
-    done = run_on_each(all_settings, pipelines, _maintain)
-    sys.exit(0 if len(done) == len(all_settings) else 1)
+    maintained_pipelines = run_on_each(all_settings, pipelines, _maintain)
+    sys.exit(0 if len(maintained_pipelines) == len(all_settings) else 1)
 
 
 def _maintain(pipeline: "Pipeline", spark: "SparkSession", _wants_more: Callable[[], bool]) -> None:
@@ -48,11 +47,5 @@ def _maintain(pipeline: "Pipeline", spark: "SparkSession", _wants_more: Callable
 
     with show_progress(pipeline.progress):
         outcome = maintain_lake(pipeline, spark, thorough=True)
-    print_text(describe_outcome(outcome))
-
-
-def describe_outcome(outcome: "MaintenanceOutcome") -> str:
-    """Return the output line of a maintenance."""
-    return (
-        f"files rewritten {outcome.minor_files + outcome.major_files}  files deleted {outcome.expired_files}"
-    )
+    rewritten = outcome.minor_files + outcome.major_files
+    print_text(f"files rewritten {rewritten}  files deleted {outcome.expired_files}")

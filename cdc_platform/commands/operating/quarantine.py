@@ -159,7 +159,7 @@ def _open(defs: Path, name: str | None) -> Any:
 
 def as_dict(record: "QuarantinedRecord") -> dict[str, Any]:
     """Return a record without its content as plain values; moments are RFC 3339 texts."""
-    replayed = record.replayed_micros
+    replay_micros = record.replayed_micros
     return {
         "record": record.name,
         "cycle": record.cycle,
@@ -169,7 +169,7 @@ def as_dict(record: "QuarantinedRecord") -> dict[str, Any]:
         "transaction": record.transaction_id,
         "partition": record.partition_token,
         "origin": record.origin,
-        "replayed": to_rfc3339(replayed) if replayed is not None else None,
+        "replayed": to_rfc3339(replay_micros) if replay_micros is not None else None,
         "replayed_from": record.replayed_from.value if record.replayed_from is not None else None,
     }
 

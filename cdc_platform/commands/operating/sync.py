@@ -87,8 +87,8 @@ def sync(defs: Path, name: str | None, until_caught_up: bool, cycles: int | None
                 stop.say("Stopped; the next start resumes from here.")
                 sys.exit(0 if continuous else stop.exit_code)
 
-        done = try_each(share_spark(defs, all_settings), sync_one, stop.is_not_asked)
-    sys.exit(0 if len(done) == len(all_settings) else 1)
+        synced_pipelines = try_each(share_spark(defs, all_settings), sync_one, stop.is_not_asked)
+    sys.exit(0 if len(synced_pipelines) == len(all_settings) else 1)
 
 
 def run_cycles(settings: "PipelineSettings", wants_more: Callable[[], bool], until: CycleLimit) -> bool:
@@ -245,13 +245,13 @@ def describe_copies(outcome: "CycleOutcome") -> list[str]:
 
 
 def describe_cycle(
-    outcome: "CycleOutcome", quarantined: int | None, turn: tuple[int, int] | None = None
+    outcome: "CycleOutcome", open_records: int | None, turn: tuple[int, int] | None = None
 ) -> str:
     """Return the line of a cycle.
 
     Args:
         outcome: result of the cycle.
-        quarantined: number of open records in quarantine now; None if unknown.
+        open_records: number of open records in quarantine now; None if unknown.
         turn: its position among the cycles of this run, and the number of requested cycles.
     """
     watermark, lag_s = outcome.order.watermark_micros, outcome.lag_s
@@ -261,6 +261,6 @@ def describe_cycle(
         f"watermark {to_rfc3339(watermark) if watermark is not None else '-':<27} "
         f"lag {f'{lag_s:.1f}' if lag_s is not None else '-':>6} s  "
         f"records {sum(outcome.read.records.values()):>7}  changes {outcome.order.changes:>7}  "
-        f"quarantine {outcome.order.quarantined} new, {'-' if quarantined is None else quarantined} open  "
+        f"quarantine {outcome.order.quarantined} new, {'-' if open_records is None else open_records} open  "
         f"cut {outcome.cut.cut if outcome.cut is not None else '-':<6} {sum(outcome.seconds.values()):.1f} s"
     )

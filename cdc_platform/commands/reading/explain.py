@@ -128,16 +128,13 @@ def _describe_now(explanation: "Explanation") -> list[RenderableType]:
     if provenance.values is None:
         return [make_line(f"now  deleted by #{len(provenance.steps)}", "bold")]
     rows = [
-        (name, _value(value), _author(provenance.set_by[name])) for name, value in provenance.values.items()
+        (name, _value(value), f"set by #{number}" if (number := provenance.set_by[name]) else "from the copy")
+        for name, value in provenance.values.items()
     ]
     return [
         make_line("now" if rows else "now  a row of its key alone", "bold"),
         make_grid(rows, indent=INDENT),
     ]
-
-
-def _author(number: int) -> str:
-    return f"set by #{number}" if number else "from the copy"
 
 
 def _value(value: Any) -> str:

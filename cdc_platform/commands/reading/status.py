@@ -96,7 +96,7 @@ def status(defs: Path, name: str | None, *, as_json: bool, watch: bool, every_s:
         print_text(_to_json(statuses, indent=2))
     else:
         print_rendered(describe_statuses(statuses))
-    is_damaged = any(isinstance(read, UnreadableStatus) or read.unreadable for read in statuses)
+    is_damaged = any(isinstance(facts, UnreadableStatus) or facts.unreadable for facts in statuses)
     if is_damaged or len(pipelines) < len(all_settings):
         sys.exit(1)
 
@@ -205,11 +205,11 @@ def _rows(
         _describe_lag(status),
     ]
     cut = f"{fields['cut']} at {fields['cut_position']}" if fields["cut"] is not None else None
-    quarantined = f"{status.quarantined} open" if status.quarantined is not None else "unknown"
+    open_records = f"{status.quarantined} open" if status.quarantined is not None else "unknown"
     cut_rows: list[Row] = [
         ("cut", cut or _missing(status, "cut", "none yet")),
         *_check_rows(status),
-        ("quarantine", (quarantined, "yellow" if status.quarantined else "")),
+        ("quarantine", (open_records, "yellow" if status.quarantined else "")),
         *([("replay", status.replay.describe())] if status.replay is not None else []),
     ]
     notes: list[Row] = [

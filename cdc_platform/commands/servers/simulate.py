@@ -179,7 +179,7 @@ def parse_faults(text: str) -> tuple[Fault, ...]:
     if text.strip() == ALL_FAULTS:
         return PASSING_FAULTS
     names = [name.strip() for name in text.split(",") if name.strip()]
-    unknown = [name for name in names if name not in [*Fault]]
-    if unknown:
-        raise SettingError("--faults", f"knows {', '.join(Fault)} and {ALL_FAULTS}, but not: {unknown[0]}")
+    typos = [name for name in names if name not in [*Fault]]
+    if typos:
+        raise SettingError("--faults", f"knows {', '.join(Fault)} and {ALL_FAULTS}, but not: {typos[0]}")
     return tuple(map(Fault, names))

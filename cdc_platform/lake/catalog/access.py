@@ -100,9 +100,9 @@ def _explain(settings: LakeSettings, error: Exception) -> CdcError | None:
     """Return the platform's error for a library's; None if it is unrelated to the lake."""
     from sqlalchemy.exc import DBAPIError
 
-    full = find_full(error)
-    if full is not None:
-        return full
+    disk_error = find_full(error)
+    if disk_error is not None:
+        return disk_error
     if isinstance(error, ModuleNotFoundError) and _is_raised_in(error, _LOADERS):
         return SetupError(
             f"A library of the lake's catalog is not installed ({error}); it belongs to the setting "
@@ -135,7 +135,7 @@ def _explain_service(settings: LakeSettings, error: Exception) -> CdcError | Non
         )
     if _BEHIND.search(str(error)):
         return ClockBehind(str(error))
-    # The REST client passes on exceptions of its HTTP library.
+    # The REST client raises exceptions of its HTTP library unchanged.
     silent = iceberg.ServerError | iceberg.ServiceUnavailableError | iceberg.TooManyRequestsError
     is_library_of_http = not isinstance(error, iceberg.RESTError) and isinstance(error, OSError)
     if is_library_of_http or isinstance(error, silent | iceberg.CommitStateUnknownException):

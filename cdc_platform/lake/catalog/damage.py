@@ -119,20 +119,20 @@ def require_own(catalog: "Catalog", namespace: str, names: Collection[str]) -> f
         LakeDamaged: one of these is gone, and another one has a commit.
     """
     own = list_own(catalog, namespace)
-    present = own.intersection(names)
-    is_begun = (load_stored(catalog, f"{namespace}.{name}").metadata.snapshots for name in present)
-    if len(present) < len(names) and any(is_begun):
-        require_present(catalog, namespace, {*names} - present)
+    own_names = own.intersection(names)
+    is_begun = (load_stored(catalog, f"{namespace}.{name}").metadata.snapshots for name in own_names)
+    if len(own_names) < len(names) and any(is_begun):
+        require_present(catalog, namespace, {*names} - own_names)
     return own
 
 
-def require_present(catalog: "Catalog", namespace: str, missing: Collection[str]) -> None:
+def require_present(catalog: "Catalog", namespace: str, names: Collection[str]) -> None:
     """Look again at own tables that were missing: another process may have created the lake meanwhile.
 
     Raises:
         LakeDamaged: one of them is still missing.
     """
-    for name in sorted({*missing} - list_own(catalog, namespace)) if missing else ():
+    for name in sorted({*names} - list_own(catalog, namespace)) if names else ():
         raise LakeDamaged.dropped(f"{namespace}.{name}")
 
 

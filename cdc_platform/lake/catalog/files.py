@@ -116,10 +116,7 @@ def has_files_before(io: FileIO, folder: str, before_micros: int) -> bool:
 def delete_files(io: FileIO, folder: str, beginning: str) -> None:
     """Delete the files of a folder and its subfolders whose names have a beginning.
 
-    Args:
-        io: access to the folder; if it cannot list files, they stay.
-        folder: its location.
-        beginning: the beginning.
+    If ``io`` cannot list files, they stay.
     """
     if not isinstance(io, PyArrowFileIO):
         return

@@ -143,13 +143,13 @@ class Lake:
             catalog = open_catalog(self.settings)
             for namespace in (self.pipeline, self.system_namespace):
                 catalog.create_namespace_if_not_exists(namespace)
-            present = require_own(catalog, self.system_namespace, ORIGINAL_TABLES)
+            table_names = require_own(catalog, self.system_namespace, ORIGINAL_TABLES)
             schemas = own_tables(delivers_events=self.delivers_events)
             tables = {name: self._ensure(catalog, name, schemas[name]) for name in KEEPERS}
-            require_keepers(catalog, self.system_namespace, tables, present)
+            require_keepers(catalog, self.system_namespace, tables, table_names)
             tables |= {name: self._ensure(catalog, name, schemas[name]) for name in schemas.keys() - tables}
-            created = frozenset(schemas) - present
-            self._table_uuids.update(require_uuids(self.system_namespace, tables, created))
+            new_names = frozenset(schemas) - table_names
+            self._table_uuids.update(require_uuids(self.system_namespace, tables, new_names))
             store_uuids(catalog, self.system_namespace, tables, self._table_uuids)
             return catalog
 

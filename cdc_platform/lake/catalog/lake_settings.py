@@ -253,7 +253,7 @@ def _jdbc_of_sqlalchemy(uri: str, warehouse: str) -> dict[str, str]:
 
 
 def _has_port(parts: SplitResult) -> bool:
-    """Return whether the port is missing or a number, and not a part of a password with a slash."""
+    """Return whether the port is absent or a number; the rest of a password with a slash is neither."""
     try:
         return parts.port is None or parts.port > 0
     except ValueError:

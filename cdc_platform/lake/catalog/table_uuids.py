@@ -27,7 +27,7 @@ KEEPERS: Final = (LOG, RAW)
 
 
 def require_keepers(
-    catalog: "Catalog", namespace: str, keepers: Mapping[str, "Table"], present: Collection[str]
+    catalog: "Catalog", namespace: str, keepers: Mapping[str, "Table"], table_names: Collection[str]
 ) -> None:
     """Ensure that both keepers are of one lake, which has the tables whose UUIDs they store.
 
@@ -37,30 +37,30 @@ def require_keepers(
     """
     if any(map(_is_of_cycle, keepers[LOG].metadata.snapshots)) and not keepers[RAW].metadata.snapshots:
         raise LakeDamaged.replaced(f"{namespace}.{RAW}")
-    stored = {name for keeper, table in keepers.items() for name in _stored_uuids(table, keeper)}
-    require_present(catalog, namespace, stored.difference(present))
+    names = {name for keeper, table in keepers.items() for name in _stored_uuids(table, keeper)}
+    require_present(catalog, namespace, names.difference(table_names))
 
 
 def require_uuids(
-    namespace: str, tables: Mapping[str, "Table"], created: frozenset[str] = frozenset()
+    namespace: str, tables: Mapping[str, "Table"], new_names: frozenset[str] = frozenset()
 ) -> dict[str, str]:
     """Ensure that tables are those that the platform has created, and return their UUIDs by name.
 
     Args:
         namespace: that of the platform's own tables.
         tables: some of them by name; UUIDs are stored in the `KEEPERS`.
-        created: those of them that this process has created just now.
+        new_names: those of them that this process has created just now.
 
     Raises:
         LakeDamaged: another program has replaced one of them.
     """
     uuids: dict[str, str] = {}
     for keeper in KEEPERS:
-        stored = _stored_uuids(tables[keeper], keeper)
-        for name in (stored.keys() & tables.keys()) - created:
-            if stored[name] != str(tables[name].metadata.table_uuid):
+        stored_uuids = _stored_uuids(tables[keeper], keeper)
+        for name in (stored_uuids.keys() & tables.keys()) - new_names:
+            if stored_uuids[name] != str(tables[name].metadata.table_uuid):
                 raise LakeDamaged.replaced(f"{namespace}.{name}")
-        uuids |= stored
+        uuids |= stored_uuids
     return uuids | _uuids_of(tables)
 
 

@@ -111,7 +111,7 @@ def _impatient_catalog() -> "type[RestCatalog]":
 
 def _due_s(properties: Properties) -> float:
     """Return when credentials that were just vended are to be renewed, in seconds since 1970."""
-    now = time.time()
-    stated = (str(properties.get(name, "")) for name in _EXPIRIES)
-    lives = (int(text) / 1000 - now for text in stated if text.isdecimal())
-    return now + min((life / 2 for life in lives), default=MAX_AGE_S)
+    now_s = time.time()
+    texts = (str(properties.get(name, "")) for name in _EXPIRIES)
+    lives = (int(text) / 1000 - now_s for text in texts if text.isdecimal())
+    return now_s + min((life / 2 for life in lives), default=MAX_AGE_S)

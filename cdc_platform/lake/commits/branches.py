@@ -33,13 +33,10 @@ def move_branch(table: Table, branch: str, snapshot_id: int, *, tries: int = TRI
 
 
 def advance_main(table: Table, snapshot_id: int, is_newest: Callable[[], bool]) -> None:
-    """Move `main` forward to a snapshot, unless another run has moved it there or further.
+    """Move `main` forward to the snapshot of a cut, unless another run has moved it there or further.
 
-    Args:
-        table: the table.
-        snapshot_id: the snapshot in a cut.
-        is_newest: returns whether no later cut names another snapshot. It is called if `main` is another
-            version of the same cycle: a rebuilt version has the cycle of the version that it replaces.
+    If `main` is another version of the same cycle, as after a rebuild, ``is_newest`` decides: it returns
+    whether no later cut names another snapshot.
 
     Raises:
         CommitConflict: see `move_branch`.
@@ -49,8 +46,8 @@ def advance_main(table: Table, snapshot_id: int, is_newest: Callable[[], bool]) 
         if contains(current, snapshot_id):
             return True
         cycle = mark_at(current, current.metadata.snapshot_by_id(snapshot_id)).cycle
-        reached = read_mark(current).cycle
-        return cycle < reached or (cycle == reached and not is_newest())
+        main_cycle = read_mark(current).cycle
+        return cycle < main_cycle or (cycle == main_cycle and not is_newest())
 
     _move(table, MAIN, snapshot_id, is_done, TRIES)
 

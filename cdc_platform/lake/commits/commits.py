@@ -210,8 +210,8 @@ def count_rows(snapshot: Snapshot | None) -> int | None:
     """Return the number of rows in a snapshot's summary, None if the summary lacks it."""
     if snapshot is None:
         return 0
-    total, deleted = (number_of(snapshot, key) for key in ("total-records", "total-position-deletes"))
-    return total - (deleted or 0) if total is not None else None
+    total, deletes = (number_of(snapshot, key) for key in ("total-records", "total-position-deletes"))
+    return total - (deletes or 0) if total is not None else None
 
 
 def has_at_most(snapshot: Snapshot | None, max_rows: int) -> bool:

@@ -130,7 +130,7 @@ class DataFileWriter:
 
 @contextmanager
 def data_file_writer(table: Table, notes: Callable[[], FileNotes] | None = None) -> Iterator[DataFileWriter]:
-    """Yield the writer of a table's files, which go if writing fails: a full disk would stay full."""
+    """Yield a writer of data files; they are deleted if writing fails, or a full disk would stay full."""
     writer = DataFileWriter.of(table, notes)
     try:
         yield writer
@@ -153,9 +153,9 @@ def read_notes(io: FileIO, path: str) -> Mapping[str, str]:
     return {name.decode(): text.decode() for name, text in entries.items()}
 
 
-def data_files_of(written: pa.Table) -> list[DataFile]:
+def data_files_of(entries: pa.Table) -> list[DataFile]:
     """Return the files that a `DataFileWriter` has written in tasks of this run."""
-    return [cast("DataFile", pickle.loads(text)) for text in written[DATA_FILE].to_pylist()]  # noqa: S301  by our own tasks, never stored
+    return [cast("DataFile", pickle.loads(text)) for text in entries[DATA_FILE].to_pylist()]  # noqa: S301  by our own tasks, never stored
 
 
 def _row_groups(batches: Iterable[pa.RecordBatch], notes: FileNotes | None) -> Iterator[pa.Table]:

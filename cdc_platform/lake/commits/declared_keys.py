@@ -50,9 +50,9 @@ def declare_key(table: Table, columns: Collection[str]) -> Table:
     """
     names = {case_key(name) for name in columns}
     fields = [field for field in table.schema().fields if case_key(field.name) in names]
-    now, key = _key_of(table), _declarable(fields)
+    declared_key, key = _key_of(table), _declarable(fields)
     reason = table.properties.get(DECLARED)
-    if now == key:
+    if declared_key == key:
         return table
     compaction = _newest_compaction(table)
     if reason in (HAS_NULLS, compaction):
@@ -61,7 +61,11 @@ def declare_key(table: Table, columns: Collection[str]) -> Table:
         key, reason = NO_KEY, compaction
     else:
         reason = None
-    return table if now == key and reason == table.properties.get(DECLARED) else _commit(table, key, reason)
+    return (
+        table
+        if declared_key == key and reason == table.properties.get(DECLARED)
+        else _commit(table, key, reason)
+    )
 
 
 def allow_null_keys(table: Table) -> None:

@@ -137,12 +137,8 @@ def expire_snapshots(spark: SparkSession, table: str, snapshot_ids: Sequence[int
 def delete_orphans(spark: SparkSession, table: Table, before_micros: int) -> int:
     """Delete the files that no metadata of a table names, and return their number.
 
-    Killed runs leave such files. Old metadata files stay: `delete_old_metadata` deletes them.
-
-    Args:
-        spark: session that does the work.
-        table: the present table.
-        before_micros: younger files stay, because a commit names its files last; at least a day ago.
+    Killed runs leave such files. Files younger than ``before_micros``, at least a day ago, stay, because a
+    commit names its files last. Old metadata files stay: `delete_old_metadata` deletes them.
     """
     if not has_files_before(table.io, table.location(), before_micros):
         return 0

@@ -70,8 +70,8 @@ def delete_old_metadata(table: Table, before_micros: int) -> int:
         table: the table as it is now.
         before_micros: files that were replaced at this time or later stay.
     """
-    old = (path for path, replaced_ms in _find_unlogged(table) if replaced_ms * 1000 < before_micros)
-    return delete_files(table.io, [*_existing(table.io, old)][::-1])
+    paths = (path for path, replaced_ms in _find_unlogged(table) if replaced_ms * 1000 < before_micros)
+    return delete_files(table.io, [*_existing(table.io, paths)][::-1])
 
 
 def delete_files(io: FileIO, paths: Sequence[str]) -> int:

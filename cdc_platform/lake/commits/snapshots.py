@@ -105,15 +105,16 @@ def replace_rows(table: Table, rows: pa.Table) -> None:
         CommitFailedException: another process committed first; nothing was changed.
     """
     before_micros = clock_micros() - SHORT_LIFE_S * MICROS_PER_S
-    old, snapshots = find_expendable(table, before_micros, KEPT_NEWEST), table.metadata.snapshots
-    expired = old if len(old) >= KEPT_NEWEST else ()
+    ids, snapshots = find_expendable(table, before_micros, KEPT_NEWEST), table.metadata.snapshots
+    expired = ids if len(ids) >= KEPT_NEWEST else ()
     with table.transaction() as transaction:
         replace_in_one(transaction, table, [rows])
         if expired:
             ExpireSnapshots(transaction).by_ids([*expired]).commit()
     if expired:
-        expired_files = files_of(table.io, (old for old in snapshots if old.snapshot_id in expired))
-        delete_files(table.io, sorted(expired_files - files_of(table.io, table.metadata.snapshots)))
+        expired_snapshots = (snapshot for snapshot in snapshots if snapshot.snapshot_id in expired)
+        files = files_of(table.io, expired_snapshots) - files_of(table.io, table.metadata.snapshots)
+        delete_files(table.io, sorted(files))
 
 
 def forget_snapshots(table: Table) -> None:

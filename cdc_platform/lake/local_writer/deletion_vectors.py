@@ -93,9 +93,9 @@ def write_vectors(output: OutputFile, positions: Mapping[str, BitMap64]) -> list
     """
     blobs: list[_Blob] = []
     offset = len(PUFFIN_MAGIC)
-    for data_file, deleted in sorted(positions.items()):
-        payload = encode_vector(deleted)
-        blobs.append(_Blob(data_file, deleted, payload, offset))
+    for data_file, rows in sorted(positions.items()):
+        payload = encode_vector(rows)
+        blobs.append(_Blob(data_file, rows, payload, offset))
         offset += len(payload)
     footer = json.dumps({"blobs": [blob.description() for blob in blobs], "properties": {}}).encode()
     tail = len(footer).to_bytes(4, "little") + NO_FLAGS + PUFFIN_MAGIC

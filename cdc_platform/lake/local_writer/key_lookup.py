@@ -94,8 +94,8 @@ class KeyIndex:
 
     def _combine(self, codes: Codes, rows: pa.Table, place: int) -> Codes:
         further = self._look_up(rows, place)
-        both = codes * len(self._values[place]) + further
-        return np.where((codes == MISSING) | (further == MISSING), MISSING, both)
+        pair_codes = codes * len(self._values[place]) + further
+        return np.where((codes == MISSING) | (further == MISSING), MISSING, pair_codes)
 
     def _narrow(self, codes: Codes, place: int) -> Codes:
         """Renumber the combined codes to keep the numbers small."""

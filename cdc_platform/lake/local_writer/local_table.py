@@ -59,24 +59,14 @@ class KeyRows:
 
 @dataclass(frozen=True)
 class LocalTable:
-    """A snapshot of a table that this process can read by keys and use as the base of a commit.
-
-    Args:
-        table: the table.
-        base: the snapshot.
-        files: the files of the snapshot.
-    """
+    """A snapshot of a table, with its files, that this process can read by keys, and the base of a commit."""
 
     table: Table
     base: Snapshot
     files: TableFiles
 
     def candidate_files(self, keys: pa.Table) -> list[DataFile]:
-        """Return the data files that may have rows of some keys.
-
-        Args:
-            keys: the keys, by the names of the table's columns; without keys there are no files.
-        """
+        """Return the data files that may have rows of some keys, by the names of the table's columns."""
         return candidate_files(self.table, self.files.data, keys) if keys.num_rows else []
 
     def find(self, within: Sequence[DataFile], keys: pa.Table) -> KeyRows:

@@ -90,7 +90,7 @@ def commit_row_delta(table: Table, delta: RowDelta, branch: str) -> int:
             table = table.refresh()
             snapshot = table.metadata.snapshot_by_id(commit.snapshot_id)
             if snapshot is not None:
-                # This attempt or an earlier one has committed, and others may have committed after it.
+                # Committed by this attempt or an earlier one, perhaps below commits of other runs.
                 commit.drop_lists_but(snapshot.manifest_list)
                 break
             newest = table.snapshot_by_name(branch)

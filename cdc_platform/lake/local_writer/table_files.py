@@ -31,12 +31,7 @@ def is_writable(table: Table) -> bool:
 
 
 def read_files(table: Table, snapshot: Snapshot) -> TableFiles | None:
-    """Return the files of a snapshot; None if it has partitions, or deletes without vectors.
-
-    Args:
-        table: the table.
-        snapshot: one of its snapshots.
-    """
+    """Return the files of a snapshot of a table; None if it has partitions, or deletes without vectors."""
     if not is_writable(table):
         return None
     manifests = read_manifests(table.io, snapshot)

@@ -84,10 +84,10 @@ class BatchTiming:
 
 @dataclass(frozen=True)
 class CopyProgress:
-    """Part of a plan that a table's branch holds.
+    """Progress of an initial copy: the part of its plan that the table's branch has.
 
-    ``head`` is the newest commit of the plan that counts, None before the first. ``is_mixed`` means that
-    the branch has other commits on top of it, from two runs at once or from an earlier plan.
+    ``head`` is the newest valid commit of the plan, None before the first. ``is_mixed`` means that the
+    branch has other commits on top of it, of a concurrent run or of an earlier plan.
     ``batches`` are the last commits of the plan, at most two, the newest first.
     """
 

@@ -47,14 +47,14 @@ def cut_state(lake: Lake, cut: Cut) -> CutState:
 
 
 def _state(cut: Cut, tables: "dict[str, Table | None]") -> CutState:
-    present = {name: tables[name] for name in cut.tables}
+    cut_tables = {name: tables[name] for name in cut.tables}
     expired_tables = tuple(
         name
-        for name, table in present.items()
+        for name, table in cut_tables.items()
         if table is None or table.metadata.snapshot_by_id(cut.tables[name]) is None
     )
-    is_pinned = all(table is not None and is_tagged(table, cut, name) for name, table in present.items())
-    return CutState(cut, expired_tables, bool(present) and is_pinned)
+    is_pinned = all(table is not None and is_tagged(table, cut, name) for name, table in cut_tables.items())
+    return CutState(cut, expired_tables, bool(cut_tables) and is_pinned)
 
 
 def is_tagged(table: Table, cut: Cut, name: str) -> bool:

@@ -62,8 +62,8 @@ def publications_since(lake: Lake, micros: int) -> list[tuple[int, int]]:
     newest = _newest(table)
     if newest is None:
         return []
-    later = _publications(table, f"published_at >= '{to_datetime(max(0, micros)).isoformat()}'")
-    first = later[0][0] - 1 if later else newest.cut
+    publications = _publications(table, f"published_at >= '{to_datetime(max(0, micros)).isoformat()}'")
+    first = publications[0][0] - 1 if publications else newest.cut
     # By number: if the clock was set back, later cuts may have earlier publication times.
     return _publications(table, f"cut >= {first}")
 
@@ -90,8 +90,8 @@ def cuts_since(lake: Lake, cycle: int) -> tuple[Cut, ...]:
 
 def cuts_since_moment(lake: Lake, micros: int) -> tuple[Cut, ...]:
     """Return the newest cut at a moment, if there was one, and all later cuts, oldest first."""
-    published = publications_since(lake, micros)
-    return _scan(lake.system_table(CUT), f"cut >= {published[0][0]}") if published else ()
+    publications = publications_since(lake, micros)
+    return _scan(lake.system_table(CUT), f"cut >= {publications[0][0]}") if publications else ()
 
 
 def cycle_published_by(lake: Lake, micros: int) -> int | None:
@@ -133,12 +133,7 @@ def _newest(table: Table) -> Cut | None:
 
 
 def cut_before(table: Table, lost_commit: Snapshot) -> Cut | None:
-    """Return the newest cut before an unreadable commit to the table of cuts, None without one.
-
-    Args:
-        table: the table of cuts.
-        lost_commit: the commit.
-    """
+    """Return the newest cut before an unreadable commit to the table of cuts; None if there is none."""
     for snapshot in ancestors_of(table, lost_commit):
         number = number_of(snapshot, NUMBER)
         if snapshot != lost_commit and number is not None:

@@ -102,7 +102,7 @@ def _replace(
         if not (is_same or _is_recent(former, (*rest, *results), unchanged_after_s)):
             replace_rows(table, pa.Table.from_pylist([*map(_as_row, (*rest, *results))], CHECK_RESULT_ROWS))
 
-    # If another process stores results at each try, its results are newer.
+    # A conflict at each try means that another process stores newer results.
     with suppress(CommitConflict):
         commit_again(replace, CommitConflict.of(CHECK_RESULTS))
 
@@ -125,7 +125,7 @@ def _read_or_forget(table: Table) -> tuple[LastResult, ...]:
 def _is_recent(
     former: Collection[LastResult], results: Collection[LastResult], unchanged_after_s: float
 ) -> bool:
-    """Return whether results have the outcomes of former ones, and none is so many seconds apart."""
+    """Return whether results repeat the outcomes of former ones within ``unchanged_after_s`` seconds."""
     former_s, new_s = (
         {replace(result, at_s=0.0, summary=""): result.at_s for result in some} for some in (former, results)
     )

@@ -93,7 +93,7 @@ def _revert_lost_of(lake: Lake, tables: Mapping[str, Table]) -> Iterator[str]:
         _take_back(table, branch, snapshot)
         LOGGER.warning(
             "The files of the newest commit to %s, branch `%s`, are missing: the storage has lost them, or "
-            "the catalog's answer to the commit was lost. It was taken back, and will be made again.",
+            "the catalog's answer to the commit was lost. The commit is reverted, and is made again.",
             name,
             branch,
         )
@@ -173,11 +173,11 @@ def _places_before(lake: Lake, cuts: Table, lost_commit: Snapshot) -> Mapping[st
     cycle = number_of(lost_commit, CYCLE)
     if cycle is None:
         return {}
-    moved = {name: table for name, table in _merged_tables(lake) if read_mark(table).cycle >= cycle}
-    former = cut_before(cuts, lost_commit) if moved else None
+    tables = {name: table for name, table in _merged_tables(lake) if read_mark(table).cycle >= cycle}
+    former = cut_before(cuts, lost_commit) if tables else None
     snapshots = former.tables if former is not None else {}
-    places = {name: snapshots.get(name) or _empty_beginning(table) for name, table in moved.items()}
-    is_kept = all(moved[name].metadata.snapshot_by_id(place) for name, place in places.items())
+    places = {name: snapshots.get(name) or _empty_beginning(table) for name, table in tables.items()}
+    is_kept = all(tables[name].metadata.snapshot_by_id(place) for name, place in places.items())
     return places if is_kept else None
 
 

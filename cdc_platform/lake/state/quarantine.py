@@ -281,11 +281,11 @@ def has_replays(lake: Lake, table: str | None = None) -> bool:
 
 
 def _as_record(row: dict[str, Any]) -> QuarantinedRecord:
-    moment, replayed, source = (row[name] for name in ("record_timestamp", "replayed_at", "replayed_from"))
+    moment, replay_time, source = (row[name] for name in ("record_timestamp", "replayed_at", "replayed_from"))
     return QuarantinedRecord(
         **{name: row[name] for name in _SAME_NAMES},
         table=row["table_name"],
         moment_micros=from_datetime(moment),
-        replayed_micros=from_datetime(replayed) if replayed is not None else None,
+        replayed_micros=from_datetime(replay_time) if replay_time is not None else None,
         replayed_from=ReplaySource(source) if source is not None else None,
     )

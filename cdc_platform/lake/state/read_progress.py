@@ -200,14 +200,16 @@ def _store_read_progress(lake: Lake) -> ReadState:
         mark, state = read_mark(table), _stored(table)
         if mark.cycle >= cycle:
             return state
-        new, properties = _reported_after(lake, mark.cycle, cycle), {CYCLE: str(cycle)}
-        state = state.extended(new)
+        rows_to_add, properties = _reported_after(lake, mark.cycle, cycle), {CYCLE: str(cycle)}
+        state = state.extended(rows_to_add)
         if _data_files_of(table) < MAX_DATA_FILES:
-            table.append(new, snapshot_properties=properties)
+            table.append(rows_to_add, snapshot_properties=properties)
         else:
-            rows = pa.concat_tables([table.scan().to_arrow().cast(READ_PROGRESS_ROWS), new])
+            rows = pa.concat_tables([table.scan().to_arrow().cast(READ_PROGRESS_ROWS), rows_to_add])
             newest = state.rows()
-            former = former_reads(rows, newest, _newest_cycle_not_shown(lake))
+            # Up to this cycle, the status page no longer shows reads.
+            oldest_cycle = cycle_published_by(lake, clock_micros() - SHOWN_MICROS) or 0
+            former = former_reads(rows, newest, oldest_cycle)
             with table.transaction() as transaction:
                 replace_in_one(transaction, table, (newest, former), properties)
         _remember(table, state)
@@ -219,11 +221,6 @@ def _store_read_progress(lake: Lake) -> ReadState:
 def _data_files_of(table: Table) -> int:
     newest = head(table)
     return (number_of(newest, "total-data-files") or 0) if newest is not None else 0
-
-
-def _newest_cycle_not_shown(lake: Lake) -> int:
-    """Return the newest cycle whose reads the status page no longer shows."""
-    return cycle_published_by(lake, clock_micros() - SHOWN_MICROS) or 0
 
 
 # A cycle needs the state twice, and the next one continues from it; a few pipelines are cached.

@@ -69,10 +69,10 @@ def former_reads(rows: pa.Table, newest: pa.Table, after_exclusive: int) -> pa.T
     """Return the rows of later cycles that are not among the newest, those of a state, without versions."""
     is_read = pc.fill_null(pc.not_equal(rows["version"], FORGOTTEN), fill_value=True)
     rows = rows.filter(is_read).select(["cycle", "path"])
-    later = rows.filter(pc.greater(rows["cycle"], after_exclusive))
-    former = later.join(newest.select(["cycle", "path"]), ["cycle", "path"], join_type="left anti").sort_by(
-        "cycle"
-    )
+    rows_since = rows.filter(pc.greater(rows["cycle"], after_exclusive))
+    former = rows_since.join(
+        newest.select(["cycle", "path"]), ["cycle", "path"], join_type="left anti"
+    ).sort_by("cycle")
     former = former.slice(max(0, len(former) - MAX_FORMER_READS))
     return former.append_column("version", pa.nulls(len(former), pa.string())).cast(READ_PROGRESS_ROWS)
 

@@ -25,7 +25,7 @@ def _silence() -> None:
 def read_repeated_texts(
     table: Table,
     row_filter: str,
-    repeated: Sequence[str],
+    text_columns: Sequence[str],
     *further: str,
     files: Iterable[FileScanTask] | None = None,
 ) -> Iterator[pa.Table]:
@@ -34,14 +34,14 @@ def read_repeated_texts(
     Args:
         table: the table.
         row_filter: the filter.
-        repeated: text columns to return as dictionaries.
+        text_columns: text columns to return as dictionaries.
         further: further columns, including those of the filter.
         files: the files to read; None means all that may have such rows.
     """
     _silence()
-    scan = table.scan(row_filter=row_filter, selected_fields=(*repeated, *further))
+    scan = table.scan(row_filter=row_filter, selected_fields=(*text_columns, *further))
     reader = ArrowScan(
-        table.metadata, table.io, scan.projection(), scan.row_filter, dictionary_columns=tuple(repeated)
+        table.metadata, table.io, scan.projection(), scan.row_filter, dictionary_columns=tuple(text_columns)
     )
     for batch in reader.to_record_batches(scan.plan_files() if files is None else files):
         yield pa.Table.from_batches([batch])

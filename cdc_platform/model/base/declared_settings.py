@@ -70,16 +70,14 @@ class Setting:
 def _find_settings(kind: Any) -> Mapping[str, Setting]:
     hints = get_type_hints(kind, include_extras=True)
     settings_by_name = {}
-    for declared in fields(kind):
-        hint, description = hints[declared.name], None
+    for member in fields(kind):
+        hint, description = hints[member.name], None
         if get_origin(hint) is Annotated:
             hint, description = get_args(hint)
         kinds = get_args(hint) if get_origin(hint) is UnionType else (hint,)
-        default = declared.default if declared.default_factory is MISSING else None
+        default = member.default if member.default_factory is MISSING else None
         inner = hint if len(kinds) != 2 or NoneType not in kinds else kinds[0]  # noqa: PLR2004  X | None
-        settings_by_name[declared.name] = Setting(
-            declared.name, inner, default, NoneType in kinds, description
-        )
+        settings_by_name[member.name] = Setting(member.name, inner, default, NoneType in kinds, description)
     return settings_by_name
 
 
@@ -109,8 +107,8 @@ def read_settings(
     for name, setting in names.items():
         if setting.default is MISSING and name not in values:
             raise SettingError(f"{place}{name}", "is missing")
-    read = {name: _read(names[name], value, folder, f"{place}{name}") for name, value in values.items()}
-    return kind(**read)
+    members = {name: _read(names[name], value, folder, f"{place}{name}") for name, value in values.items()}
+    return kind(**members)
 
 
 def read_json(kind: type[Declared], text: str) -> Declared:

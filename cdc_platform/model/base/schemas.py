@@ -56,7 +56,7 @@ RAW_CHANGE_RECORDS: Final = pa.schema(
 
 EVENT: Final = pa.struct(
     [
-        # when the change committed at the source, as the source says
+        # commit time of the change, as the source states it
         ("source_timestamp", TIMESTAMP),
         # duplicates of an event share it
         ("event_id", pa.string()),
@@ -126,8 +126,8 @@ READ_PROGRESS_ROWS: Final = pa.schema(
     [
         ("cycle", pa.int64()),
         ("path", pa.string()),
-        # changes when the file is rewritten: its moment of writing and its size;
-        # below the path of a failed read it is what is known of that: model/stream/unread.py
+        # modification time and size of the file, which change when it is rewritten;
+        # for the path of a failed read, the state of its retries: model/stream/unread.py
         ("version", pa.string()),
     ],
 )

@@ -26,11 +26,7 @@ _MAX_CHARACTERS: Final = 300
 
 @contextmanager
 def understanding(table_name: str, row: str = "") -> Iterator[None]:
-    """Raise errors while rows or summaries of a table are read as damage of the table.
-
-    Args:
-        table_name: the table.
-        row: the row, or the entry of a summary, if known.
+    """Raise errors while a row of a table, or an entry of its summaries, is read as damage of the table.
 
     Raises:
         LakeDamaged: the platform did not write a row or a summary.
@@ -137,9 +133,9 @@ def _as_dataclass(value: Any, shape: Any) -> Any:
     types = _types_of(shape)
     if not isinstance(value, dict) or not value.keys() <= types.keys():
         raise ValueError(f"the fields {', '.join(types)} were expected, not {_excerpt(value)}")
-    missing = [name for name in _required_fields(shape) if name not in value]
-    if missing:
-        raise ValueError(f"the field `{missing[0]}` is missing in {_excerpt(value)}")
+    absent_fields = [name for name in _required_fields(shape) if name not in value]
+    if absent_fields:
+        raise ValueError(f"the field `{absent_fields[0]}` is missing in {_excerpt(value)}")
     return shape(**{name: _as_shape(item, types[name]) for name, item in value.items()})
 
 

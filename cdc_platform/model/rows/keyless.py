@@ -31,8 +31,8 @@ def keyless_keys(values: Mapping[str, Any]) -> str:
 
     NULL counts like a missing column, so a column that is added later changes nothing.
     """
-    present = {name: value for name, value in values.items() if value is not None}
-    return keys_text(sha256(_ENCODER.encode(present).encode()).hexdigest(), UNNUMBERED)
+    non_null_values = {name: value for name, value in values.items() if value is not None}
+    return keys_text(sha256(_ENCODER.encode(non_null_values).encode()).hexdigest(), UNNUMBERED)
 
 
 def keys_text(row: str, copy: int) -> str:

@@ -90,11 +90,11 @@ class RowTracker:
 
     def _write(self, change: RowChange) -> RowChange:
         base = self._base(change)
-        values, missing = dict(change.new_values or {}), []
+        values, gaps = dict(change.new_values or {}), []
         for column in change.unavailable:
             value = _lookup(base, column)
             if value is _MISSING:
-                missing.append(column)
+                gaps.append(column)
             else:
                 values[column] = value
         stored_values = _NOTHING if change.is_whole_row or base is None else base.stored_values
@@ -102,7 +102,7 @@ class RowTracker:
         self._rows[change.row_id] = _Row({**earlier, **values}, stored_values)
         if change.new_values is not None and not change.unavailable:
             return change
-        return replace(change, new_values=values, unavailable=tuple(missing))
+        return replace(change, new_values=values, unavailable=tuple(gaps))
 
     def _base(self, change: RowChange) -> _Row | None:
         """Return the row before the change, under its key at that time."""

@@ -63,7 +63,7 @@ def parted_orders(uses: Iterable[KeyUse]) -> Mapping[str, str]:
     of_tables: defaultdict[tuple[str, str], list[KeyUse]] = defaultdict(list)
     for use in uses:
         of_tables[use.transaction_id, use.table].append(use)
-    return dict(moved for of_table in of_tables.values() for moved in _new_orders(of_table))
+    return dict(orders for of_table in of_tables.values() for orders in _new_orders(of_table))
 
 
 def _new_orders(uses: Iterable[KeyUse]) -> Iterator[tuple[str, str]]:

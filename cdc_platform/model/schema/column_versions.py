@@ -196,16 +196,16 @@ class ColumnHistory:
             stored_names: names of all columns of the table, in lower case.
         """
         versions = [version for version in self.versions if version.is_stored_as(name, stored_names)]
-        fitting = [
+        of_type = [
             version for version in versions if _plain_type(spark_type(version.type)) == _plain_type(type_text)
         ]
-        candidates = fitting or versions
-        living = [
+        candidates = of_type or versions
+        live_versions = [
             version
             for version in candidates
             if copied_micros is None or not version.is_over_at(copied_micros)
         ]
-        return next(iter(living or candidates), None)
+        return next(iter(live_versions or candidates), None)
 
     def _column(self, version: ColumnVersion, after_cycle: int | None = None) -> Column:
         is_key = version.is_primary_key and version.until is None

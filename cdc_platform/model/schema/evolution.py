@@ -91,11 +91,11 @@ _COMMON: Final = frozenset(
 )
 
 
-def is_convertible(old: ColumnType, new: ColumnType) -> bool:
+def is_convertible(former_type: ColumnType, new_type: ColumnType) -> bool:
     """Return whether Spanner converts a column between these types in place, stored values included."""
-    if old.element is not None and new.element is not None:
-        return is_convertible(old.element, new.element)
-    return (old.code, new.code) in _IN_PLACE
+    if former_type.element is not None and new_type.element is not None:
+        return is_convertible(former_type.element, new_type.element)
+    return (former_type.code, new_type.code) in _IN_PLACE
 
 
 _IN_PLACE: Final = frozenset(
@@ -196,22 +196,29 @@ def _replace_column(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
 def _retype(
     table: ColumnHistory, event: SchemaEvent, converting: Callable[[ColumnType, ColumnType], bool]
 ) -> ColumnHistory:
-    new = _version_of(event)
+    present = _version_of(event)
     place = next(n for n, v in enumerate(table.versions) if v.until is None and v.name == event.name)
-    old = table.versions[place]
-    converts = converting(old.type, new.type)
-    if same_type(old.type, new.type) or (converts and spark_type(old.type) == spark_type(new.type)):
+    former = table.versions[place]
+    converts = converting(former.type, present.type)
+    if same_type(former.type, present.type) or (
+        converts and spark_type(former.type) == spark_type(present.type)
+    ):
         # The lake's column stays as it is.
-        version = replace(old, type=new.type, is_primary_key=new.is_primary_key, ordinal=new.ordinal)
+        version = replace(
+            former,
+            type=present.type,
+            is_primary_key=present.is_primary_key,
+            ordinal=present.ordinal,
+        )
         return replace(table, versions=(*table.versions[:place], version, *table.versions[place + 1 :]))
-    new = replace(new, before=place if converts else None)
-    if case_key(old.lake_name) == case_key(new.name):
-        table = _claim_name(table, new.name, new.since)
-        return replace(table, versions=(*table.versions, new))
+    present = replace(present, before=place if converts else None)
+    if case_key(former.lake_name) == case_key(present.name):
+        table = _claim_name(table, present.name, present.since)
+        return replace(table, versions=(*table.versions, present))
     # It still shares its name with another column.
-    old_version = replace(old, until=new.since)
+    old_version = replace(former, until=present.since)
     table = replace(table, versions=(*table.versions[:place], old_version, *table.versions[place + 1 :]))
-    return _append_version(table, new)
+    return _append_version(table, present)
 
 
 def _version_of(event: SchemaEvent, *, is_late: bool = False) -> ColumnVersion:

@@ -65,19 +65,19 @@ def find_refusals(lake_tables: Iterable[LakeTable], holders: Mapping[str, LakeTa
         lake_tables: the result of `claims_of`.
         holders: places that are already taken, each with its table.
     """
-    places, refused = dict(holders), dict[LakeTable, LakeTable]()
+    places, refusals = dict(holders), dict[LakeTable, LakeTable]()
     for table in lake_tables:
-        if table.is_history and LakeTable(table.source_table) in refused:
+        if table.is_history and LakeTable(table.source_table) in refusals:
             continue
         holder = places.setdefault(table.place, table)
         if holder != table:
-            refused[table] = holder
-    return refused
+            refusals[table] = holder
+    return refusals
 
 
-def describe_refusals(refused: Refusals) -> Iterator[str]:
+def describe_refusals(refusals: Refusals) -> Iterator[str]:
     """Yield a sentence on each table that the lake cannot have, with advice."""
-    for table, holder in refused.items():
+    for table, holder in refusals.items():
         has_place = f"{holder.text} has that name in the lake, which ignores case"
         if table.is_history:
             yield (

@@ -101,7 +101,7 @@ class RecreatedColumn:
         return place > self.before or any(ordinals.get(other, place) < place for other in self.ahead)
 
 
-def recreated_columns_of(columns: ColumnHistory, now: TableSchema) -> Mapping[str, RecreatedColumn]:
+def recreated_columns_of(columns: ColumnHistory, schema: TableSchema) -> Mapping[str, RecreatedColumn]:
     """Return the columns outside the key that were dropped and added again, unchanged, since the last read.
 
     Only the ordinals show them: a new column is always the last one, and only dropping a column ahead of it
@@ -110,10 +110,11 @@ def recreated_columns_of(columns: ColumnHistory, now: TableSchema) -> Mapping[st
     recreated_columns: dict[str, RecreatedColumn] = {}
     seen_names: list[str] = []
     furthest, is_added = 0, False
-    for column in sorted(now.value_columns, key=lambda column: column.ordinal):
+    for column in sorted(schema.value_columns, key=lambda column: column.ordinal):
         before = columns.places.get(column.name)
         if before is None:
-            is_added = is_added or not _may_be_old(columns, column.name)
+            may_be_old = column.name in columns.unwatched or columns.live(column.name) is not None
+            is_added = is_added or not may_be_old
         elif is_added or before < furthest:
             is_added = True
             recreated_columns[column.name] = RecreatedColumn(before, _overtakers(columns, seen_names, before))
@@ -125,11 +126,6 @@ def recreated_columns_of(columns: ColumnHistory, now: TableSchema) -> Mapping[st
 
 def _overtakers(columns: ColumnHistory, seen_names: list[str], before: int) -> frozenset[str]:
     return frozenset(name for name in seen_names if columns.places.get(name, before) >= before)
-
-
-def _may_be_old(columns: ColumnHistory, name: str) -> bool:
-    """Return whether a column that the last schema read did not show may have existed already."""
-    return name in columns.unwatched or columns.live(name) is not None
 
 
 def find_recreated(

@@ -218,8 +218,8 @@ class _Finder(SchemaRecorder):
             since = None if is_first else schema_read.place
             self.record_unwatched(schema.name, schema_read.unwatched.get(schema.name, ()), since)
             before = self.history.tables[schema.name].generated
-            generated = tuple(sorted(schema_read.generated.get(schema.name, ())))
-            self.record_columns(SchemaChange.GENERATED_COLUMNS, schema.name, before, generated, since)
+            generated_columns = tuple(sorted(schema_read.generated.get(schema.name, ())))
+            self.record_columns(SchemaChange.GENERATED_COLUMNS, schema.name, before, generated_columns, since)
             if not self.widens:
                 # An inexact schema read shows the present ordinals, not those of its moment.
                 self.place(schema if schema_read.is_exact else replace(schema, columns=schema.key_columns))

@@ -55,10 +55,10 @@ class SchemaRecorder:
     def record_key_order(self, schema: TableSchema, place: OrderPlace) -> None:
         """Record a changed order of the key's columns, which records number by their places in the table."""
         before = [column.name for column in self.history.tables[schema.name].schema.key_columns]
-        now = [column.name for column in schema.key_columns]
-        if now != before and set(now) == set(before):
+        names = [column.name for column in schema.key_columns]
+        if names != before and set(names) == set(before):
             since = None if self.history.cycle == 0 else place
-            self.record(SchemaChange.KEY_ORDERED, schema.name, None, json.dumps(now), since=since)
+            self.record(SchemaChange.KEY_ORDERED, schema.name, None, json.dumps(names), since=since)
 
     def drop_tables(self, schema_read: SchemaRead) -> None:
         """Record the tables that a schema read lacks: dropped, or no longer watched."""

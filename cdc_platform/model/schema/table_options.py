@@ -102,8 +102,8 @@ def stored_schema(table: TableSchema, options: TableOptions) -> TableSchema:
         **(_ORDER_TYPES if options.keeps_order else {}),
     }
     names = {column.name for column in table.columns}
-    missing = {name: code for name, code in types.items() if name not in names}
-    return replace(table, columns=table.columns + _extra_columns(missing, len(table.columns)))
+    added_types = {name: code for name, code in types.items() if name not in names}
+    return replace(table, columns=table.columns + _extra_columns(added_types, len(table.columns)))
 
 
 def source_schema(schema: TableSchema) -> TableSchema:

@@ -49,20 +49,20 @@ def key_family(kind: ColumnType) -> str:
     return _KEY_FAMILIES.get(kind.code, "not a float, bytes or array")
 
 
-def keeps_values(old: ColumnType, new: ColumnType) -> bool:
+def keeps_values(former_type: ColumnType, new_type: ColumnType) -> bool:
     """Return whether a column's stored values are still valid after its type changed in place.
 
     They are if every database converts them to the same text of the new type, because the database does not
     state how it converted them: the text of a moment depends on its settings, that of a float on its version.
     An integer becomes the nearest float everywhere.
     """
-    if (old.code, new.code) == ("INT64", "FLOAT64") and _is_number(old):
+    if (former_type.code, new_type.code) == ("INT64", "FLOAT64") and _is_number(former_type):
         return True
-    if joined_type(old, new) != new or old.code in _OPAQUE:
+    if joined_type(former_type, new_type) != new_type or former_type.code in _OPAQUE:
         return False
-    if old.code in _FLOATS:
-        return new.code in _FLOATS
-    return old.code not in _DATED and (old.code, new.code) != ("DATE", "TIMESTAMP")
+    if former_type.code in _FLOATS:
+        return new_type.code in _FLOATS
+    return former_type.code not in _DATED and (former_type.code, new_type.code) != ("DATE", "TIMESTAMP")
 
 
 def _is_number(kind: ColumnType) -> bool:

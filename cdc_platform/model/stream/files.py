@@ -105,12 +105,12 @@ def choose_files(
         (file for file in unread if file not in failures), key=lambda file: (file.modified_micros, file.path)
     )
     is_due = {file for file in failures if clock_micros is None or failures[file].is_due(clock_micros)}
-    due = sorted(is_due, key=lambda file: (failures[file].micros, file.path))
+    due_files = sorted(is_due, key=lambda file: (failures[file].micros, file.path))
     if fresh:
         retried_files = min(max(1, max_files // RETRIED_SHARE), max_files - 1)
-        retries = _first(due, retried_files, max_bytes // RETRIED_SHARE)
+        retries = _first(due_files, retried_files, max_bytes // RETRIED_SHARE)
     else:
-        retries = _first(due, max_files, max_bytes)
+        retries = _first(due_files, max_files, max_bytes)
     left_bytes = max_bytes - sum(file.size_bytes for file in retries)
     new_files = _first(fresh, max_files - len(retries), left_bytes)
     return FileChoice((*new_files, *retries), is_all=len(new_files) == len(fresh))

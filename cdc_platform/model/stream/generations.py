@@ -74,8 +74,8 @@ class Generations:
 
 def finished_parents(lineage: Lineage) -> tuple[str, ...]:
     """Return the finished partitions with a child that waits for another parent."""
-    waiting = (
+    children = (
         partition for partition in lineage.partitions.values() if partition.state is PartitionState.CREATED
     )
-    parents = {token for child in waiting for token in child.parent_tokens}
+    parents = {token for child in children for token in child.parent_tokens}
     return tuple(sorted(t for t in parents if t in lineage.partitions and lineage.partitions[t].is_finished))

@@ -15,9 +15,9 @@ from cdc_platform.model.stream.read_windows import WindowOutcome, WindowReport
 
 
 class PartitionState(StrEnum):
-    """Progress of a partition, in this order; a partition never returns to an earlier state.
+    """State of a partition, in order of progress; it never returns to an earlier state.
 
-    Each of the last two states ends it.
+    The last two states are final.
     """
 
     CREATED = "created"
@@ -151,23 +151,23 @@ def advance(
         if child.token not in partitions:
             partitions[child.token] = _new_partition(child)
         _check_announcement(partitions[child.token], child)
-    unfinished = {partition.token: partition for partition in _unfinished(partitions)}
+    live_partitions = {partition.token: partition for partition in _unfinished(partitions)}
     unread = sorted(windows, key=lambda report: (report.token, report.start_exclusive_micros))
     # A partition that announces itself has no parent.
-    _schedule(partitions, unfinished)
+    _schedule(partitions, live_partitions)
     while unread:
         generation = [report for report in unread if _is_readable(partitions, report.token)]
-        later = [report for report in unread if not _is_readable(partitions, report.token)]
+        postponed_reports = [report for report in unread if not _is_readable(partitions, report.token)]
         if not generation:
             raise PartitionBoundsInvalid(
                 "A cycle read a window of a partition that is unknown, or whose parents have not ended. This "
                 f"is a bug of the platform; report this partition token: {unread[0].token!r}",
             )
         for report in generation:
-            _store(partitions, unfinished, _with_report(partitions[report.token], report, cycle))
-        _schedule(partitions, unfinished)
-        unread = later
-    _schedule(partitions, unfinished)
+            _store(partitions, live_partitions, _with_report(partitions[report.token], report, cycle))
+        _schedule(partitions, live_partitions)
+        unread = postponed_reports
+    _schedule(partitions, live_partitions)
     return Lineage(partitions, cycle)
 
 
@@ -240,12 +240,12 @@ def _is_readable(partitions: Mapping[str, Partition], token: str) -> bool:
     return partition is not None and partition.state is not PartitionState.CREATED
 
 
-def _store(partitions: dict[str, Partition], unfinished: dict[str, Partition], partition: Partition) -> None:
+def _store(partitions: dict[str, Partition], live_ones: dict[str, Partition], partition: Partition) -> None:
     partitions[partition.token] = partition
     if partition.is_finished:
-        unfinished.pop(partition.token, None)
+        live_ones.pop(partition.token, None)
     else:
-        unfinished[partition.token] = partition
+        live_ones[partition.token] = partition
 
 
 def _with_report(partition: Partition, report: WindowReport, cycle: int) -> Partition:
@@ -265,13 +265,15 @@ def _with_report(partition: Partition, report: WindowReport, cycle: int) -> Part
     )
 
 
-def _schedule(partitions: dict[str, Partition], unfinished: dict[str, Partition]) -> None:
+def _schedule(partitions: dict[str, Partition], live_partitions: dict[str, Partition]) -> None:
     """Schedule the unfinished partitions whose parents have all been read to the partition's start."""
-    lowest = min((partition.position_micros for partition in unfinished.values()), default=None)
-    waiting = [partition for partition in unfinished.values() if partition.state is PartitionState.CREATED]
-    for partition in waiting:
+    lowest = min((partition.position_micros for partition in live_partitions.values()), default=None)
+    children = [
+        partition for partition in live_partitions.values() if partition.state is PartitionState.CREATED
+    ]
+    for partition in children:
         if _may_start(partition, partitions, lowest):
-            _store(partitions, unfinished, replace(partition, state=PartitionState.SCHEDULED))
+            _store(partitions, live_partitions, replace(partition, state=PartitionState.SCHEDULED))
 
 
 def _may_start(partition: Partition, partitions: Mapping[str, Partition], lowest: int | None) -> bool:

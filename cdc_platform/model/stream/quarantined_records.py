@@ -135,7 +135,7 @@ class QuarantineFilter:
 
 
 def with_related(
-    chosen: Iterable[QuarantinedRecord],
+    selection: Iterable[QuarantinedRecord],
     open_records: Sequence[QuarantinedRecord],
     readable: Collection[str] = (),
     *,
@@ -148,7 +148,7 @@ def with_related(
     only whole transactions if the source identifies them.
 
     Args:
-        chosen: records of `open_records`.
+        selection: records of `open_records`.
         open_records: all open records.
         readable: origins that the replay reads again as a whole.
         keeps_transactions: whether the log takes only whole transactions.
@@ -161,7 +161,7 @@ def with_related(
         return (f"place {record.place}", record.moment_micros) if pairs_halves and record.place else None
 
     of_each = [(record, _ties(record, readable, group_of(record))) for record in open_records]
-    identities = {record.identity for record in chosen}
+    identities = {record.identity for record in selection}
     ties = {tie for record, its in of_each if record.identity in identities for tie in its}
     while True:
         members = [(record, its) for record, its in of_each if ties & its]

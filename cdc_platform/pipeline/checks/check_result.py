@@ -130,13 +130,13 @@ class Check:
 
 def raise_failures(results: Mapping[Check, CheckResult]) -> None:
     """Raise `CheckFailed` with the blocking checks that have failed, if there are any."""
-    failed = {
+    failures = {
         check.name: result.summary
         for check, result in results.items()
         if check.is_blocking and not result.passed
     }
-    if failed:
-        raise CheckFailed(failed)
+    if failures:
+        raise CheckFailed(failures)
 
 
 @contextmanager

@@ -128,5 +128,5 @@ def count_differing(left: DataFrame, right: DataFrame) -> int:
     names = [col(name) for name in left.columns]
     signed = [frame.select("*", F.lit(sign).alias(MORE)) for frame, sign in ((left, 1), (right, -1))]
     sums = reduce(DataFrame.union, signed).groupBy(*names).agg(F.sum(MORE).alias(MORE))
-    ((differing,),) = sums.agg(F.coalesce(F.sum(F.abs(MORE)), F.lit(0))).collect()
-    return int(differing)
+    ((row_count,),) = sums.agg(F.coalesce(F.sum(F.abs(MORE)), F.lit(0))).collect()
+    return int(row_count)

@@ -32,22 +32,22 @@ def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
     raw = read_data_changes(pipeline, spark).where(F.col("record_timestamp") <= F.lit(to_datetime(until)))
     if scope.after_micros is not None:
         raw = raw.where(F.col("record_timestamp") > F.lit(to_datetime(scope.after_micros)))
-    read = raw.select(F.expr(RECORD_ID).alias("record_id"))
+    raw_records = raw.select(F.expr(RECORD_ID).alias("record_id"))
     # Duplicates were logged before, and replayed records are logged later.
     repeats_within_s, has_late = pipeline.capabilities.repeats_within_s, has_replays(pipeline.lake)
     around = EVERYTHING if repeats_within_s is not None or has_late else scope
-    quarantined = _quarantine(pipeline, spark, around).where(F.col("cycle") <= mark.cycle)
-    logged = _log(pipeline, spark, around).where(F.col("cycle") <= mark.cycle)
+    quarantined_records = _quarantine(pipeline, spark, around).where(F.col("cycle") <= mark.cycle)
+    log_records = _log(pipeline, spark, around).where(F.col("cycle") <= mark.cycle)
     if repeats_within_s is not None and scope.after_micros is not None and not has_late:
-        logged = _repeatable(pipeline, logged, scope.after_micros, until)
+        log_records = _repeatable(pipeline, log_records, scope.after_micros, until)
     places = {
-        "read": read,
-        "logged": logged.select("record_id"),
-        "quarantined": quarantined.where("replayed_at is null").select("record_id"),
-        "replayed": quarantined.where("replayed_at is not null").select("record_id"),
+        "read": raw_records,
+        "logged": log_records.select("record_id"),
+        "quarantined": quarantined_records.where("replayed_at is null").select("record_id"),
+        "replayed": quarantined_records.where("replayed_at is not null").select("record_id"),
     }
     if around is not scope:
-        of_read = read.distinct()
+        of_read = raw_records.distinct()
         places |= {
             name: frame.join(of_read, "record_id", "left_semi")
             for name, frame in places.items()
@@ -70,12 +70,12 @@ def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
     )
 
 
-def _repeatable(pipeline: Pipeline, logged: DataFrame, after_micros: int, until_micros: int) -> DataFrame:
+def _repeatable(pipeline: Pipeline, log: DataFrame, after_micros: int, until_micros: int) -> DataFrame:
     """Return the part of the log in which records read after a position may have a duplicate."""
-    repeated = repeated_from(pipeline, between_positions(RecordKind.FILE, after_micros, until_micros))
-    oldest = remembered_from(pipeline, after_micros, repeated)
+    repeats_since = repeated_from(pipeline, between_positions(RecordKind.FILE, after_micros, until_micros))
+    oldest = remembered_from(pipeline, after_micros, repeats_since)
     content = measure_content(pipeline.lake.system_table(RAW), after_micros, until_micros)
-    return logged.where(F.col("commit_timestamp") >= F.lit(to_datetime(oldest))).where(
+    return log.where(F.col("commit_timestamp") >= F.lit(to_datetime(oldest))).where(
         content.earlier_changes_sql
     )
 
@@ -86,11 +86,11 @@ def _count_places(places: Mapping[str, DataFrame], *, comes_mended: bool) -> tup
     A replayed record counts as quarantined until the log has it, possibly under another identity. With
     ``comes_mended``, a rewritten file may bring a record into the log without a replay.
     """
-    marked = [
+    flags = [
         frame.select("record_id", *(F.lit(int(name == other)).alias(other) for other in places))
         for name, frame in places.items()
     ]
-    records = reduce(DataFrame.unionByName, marked).groupBy("record_id")
+    records = reduce(DataFrame.unionByName, flags).groupBy("record_id")
     read, logged, quarantined, replayed = (F.col(name) for name in places)
     is_open = (quarantined > 0) & (logged == 0) if comes_mended else quarantined > 0
     is_quarantined = is_open | (replayed > 0) & (logged == 0)
@@ -114,14 +114,14 @@ def check_exactly_once(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
     """Count changes that the log holds more than once."""
     changes = _log(pipeline, spark, scope)
     times = changes.groupBy(*_IDENTITY).count()
-    total, repeated = _first(times.agg(F.sum("count"), F.count_if(F.col("count") > 1)))
+    total, repeats = _first(times.agg(F.sum("count"), F.count_if(F.col("count") > 1)))
     within_s = pipeline.capabilities.repeats_within_s
-    if repeated and within_s is not None:
-        repeated = _count_soon(changes.join(times.where("count > 1"), list(_IDENTITY), "left_semi"), within_s)
+    if repeats and within_s is not None:
+        repeats = _count_soon(changes.join(times.where("count > 1"), list(_IDENTITY), "left_semi"), within_s)
     return CheckResult(
-        repeated == 0,
-        f"{total} changes, {repeated} of them repeated",
-        {"changes": total, "repeated": repeated},
+        repeats == 0,
+        f"{total} changes, {repeats} of them repeated",
+        {"changes": total, "repeated": repeats},
     )
 
 
@@ -146,8 +146,8 @@ def check_transactions(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
     is_replayed = F.lit(False)
     if has_replays(pipeline.lake):
         # A replayed record keeps its commit timestamp.
-        replayed = spark.createDataFrame(replayed_records(pipeline.lake)).distinct()
-        changes = changes.join(replayed.withColumn("is_replayed", F.lit(True)), "record_id", "left")
+        replays = spark.createDataFrame(replayed_records(pipeline.lake)).distinct()
+        changes = changes.join(replays.withColumn("is_replayed", F.lit(True)), "record_id", "left")
         is_replayed = F.coalesce("is_replayed", is_replayed)
     out_of_order = _count_out_of_order(changes, is_replayed)
     return CheckResult(
@@ -164,8 +164,8 @@ def _count_out_of_order(changes: DataFrame, is_replayed: Column) -> int:
     """
     before = F.lag("ordering_key").over(Window.partitionBy("cycle").orderBy("ordinal"))
     places = changes.select("*", (F.col("ordering_key") <= before).alias("is_displaced"))
-    ordinal, committed = (F.when(~is_replayed, F.col(name)) for name in ("ordinal", "commit_timestamp"))
-    ends = (F.min(ordinal), F.max(ordinal), F.min(committed), F.max(committed))
+    ordinal, moment = (F.when(~is_replayed, F.col(name)) for name in ("ordinal", "commit_timestamp"))
+    ends = (F.min(ordinal), F.max(ordinal), F.min(moment), F.max(moment))
     cycles = places.groupBy("cycle").agg(F.count_if("is_displaced"), *ends).collect()
     rows = sorted(tuple(row) for row in cycles if row[2] is not None)
     overlaps = sum(later[2] <= earlier[3] or later[4] <= earlier[5] for earlier, later in pairwise(rows))

@@ -88,12 +88,7 @@ class Reconciliation:
 def reconcile_tables(
     pipeline: Pipeline, cut: Cut, covers: Callable[[str], bool] = lambda _table: True
 ) -> tuple[list[Reconciliation], tuple[str, ...]]:
-    """Compare the tables at a cut with the source at its position.
-
-    Args:
-        pipeline: the pipeline.
-        cut: the cut.
-        covers: returns whether to compare a table; by default all are compared.
+    """Compare the tables at a cut that `covers` selects, by default all, with the source at its position.
 
     Returns:
         the reconciliations, and the tables of the cut that the change stream did not watch at that position.
@@ -114,12 +109,8 @@ def reconcile_table(
 ) -> Reconciliation:
     """Compare one table at a cut with the source at the cut's position.
 
-    Args:
-        pipeline: the pipeline.
-        history: the schema's history at the cut.
-        table: the table.
-        source_table: its watched columns at that position, according to the source.
-        cut: the cut.
+    ``history`` is the schema's history at the cut; ``source_table`` has the table's watched columns at that
+    position, according to the source.
     """
     columns = history.tables.get(table.name, ColumnHistory(table.name))
     lake_schema = columns.schema if columns.versions else table
@@ -140,7 +131,7 @@ def reconcile_table(
 
 
 def _comparable_columns(
-    lake_schema: TableSchema, source_schema: TableSchema, late: tuple[str, ...]
+    lake_schema: TableSchema, source_schema: TableSchema, late_columns: tuple[str, ...]
 ) -> TableSchema:
     """Return the columns that both sides have, with one type and all values."""
     types = {column.name: column.type for column in source_schema.columns}
@@ -149,7 +140,7 @@ def _comparable_columns(
         for column in lake_schema.columns
         if column.name in types
         and _is_comparable(column.type, types[column.name])
-        and column.name not in late
+        and column.name not in late_columns
     )
     return TableSchema(lake_schema.name, tuple(common))
 
@@ -195,7 +186,7 @@ def _source_rows(pipeline: Pipeline, table: TableSchema, cut: Cut) -> Iterator[p
 def _lake_rows(pipeline: Pipeline, table: TableSchema, cut: Cut) -> Iterator[pa.RecordBatch]:
     lake_table: Table = load_table(pipeline, table.name)
     columns = tuple(column.name for column in table.columns)
-    # The source does not have the deleted rows that a table keeps.
+    # With `soft_delete`, a table keeps deleted rows, which the source lacks.
     has_deleted = keeps_deleted(stored_at(pipeline, table, cut.tables[table.name]))
     lives = equals(DELETED, value=False) if has_deleted else AlwaysTrue()
     version = stored_version(lake_table, cut.tables[table.name])

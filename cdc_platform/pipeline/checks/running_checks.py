@@ -6,7 +6,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from cdc_platform.lake.commits.commits import Mark, read_mark
+from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.cuts import cuts_since_moment, newest_cut
 from cdc_platform.model.base.stored_names import LOG
 from cdc_platform.model.base.timestamps import MICROS_PER_S
@@ -60,11 +60,15 @@ class CheckRunner:
         Raises:
             CheckFailed: a blocking check has failed; all due checks have run.
         """
-        due = [check for check, moment in self._due.items() if moment <= time.monotonic()]
-        if self._every_s is None or not due:
+        due_checks = [check for check, moment in self._due.items() if moment <= time.monotonic()]
+        if self._every_s is None or not due_checks:
             return
         mark = read_mark(self._pipeline.lake.system_table(LOG))
-        news = [check for check in due if self._has_news(check, mark)]
+        news = [
+            check
+            for check in due_checks
+            if check.asset != LOG or mark.cycle > self._passed[check].after_cycle
+        ]
         results: dict[Check, CheckResult] = {}
         try:
             with checking(self._pipeline, self._spark, total=len(news)) as step:
@@ -74,12 +78,9 @@ class CheckRunner:
         finally:
             store_results(self._pipeline, results, unchanged_after_s=UNCHANGED_AFTER_S)
         raise_failures(results)
-        for turn, check in enumerate(due, 1):
+        for turn, check in enumerate(due_checks, 1):
             self._passed[check] = Scope(mark.cycle, mark.position_micros)
-            self._due[check] = time.monotonic() + self._every_s * turn / len(due)
-
-    def _has_news(self, check: Check, mark: Mark) -> bool:
-        return check.asset != LOG or mark.cycle > self._passed[check].after_cycle
+            self._due[check] = time.monotonic() + self._every_s * turn / len(due_checks)
 
     def _make(self, check: Check, cycle: int) -> CheckResult:
         with self._pipeline.progress.step(f"check {check.name}"):

@@ -136,8 +136,8 @@ def _unseen(log: DataFrame, starts_by_table: Mapping[str, str]) -> Mapping[str, 
     )
     starts = F.create_map(*(F.lit(part) for pair in starts_by_table.items() for part in pair))
     is_living = f"kind <> '{ChangeKind.DELETE.value}' and changed_at > coalesce(emptied_at, -1)"
-    living = newest.join(F.broadcast(truncates), "table_name", "left").where(is_living)
-    stale = living.where(F.col("newest") < starts[F.col("table_name")])
+    living_rows = newest.join(F.broadcast(truncates), "table_name", "left").where(is_living)
+    stale = living_rows.where(F.col("newest") < starts[F.col("table_name")])
     ranks = stale.withColumn("number", F.row_number().over(Window.partitionBy("table_name").orderBy("keys")))
     examples = F.sort_array(F.collect_list(F.when(F.col("number") <= SHOWN, F.col("keys")))).alias("shown")
     counts = ranks.groupBy("table_name").agg(F.count("*").alias("rows"), examples).orderBy("table_name")

@@ -21,13 +21,13 @@ def check_source(pipeline: Pipeline, _spark: SparkSession, scope: Scope) -> Chec
     cut = newest_cut(pipeline.lake)
     if cut is None:
         return without_cut(pipeline)
-    reconciliations, unwatched = reconcile_tables(pipeline, cut, scope.covers)
-    quarantined = count_quarantined_records(pipeline.lake)
+    reconciliations, names = reconcile_tables(pipeline, cut, scope.covers)
+    open_records = count_quarantined_records(pipeline.lake)
     facts: dict[str, Fact] = {
         "cut": str(cut.cut),
         "source_rows": sum(reconciliation.source.rows for reconciliation in reconciliations),
         "lake_rows": sum(reconciliation.lake.rows for reconciliation in reconciliations),
-        "quarantined": quarantined,
+        "quarantined": open_records,
         "columns_of_unknown_type": sum(len(table.unknown_columns) for table in pipeline.tables),
     }
     equal = [reconciliation for reconciliation in reconciliations if reconciliation.is_equal]
@@ -43,9 +43,9 @@ def check_source(pipeline: Pipeline, _spark: SparkSession, scope: Scope) -> Chec
         for reconciliation in reconciliations
         if reconciliation.uncompared
     ]
-    sentences += [f"`{name}` is not watched there, so its last state was not compared" for name in unwatched]
-    if quarantined and len(equal) < len(reconciliations):
-        sentences.append(f"{quarantined} records in quarantine are missing from the tables")
+    sentences += [f"`{name}` is not watched there, so its last state was not compared" for name in names]
+    if open_records and len(equal) < len(reconciliations):
+        sentences.append(f"{open_records} records in quarantine are missing from the tables")
     tables = {reconciliation.table: _judge(reconciliation, cut) for reconciliation in reconciliations}
     return CheckResult(
         all(reconciliation.holds for reconciliation in reconciliations), "; ".join(sentences), facts, tables

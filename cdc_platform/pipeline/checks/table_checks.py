@@ -36,7 +36,7 @@ def check_tables_equal_log(pipeline: Pipeline, spark: SparkSession, scope: Scope
         return without_cut(pipeline)
     log = read_log(pipeline, spark).where(F.col("cycle") <= cut.cycle)
     history = load_history_at(pipeline.lake, cut.cycle)
-    differing = {
+    differences = {
         table.name: _count_differences(
             pipeline,
             spark,
@@ -48,7 +48,7 @@ def check_tables_equal_log(pipeline: Pipeline, spark: SparkSession, scope: Scope
         for table in _tables_at(pipeline, cut, scope)
     }
     text = f"cut {cut.cut}: {{}} rows differ from the initial copies with the changes of the log"
-    return _sum_up(differing, text)
+    return _sum_up(differences, text)
 
 
 def _tables_at(pipeline: Pipeline, cut: Cut, scope: Scope) -> list[TableSchema]:
@@ -93,8 +93,8 @@ def _count_differences(
         net_changes = compute_net_changes(changes, schema)
     names = [col(column.name) for column in schema.columns]
     # An update of a row that is new to the log has all of its values.
-    living = [APPEND] if trusts_inserts(pipeline, table.name, history) else [APPEND, UPDATE]
-    expected_rows = net_changes.where(F.col(ACTION).isin(living)).select(*names)
+    actions = [APPEND] if trusts_inserts(pipeline, table.name, history) else [APPEND, UPDATE]
+    expected_rows = net_changes.where(F.col(ACTION).isin(actions)).select(*names)
     lake_rows = read_table(pipeline, spark, table.name, snapshot_id).select(*names)
     with unfit_values():
         return count_differing(expected_rows, lake_rows)

@@ -22,13 +22,15 @@ WAITS_S: Final = 60.0
 
 def check_arrival(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> CheckResult:
     """Look for incomplete transactions, which hold back all later ones."""
-    now = pipeline.source.clock_micros()
-    late = [transaction for transaction in _waiting_transactions(pipeline) if _is_late(transaction, now)]
+    now_micros = pipeline.source.clock_micros()
+    late_transactions = [
+        transaction for transaction in _waiting_transactions(pipeline) if _is_late(transaction, now_micros)
+    ]
     return CheckResult(
-        not late,
-        "; ".join(_describe_waiting(transaction) for transaction in late[:SHOWN])
+        not late_transactions,
+        "; ".join(_describe_waiting(transaction) for transaction in late_transactions[:SHOWN])
         or "no transaction waits for missing events",
-        {"waiting": len(late)},
+        {"waiting": len(late_transactions)},
     )
 
 

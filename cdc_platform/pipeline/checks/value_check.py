@@ -84,10 +84,10 @@ def _lone_halves(pipeline: Pipeline, spark: SparkSession) -> tuple[int, list[Row
         return 0, []
     log = read_log(pipeline, spark)
     is_delete = F.col("change_kind") == ChangeKind.DELETE.value
-    deleted = log.where(is_delete).withColumnRenamed("transaction_id", "server_transaction_id")
+    delete_rows = log.where(is_delete).withColumnRenamed("transaction_id", "server_transaction_id")
     writes = log.where(~is_delete).selectExpr("table_name as named", "keys as written_keys", "ordering_key")
     is_back = "named = table_name and written_keys = new_keys and ordering_key > record_order"
-    lost_rows = lone.join(deleted.select(*halves), halves, "left_semi").join(
+    lost_rows = lone.join(delete_rows.select(*halves), halves, "left_semi").join(
         writes, F.expr(is_back), "left_anti"
     )
     lost_rows = lost_rows.select("table_name", "keys", "new_keys").distinct()
@@ -128,8 +128,8 @@ def _updates(pipeline: Pipeline, spark: SparkSession) -> Mapping[str, _Updates]:
     """Return facts about each table's updates as the source sent them, since the log may be completed."""
     events = read_data_changes(pipeline, spark).where(F.col("mod_type") == ModType.UPDATE.value)
     lacks = "count_if(coalesce(size(event.unavailable_columns), 0) > 0)"
-    full = "coalesce(max_by(mods[0].old_values IS NOT NULL, record_order), false)"
-    counts = [F.expr(lacks), F.count("*"), F.expr(full)]
+    is_full = "coalesce(max_by(mods[0].old_values IS NOT NULL, record_order), false)"
+    counts = [F.expr(lacks), F.count("*"), F.expr(is_full)]
     rows = events.dropDuplicates(["record_sequence"]).groupBy("table_name").agg(*counts).collect()
     return {row[0]: _Updates(int(row[1]), int(row[2]), bool(row[3])) for row in rows}
 

@@ -41,8 +41,8 @@ def copy_chunks(pipeline: Pipeline, spark: SparkSession, progress: CopyProgress)
     plan, begun_micros = progress.plan, clock_micros()
     base, schema_id = align_branch(pipeline, progress)
     numbers = progress.missing[: batch_chunks(progress, pipeline.opened_micros)]
-    done = progress.done | frozenset(numbers)
-    chunk_batch = ChunkBatch(plan.number, base, done, len(numbers), begun_micros, schema_id)
+    chunk_numbers = progress.done | frozenset(numbers)
+    chunk_batch = ChunkBatch(plan.number, base, chunk_numbers, len(numbers), begun_micros, schema_id)
     chunks = [plan.chunks[chunk] for chunk in numbers]
     rows = pipeline.stream_source.read_copy(spark, plan.schema, plan.position_micros, chunks)
     target = pipeline.lake.spark_table(plan.table, COPY_BRANCH)
@@ -111,8 +111,8 @@ def batch_chunks(progress: CopyProgress, opened_micros: int) -> int:
 def _columns_of_table(rows: DataFrame, target: StructType) -> Iterator[Column]:
     """Yield the table's columns: the columns of the copy, and those that the options add."""
     for field in target.fields:
-        missing = F.lit(False) if field.name == DELETED else F.lit(None).cast(field.dataType)
-        value = col(field.name) if field.name in rows.columns else missing
+        default = F.lit(False) if field.name == DELETED else F.lit(None).cast(field.dataType)
+        value = col(field.name) if field.name in rows.columns else default
         yield value.alias(field.name)
 
 

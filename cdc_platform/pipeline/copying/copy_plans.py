@@ -45,10 +45,10 @@ def plan_missing_copies(pipeline: Pipeline, tables: Sequence[str]) -> PlannedCop
     """Return the plans of tables, and make the missing ones; tables that only the log makes have none."""
     stored_plans = current_plans(pipeline)
     plans = tuple(stored_plans[table] for table in tables if table in stored_plans)
-    missing = [table for table in tables if table not in stored_plans and not is_made_by_log(pipeline, table)]
-    if not missing or not pipeline.settings.copies_first:
+    names = [table for table in tables if table not in stored_plans and not is_made_by_log(pipeline, table)]
+    if not names or not pipeline.settings.copies_first:
         return PlannedCopies(plans)
-    copies = make_plans(pipeline, missing, load_plans(pipeline.lake))
+    copies = make_plans(pipeline, names, load_plans(pipeline.lake))
     return replace(copies, plans=plans + copies.plans)
 
 
@@ -93,8 +93,8 @@ def make_plans(pipeline: Pipeline, names: Sequence[str], before: Mapping[str, Co
 
 
 def _require_unpassed(pipeline: Pipeline, position_micros: int) -> None:
-    reached = read_mark(pipeline.lake.system_table(LOG)).position_micros
-    if reached is not None and reached > position_micros:
+    log_micros = read_mark(pipeline.lake.system_table(LOG)).position_micros
+    if log_micros is not None and log_micros > position_micros:
         raise CommitConflict(
             "Another run has advanced the log beyond the moment of the initial copies that this run was "
             "planning; the next cycle plans them again."

@@ -88,8 +88,8 @@ def _prepare(pipeline: Pipeline, spark: SparkSession, build: HistoryBuild) -> It
     schema = build.source.schema
     with ExitStack() as cache:
         changes = cache_frame(cache, _read_changes(pipeline, spark, build))
-        touched = cache_frame(cache, find_touched(changes, schema))
-        yield _Extension(changes, touched, cache_view(cache, touched), measure_net_changes(touched, schema))
+        rows = cache_frame(cache, find_touched(changes, schema))
+        yield _Extension(changes, rows, cache_view(cache, rows), measure_net_changes(rows, schema))
 
 
 def _extend(
@@ -161,8 +161,8 @@ def _build(
     target = pipeline.lake.spark_table(attempt.table, BRANCH)
     reset_branch(pipeline, attempt)
     commits = convert_stored(pipeline, spark, attempt.table, build.conversions) + 1 + int(closes)
-    matched = extension.stats.existing if closes and trusts_inserts else None
-    completion = attempt.completion(commits, matched=matched)
+    closed_rows = extension.stats.existing if closes and trusts_inserts else None
+    completion = attempt.completion(commits, closed_rows=closed_rows)
     changes = extension.changes
     if build.source.span.has_partial_updates:
         # Read as a branch, it has its present columns, with converted values.

@@ -28,11 +28,11 @@ def forget_touched(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, bu
     commits = convert_stored(pipeline, spark, attempt.table, build.conversions)
     log = read_span(pipeline, spark, schema.name, build.source.span)
     keys = [quote_spark(column.name) for column in schema.key_columns]
-    touched = read_changes(pipeline, spark, build.source, log).select(*keys).distinct()
+    row_keys = read_changes(pipeline, spark, build.source, log).select(*keys).distinct()
     target = pipeline.lake.spark_table(attempt.table, BRANCH)
     before = head(load_table(pipeline, attempt.table), BRANCH)
     with ExitStack() as cache, marked_commits(spark, attempt.properties()):
-        spark.sql(_forget_sql(cache_view(cache, touched), target, schema))
+        spark.sql(_forget_sql(cache_view(cache, row_keys), target, schema))
     after = head(load_table(pipeline, attempt.table), BRANCH)
     return commits + (before is None or after is None or before.snapshot_id != after.snapshot_id)
 
@@ -45,10 +45,10 @@ def remake_versions(pipeline: Pipeline, spark: SparkSession, build: HistoryBuild
     source = replace(
         source, span=replace(source.span, until_inclusive=span.until_inclusive), keeps_truncated=True
     )
-    touched = with_row(read_span(pipeline, spark, table.name, span), source.schema).select(ROW).distinct()
+    row_keys = with_row(read_span(pipeline, spark, table.name, span), source.schema).select(ROW).distinct()
     every = with_row(read_span(pipeline, spark, table.name, source.span), source.schema)
     is_truncate = F.col("change_kind") == ChangeKind.TRUNCATE.value
-    of_rows = every.where(~is_truncate).join(touched, ROW, "left_semi")
+    of_rows = every.where(~is_truncate).join(row_keys, ROW, "left_semi")
     log = of_rows.unionByName(every.where(is_truncate))
     changes = read_changes(pipeline, spark, source, log, has_origin=True)
     return make_versions(changes, source.schema, has_partial_updates=source.span.has_partial_updates)

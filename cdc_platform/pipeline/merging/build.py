@@ -197,7 +197,7 @@ def _build_separately(
         completion = {} if merges else attempt.completion(commits)
         append_inserted(net_changes.frame, target, net_changes.schema, attempt.properties() | completion)
     if merges:
-        with marked_commits(spark, attempt.completion(commits, matched=stats.existing)):
+        with marked_commits(spark, attempt.completion(commits, closed_rows=stats.existing)):
             merge_existing(spark, net_changes, target)
     built = verify_attempt(pipeline, attempt, commits)
     lacks_keys = merges and count_matched(built) != stats.existing
@@ -221,8 +221,8 @@ def _begin(
     reset_branch(pipeline, attempt)
     if stats.has_null_keys:
         allow_null_keys(load_table(pipeline, attempt.table))
-    marked = mark_not_deleted(pipeline, spark, attempt.table) if build.marks_living else 0
-    return marked + convert_stored(pipeline, spark, attempt.table, build.conversions)
+    commits = mark_not_deleted(pipeline, spark, attempt.table) if build.marks_living else 0
+    return commits + convert_stored(pipeline, spark, attempt.table, build.conversions)
 
 
 def _compute_net_changes(pipeline: Pipeline, spark: SparkSession, build: Build) -> DataFrame:

@@ -97,30 +97,30 @@ def plan_merge(local: LocalTable, net_changes: LocalNetChanges) -> LocalMerge | 
     Spark must merge them if the local merge would read too much, or if the table has columns that the net
     changes lack, which Spark leaves unchanged.
     """
-    table, touched = local.table, net_changes.touched
-    within = local.candidate_files(touched)
-    if is_much(table, within, touched, net_changes.read_columns):
+    table, touched_keys = local.table, net_changes.touched
+    candidate_files = local.candidate_files(touched_keys)
+    if is_much(table, candidate_files, touched_keys, net_changes.read_columns):
         return None
-    key_rows = local.find(within, touched)
-    unknown = {field.name for field in table.schema().fields} - {
+    key_rows = local.find(candidate_files, touched_keys)
+    other_columns = {field.name for field in table.schema().fields} - {
         column.name for column in net_changes.schema.columns
     }
-    return LocalMerge(local, net_changes, key_rows) if not (unknown and key_rows) else None
+    return LocalMerge(local, net_changes, key_rows) if not (other_columns and key_rows) else None
 
 
-def is_much(table: Table, within: Sequence[DataFile], keys: pa.Table, columns: Sequence[str]) -> bool:
+def is_much(table: Table, files: Sequence[DataFile], keys: pa.Table, columns: Sequence[str]) -> bool:
     """Return whether this process would read too much to find keys in files and to read their rows."""
-    if sum(file.record_count for file in within) > MAX_ROWS or keys.num_rows * len(within) > MAX_LOOKUPS:
+    if sum(file.record_count for file in files) > MAX_ROWS or keys.num_rows * len(files) > MAX_LOOKUPS:
         return True
-    return _read_bytes(table, within, [*keys.column_names, *columns]) > MAX_READ_BYTES
+    return _read_bytes(table, files, [*keys.column_names, *columns]) > MAX_READ_BYTES
 
 
-def _read_bytes(table: Table, files: Sequence[DataFile], columns: Sequence[str]) -> int:
+def _read_bytes(table: Table, data_files: Sequence[DataFile], columns: Sequence[str]) -> int:
     """Return the bytes of columns in files; the size of the whole file if its entry lacks them."""
     read_schema = table.schema().select(*columns)
     # Of a list or a struct only its elements have sizes.
     ids = [field for field in read_schema.field_ids if read_schema.find_type(field).is_primitive]
-    return sum(_size(file, ids) for file in files)
+    return sum(_size(file, ids) for file in data_files)
 
 
 def _size(file: DataFile, ids: Sequence[int]) -> int:
@@ -144,21 +144,23 @@ def commit_merge(table: Table, merge: LocalMerge, properties: Mapping[str, str])
         CommitConflict: another run has changed the branch; nothing was committed.
     """
     local, net_changes, key_rows = replace(merge.local, table=table), merge.net_changes, merge.key_rows
-    matched = matching(net_changes, key_rows.keys)
-    old = local.read(key_rows, net_changes.read_columns)
-    newer = is_newer(net_changes, matched, old)
-    chosen = pa.array(newer)
+    changes = matching(net_changes, key_rows.keys)
+    rows_before = local.read(key_rows, net_changes.read_columns)
+    is_changed = is_newer(net_changes, changes, rows_before)
+    mask = pa.array(is_changed)
     # An updated row keeps its identity.
-    became = new_rows(net_changes, matched.filter(chosen), old.filter(chosen), extra_columns=[ROW_ID_COLUMN])
-    parts = [became, inserted_rows(net_changes, key_rows.keys)]
+    updated_rows = new_rows(
+        net_changes, changes.filter(mask), rows_before.filter(mask), extra_columns=[ROW_ID_COLUMN]
+    )
+    parts = [updated_rows, inserted_rows(net_changes, key_rows.keys)]
     rows = _to_table_rows(table, pa.concat_tables(parts, promote_options="permissive"))
-    local.commit(key_rows.where(newer), rows, BRANCH, properties)
+    local.commit(key_rows.where(is_changed), rows, BRANCH, properties)
 
 
 def count_actions(net_changes: LocalNetChanges) -> NetChangeStats:
     """Return the number of keys for each action of net changes."""
-    counted = {row["values"]: row["counts"] for row in pc.value_counts(net_changes.rows[ACTION]).to_pylist()}
-    return NetChangeStats(*(counted.get(action, 0) for action in (APPEND, UPDATE, REMOVE)))
+    counts = {row["values"]: row["counts"] for row in pc.value_counts(net_changes.rows[ACTION]).to_pylist()}
+    return NetChangeStats(*(counts.get(action, 0) for action in (APPEND, UPDATE, REMOVE)))
 
 
 def _to_table_rows(table: Table, rows: pa.Table) -> pa.Table:

@@ -14,7 +14,7 @@ from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.spark.tables.net_changes import ACTION, APPEND, REMOVE, UPDATE
 from cdc_platform.spark.tables.typed_columns import flag_of
 
-Chosen = npt.NDArray[np.bool_]
+RowMask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class LocalNetChanges:
         if not self.has_partial_updates:
             return []
         flags = {column.name: self.lookups[flag_of(column.name)] for column in self.schema.value_columns}
-        return [name for name, named in flags.items() if not _to_flags(named).all()]
+        return [name for name, flag in flags.items() if not _to_flags(flag).all()]
 
     @property
     def read_columns(self) -> Sequence[str]:
@@ -68,63 +68,60 @@ def matching(net_changes: LocalNetChanges, keys: npt.NDArray[np.int64]) -> pa.Ta
     return net_changes.lookups.take(pa.array(keys))
 
 
-def is_newer(net_changes: LocalNetChanges, matched: pa.Table, old: pa.Table) -> Chosen:
+def is_newer(net_changes: LocalNetChanges, changes: pa.Table, rows: pa.Table) -> RowMask:
     """Return which of the table's rows change: late and repeated changes change nothing.
 
-    Args:
-        net_changes: the net changes.
-        matched: the net change of each of the table's rows.
-        old: the needed columns of the table's rows.
+    ``rows`` are the needed columns of the table's rows, and ``changes`` the net change of each.
     """
     if not keeps_order(net_changes.schema):
-        return np.ones(matched.num_rows, dtype=np.bool_)
+        return np.ones(changes.num_rows, dtype=np.bool_)
     # Partial updates already include all newer changes.
-    later = pc.greater_equal if net_changes.has_partial_updates else pc.greater
-    newer = later(matched[ORDERING_KEY], pc.fill_null(old[ORDERING_KEY], "").cast(matched[ORDERING_KEY].type))
-    return _to_flags(newer)
+    compare = pc.greater_equal if net_changes.has_partial_updates else pc.greater
+    orders, row_orders = changes[ORDERING_KEY], pc.fill_null(rows[ORDERING_KEY], "")
+    return _to_flags(compare(orders, row_orders.cast(orders.type)))
 
 
 def new_rows(
-    net_changes: LocalNetChanges, matched: pa.Table, old: pa.Table, extra_columns: Sequence[str] = ()
+    net_changes: LocalNetChanges, changes: pa.Table, rows: pa.Table, extra_columns: Sequence[str] = ()
 ) -> pa.Table:
     """Return the new values of the table's rows that are not deleted.
 
     Args:
         net_changes: the net changes.
-        matched: the net change of each of the table's rows.
-        old: the needed columns of the table's rows.
-        extra_columns: further columns of `old` to keep.
+        changes: the net change of each of the table's rows.
+        rows: the needed columns of the table's rows.
+        extra_columns: further columns of `rows` to keep.
     """
-    stays = _acts(matched, UPDATE, APPEND)
-    matched, old = matched.filter(stays), old.filter(stays)
-    columns = {column.name: matched[column.name] for column in net_changes.schema.columns}
+    stays = _acts(changes, UPDATE, APPEND)
+    changes, rows = changes.filter(stays), rows.filter(stays)
+    columns = {column.name: changes[column.name] for column in net_changes.schema.columns}
     for name in net_changes.kept_columns:
-        new = matched[name]
-        columns[name] = pc.if_else(pc.fill_null(matched[flag_of(name)], False), new, old[name].cast(new.type))
-    return pa.table(columns | {name: old[name] for name in extra_columns})
+        values = changes[name]
+        columns[name] = pc.if_else(
+            pc.fill_null(changes[flag_of(name)], False), values, rows[name].cast(values.type)
+        )
+    return pa.table(columns | {name: rows[name] for name in extra_columns})
 
 
 def inserted_rows(net_changes: LocalNetChanges, present_keys: npt.NDArray[np.int64]) -> pa.Table:
-    """Return the rows that the table did not have.
+    """Return the rows of net changes that the table did not have.
 
-    Args:
-        net_changes: the net changes.
-        present_keys: the numbers of the touched keys that it had.
+    ``present_keys`` are the numbers of the touched keys that it had, as in `touched`.
     """
     if net_changes.trusts_inserts:
-        inserted = net_changes.rows.filter(_acts(net_changes.rows, APPEND))
+        rows = net_changes.rows.filter(_acts(net_changes.rows, APPEND))
     else:
         lacks = np.ones(net_changes.rows.num_rows, dtype=np.bool_)
         lacks[present_keys] = False
         absent_rows = net_changes.rows.filter(pa.array(lacks))
-        inserted = absent_rows.filter(_acts(absent_rows, UPDATE, APPEND))
-    return inserted.select([column.name for column in net_changes.schema.columns])
+        rows = absent_rows.filter(_acts(absent_rows, UPDATE, APPEND))
+    return rows.select([column.name for column in net_changes.schema.columns])
 
 
 def _acts(rows: pa.Table, *actions: str) -> pa.ChunkedArray:
     return pc.is_in(rows[ACTION], value_set=pa.array(actions))
 
 
-def _to_flags(flags: pa.ChunkedArray) -> Chosen:
-    array: Chosen = pc.fill_null(flags, False).to_numpy().astype(np.bool_)
+def _to_flags(flags: pa.ChunkedArray) -> RowMask:
+    array: RowMask = pc.fill_null(flags, False).to_numpy().astype(np.bool_)
     return array

@@ -54,8 +54,8 @@ def _plan(
     """Return the build of a table, or the outcome if there is nothing to do or it is already done."""
     table, schema = source_table.name, pipeline.stored_schema(source_table.name)
     stored_table = ensure_table(pipeline, spark, schema)
-    published = published_head(stored_table, table, cut)
-    base = require_base(published if handover is None else handover.base or head(stored_table), table)
+    published_version = published_head(stored_table, table, cut)
+    base = require_base(published_version if handover is None else handover.base or head(stored_table), table)
     is_rebuilt = lacks_deleted(stored_table, base, schema)
     span = _missing_span(pipeline, stored_table, table, cut, handover)
     # Late changes cannot be merged on top of newer changes of the table.
@@ -118,11 +118,11 @@ def plan_build(
     )
     if columns is None:
         return build
-    evolved = stored_schema(columns.schema_after(span.after_exclusive), pipeline.options(schema.name))
+    evolved_schema = stored_schema(columns.schema_after(span.after_exclusive), pipeline.options(schema.name))
     return replace(
         build,
-        schema=evolved,
-        span=replace(span, has_partial_updates=span.has_partial_updates or evolved.is_evolving),
+        schema=evolved_schema,
+        span=replace(span, has_partial_updates=span.has_partial_updates or evolved_schema.is_evolving),
         conversions=columns.conversions_after(span.after_exclusive, span.after_micros),
         begun_micros=start.micros if start is not None else None,
     )

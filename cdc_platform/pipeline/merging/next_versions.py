@@ -68,13 +68,13 @@ def catch_up(
     """
     # Before anything is planned: if another run publishes from here on, it voids these attempts.
     cut = newest_cut(pipeline.lake)
-    unchanged, cycle = find_unchanged(pipeline), read_mark(pipeline.lake.system_table(LOG)).cycle
+    unchanged_tables, cycle = find_unchanged(pipeline), read_mark(pipeline.lake.system_table(LOG)).cycle
     plans: list[BuildT | MergeOutcome] = []
     for name, schema in schemas.items():
-        handover = _find_handover(pipeline, name, schema.name, cut) if name not in unchanged else None
+        handover = _find_handover(pipeline, name, schema.name, cut) if name not in unchanged_tables else None
         # Until the handover, the table has only the columns of its copy, and its history waits.
         is_waiting = handover is not None and not handover.is_ready
-        has_plan = name not in unchanged and not is_waiting
+        has_plan = name not in unchanged_tables and not is_waiting
         plans.append(plan(schema, cut, handover) if has_plan else MergeOutcome(name, cycle))
     built = iter(build_all([each for each in plans if not isinstance(each, MergeOutcome)], cut))
     return tuple(each if isinstance(each, MergeOutcome) else next(built) for each in plans)

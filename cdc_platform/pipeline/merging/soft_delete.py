@@ -55,9 +55,9 @@ def net_changes_with_deleted(
 
 
 def drops_unseen(capabilities: SourceCapabilities) -> bool:
-    """Return whether rows that were inserted and deleted within one transaction are left out.
+    """Return whether the table omits rows that one transaction inserted and deleted.
 
-    If a cycle may end within a transaction, readers may have seen them, and they must not vanish.
+    If a cycle may end within a transaction, readers may have seen such rows, so they must stay.
     """
     return capabilities.keeps_transactions or not capabilities.comes_in_order
 

@@ -33,10 +33,7 @@ class CopiedRow:
 def find_copied_row(pipeline: Pipeline, table: str, keys: Sequence[RowKey]) -> CopiedRow | None:
     """Return the row of a key in the complete initial copy of a table; None without a row or a copy.
 
-    Args:
-        pipeline: the pipeline.
-        table: source table.
-        keys: the key in each spelling of its columns' types.
+    ``keys`` has the key in each spelling of its columns' types.
     """
     plan, stored_table = load_plans(pipeline.lake).get(table), pipeline.lake.table(table)
     if plan is None or stored_table is None:

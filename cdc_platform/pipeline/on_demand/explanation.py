@@ -87,12 +87,7 @@ class Explanation:
 
 
 def explain_row(pipeline: Pipeline, table: str, key_text: str) -> Explanation:
-    """Return the changes that produced a row of a source table.
-
-    Args:
-        pipeline: the pipeline.
-        table: source table.
-        key_text: the key as typed; see `parse_key`.
+    """Return the changes that produced a row of a source table; see `parse_key` for the text of its key.
 
     Raises:
         TableNotFound: the lake has no such table.
@@ -161,7 +156,7 @@ def _key_columns(pipeline: Pipeline, stored_table: Table, table: str) -> tuple[K
 
 
 def _value_columns(pipeline: Pipeline, table: str, key: RowKey) -> list[str]:
-    """Return the current names of the value columns in the source's records."""
+    """Return the names of the value columns now, as the source's records have them."""
     names = [column.name for column in pipeline.schema_history.tables[table].schema.columns]
     keys = {column.name for column in key.columns}
     return [name for name in names if name not in {*keys, DELETED, DELETED_AT, ORDERING_KEY}]
@@ -169,9 +164,9 @@ def _value_columns(pipeline: Pipeline, table: str, key: RowKey) -> list[str]:
 
 def _find_table(pipeline: Pipeline, table: str) -> Table:
     stored_table = pipeline.lake.table(table)
-    present = pipeline.present_tables
-    if stored_table is None or stored_table.name()[-1] not in map(lake_table_name, present):
-        names = ", ".join(present) or f"none yet; {describe_next_step(pipeline.lake)}"
+    table_names = pipeline.present_tables
+    if stored_table is None or stored_table.name()[-1] not in map(lake_table_name, table_names):
+        names = ", ".join(table_names) or f"none yet; {describe_next_step(pipeline.lake)}"
         raise TableNotFound(f"The lake has no table `{table}` of pipeline `{pipeline.name}`. It has: {names}")
     return stored_table
 
@@ -189,7 +184,7 @@ def _ordinals_of_keys(log: Table, table: str, keys: Sequence[RowKey]) -> set[int
 
 
 def _ordinals_of_key(log: Table, table: str, key: RowKey) -> set[int]:
-    """Return the ordinals of a key's changes: in the usual spellings if found, else in any spelling."""
+    """Return the ordinals of a key's changes; any spelling of the key counts if no usual one matches."""
     of_table = equals("table_name", table)
     likely = all_of(of_table, is_any("keys", key.spellings()))
     ordinals = log.scan(likely, selected_fields=("ordinal",)).to_arrow()["ordinal"].to_pylist()

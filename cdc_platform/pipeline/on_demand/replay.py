@@ -67,22 +67,22 @@ def replay_records(pipeline: Pipeline, chosen_by: QuarantineFilter) -> ReplayOut
     keeps_transactions = capabilities.keeps_transactions
     matching = [record for record in records if chosen_by.matches(record)]
     if not capabilities.delivers_events:
-        chosen = with_related(matching, records, keeps_transactions=keeps_transactions)
+        selection = with_related(matching, records, keeps_transactions=keeps_transactions)
         mark = ReplayMark(clock_micros(), cycle, ReplaySource.RECORDS)
-        mark_replayed(pipeline.lake, {record.identity: mark for record in chosen})
-        return ReplayOutcome(from_records=tuple(chosen))
+        mark_replayed(pipeline.lake, {record.identity: mark for record in selection})
+        return ReplayOutcome(from_records=tuple(selection))
     readable = pipeline.event_source.readable(
         {record.origin for record in records if record.origin is not None}
     )
-    chosen = with_related(
+    selection = with_related(
         matching,
         records,
         readable,
         keeps_transactions=keeps_transactions,
         pairs_halves=capabilities.comes_in_order,
     )
-    from_files = [record for record in chosen if record.origin in readable]
-    texts, unreadable = _divide(record for record in chosen if record.origin not in readable)
+    from_files = [record for record in selection if record.origin in readable]
+    texts, unreadable = _divide(record for record in selection if record.origin not in readable)
     mark_replayed(
         pipeline.lake, dict(_marks([record for record in from_files if record.is_open], texts, cycle))
     )

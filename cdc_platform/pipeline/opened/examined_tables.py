@@ -18,11 +18,7 @@ class ExaminedTables:
     def note(self, name: str, snapshot_id: int, columns: ColumnHistory | None, file: str) -> None:
         """Record that `main` of a table is the snapshot that a cut names, with all of its columns.
 
-        Args:
-            name: the table.
-            snapshot_id: the snapshot.
-            columns: the columns.
-            file: location of the table's metadata file.
+        ``file`` is the location of the table's metadata file.
         """
         self._states[name], self._files[name] = (snapshot_id, columns), file
 

@@ -122,10 +122,10 @@ class Pipeline:
                 with one place in the lake, ask for an option that needs the name of an existing column, or
                 set options for a table that does not exist at the source.
         """
-        chosen, options, history = self.settings.tables, self.settings.table_options, self.schema_history
+        selection, options, history = self.settings.tables, self.settings.table_options, self.schema_history
         sources = {name: columns.schema for name, columns in history.tables.items()}
         table_settings = {
-            **dict.fromkeys(chosen or (), "tables"),
+            **dict.fromkeys(selection or (), "tables"),
             **dict.fromkeys((name for name in options if name not in history.other_names), "table_options"),
         }
         if not sources or not set(table_settings) <= sources.keys():
@@ -142,19 +142,19 @@ class Pipeline:
                     "names a table that the change stream does not watch, or whose key has no column: "
                     f"{name!r}. It watches {', '.join(sorted(sources))}.",
                 )
-        if chosen is not None:
+        if selection is not None:
             _check_places(self._find_refusals(history, sources))
         names = self.select_tables(sources)
         if self.capabilities.can_be_compared:
             _check_keys(sources[name] for name in names)
         # The lake still has columns that the source dropped.
-        whole = {name: columns.whole_schema for name, columns in history.tables.items()}
-        _check_room({name: self.options(name) for name in options if name in names}, sources | whole)
+        whole_schemas = {name: columns.whole_schema for name, columns in history.tables.items()}
+        _check_room({name: self.options(name) for name in options if name in names}, sources | whole_schemas)
         return tuple(sources[name] for name in names)
 
     def _chosen_names(self, names: Collection[str]) -> list[str]:
-        chosen = self.settings.tables
-        return sorted(names if chosen is None else {*chosen} & {*names})
+        table_names = self.settings.tables
+        return sorted(names if table_names is None else {*table_names} & {*names})
 
     def _find_refusals(self, history: SchemaHistory, names: Collection[str]) -> Refusals:
         """Return the chosen tables among these, and their histories, that the lake cannot have."""

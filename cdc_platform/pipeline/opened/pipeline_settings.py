@@ -154,10 +154,10 @@ class PipelineSettings:
             if not table.strip() or table in (self.tables or ())[:number]:
                 problem = "is empty" if not table.strip() else f"names {table} a second time"
                 raise SettingError(f"tables.{number}", f"{problem}; remove it")
-        unknown = set(self.table_options) - set(self.tables or self.table_options)
-        if unknown:
+        other_names = set(self.table_options) - set(self.tables or self.table_options)
+        if other_names:
             raise SettingError(
-                f"table_options.{min(unknown)}",
+                f"table_options.{min(other_names)}",
                 f"belongs to no table of the setting `tables`, which names {', '.join(self.tables or ())}",
             )
         place = "lake.catalog.warehouse" if self.lake.catalog.get("warehouse") else "lake.path"

@@ -43,13 +43,13 @@ def with_keys_by_address(pipeline: Pipeline, records: DataFrame, raw: DataFrame,
         raw: all raw records.
         window: filter of the same records as `records`.
     """
-    addressed = _addressed_deletes(pipeline, window)
-    keys = _find_keys(raw, addressed) if addressed else {}
+    deletes = _addressed_deletes(pipeline, window)
+    keys = _find_keys(raw, deletes) if deletes else {}
     if not keys:
         return records
     rows = [
         (delete.event_id, keys[delete.event_id], delete.ordering_key)
-        for delete in addressed
+        for delete in deletes
         if delete.event_id in keys
     ]
     columns = [list(column) for column in zip(*rows, strict=True)]
@@ -57,8 +57,8 @@ def with_keys_by_address(pipeline: Pipeline, records: DataFrame, raw: DataFrame,
     is_same = (F.col("record_sequence") == F.col("found_event")) & F.col("event.fault").startswith(
         ADDRESS_ONLY
     )
-    joined = records.join(key_frame, is_same, "left")
-    return joined.withColumns(_as_delete()).select(*records.columns)
+    matches = records.join(key_frame, is_same, "left")
+    return matches.withColumns(_as_delete()).select(*records.columns)
 
 
 def _addressed_deletes(pipeline: Pipeline, window: str) -> list[AddressedDelete]:
@@ -67,9 +67,9 @@ def _addressed_deletes(pipeline: Pipeline, window: str) -> list[AddressedDelete]
     deletes: dict[str, AddressedDelete] = {}
     for batch in scan.to_arrow_batch_reader():
         for row in _faulty(pa.Table.from_batches([batch])):
-            addressed = _as_addressed(row)
-            if addressed is not None:
-                deletes[addressed.event_id] = addressed
+            delete = _as_addressed(row)
+            if delete is not None:
+                deletes[delete.event_id] = delete
     return list(deletes.values())
 
 
@@ -92,29 +92,24 @@ def _as_addressed(row: Mapping[str, Any]) -> AddressedDelete | None:
     return AddressedDelete(row["record_sequence"], table, str(address), str(ordering_key))
 
 
-def call_waiting(pipeline: Pipeline, raw: DataFrame, arrived: DataFrame) -> int:
-    """Request the replay of quarantined deletes whose rows have arrived, and return their number.
+def call_waiting(pipeline: Pipeline, raw: DataFrame, new_records: DataFrame) -> int:
+    """Request the replay of quarantined deletes whose rows are among new records; return their number.
 
     The next cycle replays their texts. A delete that would stay in quarantine is not replayed.
-
-    Args:
-        pipeline: the pipeline.
-        raw: all raw records.
-        arrived: the raw records that entered the log now.
     """
-    waiting: dict[str, list[QuarantinedRecord]] = {}
-    addressed_deletes: dict[str, AddressedDelete] = {}
+    records_by_event: dict[str, list[QuarantinedRecord]] = {}
+    deletes: dict[str, AddressedDelete] = {}
     for record in load_quarantine(pipeline.lake):
-        addressed = _addressed_of(record)
-        if addressed is not None:
-            waiting.setdefault(addressed.event_id, []).append(record)
-            addressed_deletes[addressed.event_id] = addressed
+        delete = _addressed_of(record)
+        if delete is not None:
+            records_by_event.setdefault(delete.event_id, []).append(record)
+            deletes[delete.event_id] = delete
     # There are many raw records: they are only searched if a new record belongs to such a row.
-    located = _find_keys(arrived, list(addressed_deletes.values())) if addressed_deletes else {}
-    keys = _find_keys(raw, [addressed_deletes[event_id] for event_id in located]) if located else {}
+    event_ids = _find_keys(new_records, list(deletes.values())) if deletes else {}
+    keys = _find_keys(raw, [deletes[event_id] for event_id in event_ids]) if event_ids else {}
     cycle = read_mark(pipeline.lake.system_table(RAW)).cycle
     mark = ReplayMark(clock_micros(), cycle, ReplaySource.TEXT)
-    marks = {record.identity: mark for event_id in keys for record in waiting[event_id]}
+    marks = {record.identity: mark for event_id in keys for record in records_by_event[event_id]}
     mark_replayed(pipeline.lake, marks)
     return len(marks)
 
@@ -136,16 +131,13 @@ def _faulty(batch: pa.Table) -> list[dict[str, Any]]:
 
 def _find_keys(raw: DataFrame, deletes: Sequence[AddressedDelete]) -> dict[str, str]:
     """Return the keys that were found, by the event that needs them."""
-    rows = [
-        (addressed.event_id, addressed.table, addressed.address, addressed.ordering_key)
-        for addressed in deletes
-    ]
+    rows = [(delete.event_id, delete.table, delete.address, delete.ordering_key) for delete in deletes]
     columns = [list(column) for column in zip(*rows, strict=True)]
     deletes_frame = F.broadcast(raw.sparkSession.createDataFrame(pa.table(columns, schema=_DELETES)))
     events = raw.where(
         (F.col("kind") == RecordKind.DATA_CHANGE.value)
         & F.col("event.fault").isNull()
-        & F.col("table_name").isin(sorted({addressed.table for addressed in deletes}))
+        & F.col("table_name").isin(sorted({delete.table for delete in deletes}))
     ).select(
         "table_name",
         "mod_type",
@@ -158,13 +150,13 @@ def _find_keys(raw: DataFrame, deletes: Sequence[AddressedDelete]) -> dict[str, 
         & (F.col("at") == F.col("address"))
         & (F.col("record_order") < F.col("ordering_key"))
     )
-    newest = (
+    newest_events = (
         events.join(deletes_frame, is_before)
         .groupBy("event_id")
         .agg(F.max_by(F.struct("mod_type", "keys"), "record_order").alias("newest"))
     )
-    living = newest.where(F.col("newest.mod_type") != ModType.DELETE.value)
-    return {row["event_id"]: row["newest"]["keys"] for row in living.collect()}
+    living_rows = newest_events.where(F.col("newest.mod_type") != ModType.DELETE.value)
+    return {row["event_id"]: row["newest"]["keys"] for row in living_rows.collect()}
 
 
 def _as_delete() -> dict[str, Column]:

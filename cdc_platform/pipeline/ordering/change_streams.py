@@ -34,18 +34,18 @@ class ChangeStreams:
         return untaken_records(self.pipeline.lake, quarantine, log)
 
     @contextmanager
-    def ordered(self, raw: DataFrame, window: Window, expected: int) -> Iterator[OrderedChanges]:
+    def ordered(self, raw: DataFrame, window: Window, expected_records: int) -> Iterator[OrderedChanges]:
         """Yield the changes of a window and of late transactions, in commit order."""
         records = raw.where(window.data_changes)
         if window.late:
             records = records.unionByName(self._decoded_again(_judged_again(raw, window.late), window.late))
         tables = window.tables_among(self.pipeline.known_tables)
         next_ordinal = window.mark.next_ordinal
-        yield OrderedChanges(order_records(records, next_ordinal, expected, tables, window.places))
+        yield OrderedChanges(order_records(records, next_ordinal, expected_records, tables, window.places))
 
-    def _decoded_again(self, records: DataFrame, late: Sequence[QuarantinedRecord]) -> DataFrame:
+    def _decoded_again(self, records: DataFrame, late_records: Sequence[QuarantinedRecord]) -> DataFrame:
         """Return raw records of replayed transactions; this version decodes malformed records again."""
-        if not any(record.reason.startswith(SHAPE_FAULT) for record in late):
+        if not any(record.reason.startswith(SHAPE_FAULT) for record in late_records):
             return records
         source, batches = self.pipeline.stream_source, []
         for row in records.where(f"{IS_MALFORMED} AND get(mods, 0).new_values IS NOT NULL").collect():
@@ -55,14 +55,14 @@ class ChangeStreams:
                 batches.append(batch)
         if not batches:
             return records
-        decoded = pa.Table.from_batches(batches)
-        sequences = decoded["record_sequence"].to_pylist()
+        table = pa.Table.from_batches(batches)
+        sequences = table["record_sequence"].to_pylist()
         kept_records = records.where(~F.col("record_sequence").isin(sequences))
-        return kept_records.unionByName(records.sparkSession.createDataFrame(decoded.select(records.columns)))
+        return kept_records.unionByName(records.sparkSession.createDataFrame(table.select(records.columns)))
 
-    def finalise(self, ordered: DataFrame, _window: Window, _cache: ExitStack) -> tuple[DataFrame, LogStats]:
+    def finalise(self, changes: DataFrame, _window: Window, _cache: ExitStack) -> tuple[DataFrame, LogStats]:
         """Return the changes unchanged, because ordering has already checked whole transactions."""
-        return ordered, measure(ordered)
+        return changes, measure(changes)
 
     def finalise_few(self, rows: pa.Table, _window: Window) -> tuple[pa.Table, LogStats]:
         """Return a small batch unchanged, too."""
@@ -77,14 +77,14 @@ class ChangeStreams:
         """Do nothing: a change stream needs no work after the log."""
 
 
-def _judged_again(raw: DataFrame, late: Sequence[QuarantinedRecord]) -> DataFrame:
+def _judged_again(raw: DataFrame, replays: Sequence[QuarantinedRecord]) -> DataFrame:
     """Return the raw records of quarantined transactions."""
-    transaction_moments = sorted({(record.moment_micros, record.transaction_id or "") for record in late})
+    transaction_moments = sorted({(record.moment_micros, record.transaction_id or "") for record in replays})
     moments, transactions = zip(*transaction_moments, strict=True)
     schema = pa.schema([("record_timestamp", TIMESTAMP), ("server_transaction_id", pa.string())])
     table = pa.table([list(map(to_datetime, moments)), list(transactions)], schema=schema)
     transaction_ids = F.broadcast(raw.sparkSession.createDataFrame(table))
-    first, last = (F.lit(to_datetime(micros)) for micros in (min(moments), max(moments)))
-    records = raw.where(F.col("kind") == RecordKind.DATA_CHANGE.value)
-    recent = records.where(F.col("record_timestamp").between(first, last))
-    return recent.join(transaction_ids, list(TRANSACTION), "left_semi")
+    first_moment, last_moment = (F.lit(to_datetime(micros)) for micros in (min(moments), max(moments)))
+    data_changes = raw.where(F.col("kind") == RecordKind.DATA_CHANGE.value)
+    candidates = data_changes.where(F.col("record_timestamp").between(first_moment, last_moment))
+    return candidates.join(transaction_ids, list(TRANSACTION), "left_semi")

@@ -71,51 +71,51 @@ class Events:
         return ()
 
     @contextmanager
-    def ordered(self, raw: DataFrame, window: Window, expected: int) -> Iterator[OrderedChanges]:
+    def ordered(self, raw: DataFrame, window: Window, expected_records: int) -> Iterator[OrderedChanges]:
         """Yield the changes of a window that the log has not had, in the source's order.
 
         After their commit, quarantined deletes are replayed if their rows have arrived.
         """
         capabilities, condition = self.pipeline.capabilities, window.data_changes
-        arrived = raw.where(condition)
-        records, repeats = self._new_records(arrived, window, expected)
+        read_records = raw.where(condition)
+        records, repeats = self._new_records(read_records, window, expected_records)
         has_addresses = capabilities.knows_addresses and window.content.may_have_addresses
         if has_addresses and window.content.first_micros is not None:
             records = with_shifted_keys(self.pipeline, records, condition, window.content.first_micros)
             if window.content.has_faults:
                 records = with_keys_by_address(self.pipeline, records, raw, condition)
-        records, fitting = self._with_refusals(records, window)
-        counts = final_counts(window.content, fitting, capabilities) if records is arrived else None
-        first, tables = window.mark.next_ordinal, window.tables_among(self.pipeline.known_tables)
-        facts = WindowFacts(fitting, window.places, repeats, counts)
-        yield order_events(records, first, expected, tables, capabilities, facts)
+        records, types = self._with_refusals(records, window)
+        counts = final_counts(window.content, types, capabilities) if records is read_records else None
+        first_ordinal, tables = window.mark.next_ordinal, window.tables_among(self.pipeline.known_tables)
+        facts = WindowFacts(types, window.places, repeats, counts)
+        yield order_events(records, first_ordinal, expected_records, tables, capabilities, facts)
         if has_addresses:
-            call_waiting(self.pipeline, raw, arrived)
+            call_waiting(self.pipeline, raw, read_records)
 
-    def finalise(self, ordered: DataFrame, window: Window, cache: ExitStack) -> tuple[DataFrame, LogStats]:
+    def finalise(self, changes: DataFrame, window: Window, cache: ExitStack) -> tuple[DataFrame, LogStats]:
         """Return ordered changes, finalised with the other changes of their transactions, rows and keys."""
-        counts = count_events(ordered, incomplete_changes(self.pipeline.capabilities))
+        counts = count_events(changes, incomplete_changes(self.pipeline.capabilities))
         if counts.are_final:
-            return ordered, counts.stats
+            return changes, counts.stats
         if counts.unsound:
-            ordered = self._whole(ordered)
+            changes = self._whole(changes)
         if counts.unnumbered:
-            copies = self._equal_rows(window).count(unnumbered_rows(ordered))
-            ordered = cache_frame(cache, number_copies(ordered, copies))
+            copies = self._equal_rows(window).count(unnumbered_rows(changes))
+            changes = cache_frame(cache, number_copies(changes, copies))
         if counts.incomplete:
-            ordered = complete_changes(self.pipeline, self.spark, ordered, window.mark.cycle, cache)
-        return ordered, count_events(ordered).stats
+            changes = complete_changes(self.pipeline, self.spark, changes, window.mark.cycle, cache)
+        return changes, count_events(changes).stats
 
     def finalise_few(self, rows: pa.Table, window: Window) -> tuple[pa.Table, LogStats] | None:
         """Return the same for a small batch of changes; None if its values may be too large."""
         if pc.any(rows[UNSOUND]).as_py():
             rows = self._whole(self.spark.createDataFrame(rows)).toArrow().sort_by("ordinal")
-        unnumbered = unnumbered_few(rows)
-        if unnumbered:
-            rows = number_few(rows, self._equal_rows(window).count_few(unnumbered))
+        row_digests = unnumbered_few(rows)
+        if row_digests:
+            rows = number_few(rows, self._equal_rows(window).count_few(row_digests))
         if self.pipeline.capabilities.leaves_values_out:
-            completed = complete_few(self.pipeline, self.spark, rows, window.mark.cycle)
-            return (completed, measure_event_rows(completed)) if completed is not None else None
+            complete_rows = complete_few(self.pipeline, self.spark, rows, window.mark.cycle)
+            return (complete_rows, measure_event_rows(complete_rows)) if complete_rows is not None else None
         return rows, measure_event_rows(rows)
 
     def late_tables(self, window: Window, stats: LogStats) -> tuple[str, ...]:
@@ -129,28 +129,28 @@ class Events:
             # The other sources continue a file after the part that they have read.
             close_rewritten(self.pipeline)
 
-    def _new_records(self, records: DataFrame, window: Window, expected: int) -> tuple[DataFrame, Repeats]:
+    def _new_records(self, records: DataFrame, window: Window, count: int) -> tuple[DataFrame, Repeats]:
         """Return the raw records of a window that the log has not had, and the repeats of a large window."""
-        is_large = expected > SINGLE_TASK_RECORDS
+        is_large = count > SINGLE_TASK_RECORDS
         if not window.mark.next_ordinal:
-            tasks = range_count(records, expected)
+            tasks = range_count(records, count)
             return records, find_repeats(records, None, tasks) if is_large else UNKNOWN_REPEATS
-        replayed = replayed_origins(self.pipeline, window.reports)
-        repeated = repeated_from(self.pipeline, window.reports)
+        replays = replayed_origins(self.pipeline, window.reports)
+        again_micros = repeated_from(self.pipeline, window.reports)
         log = read_own(self.pipeline, self.spark, LOG, window.log)
-        if not replayed:
+        if not replays:
             # Both bounds save reading older files of the log.
-            oldest = remembered_from(self.pipeline, window.mark.position_micros or 0, repeated)
-            log = log.where(F.col("commit_timestamp") >= F.lit(to_datetime(oldest)))
+            oldest_micros = remembered_from(self.pipeline, window.mark.position_micros or 0, again_micros)
+            log = log.where(F.col("commit_timestamp") >= F.lit(to_datetime(oldest_micros)))
             log = log.where(window.content.earlier_changes_sql)
         repeats = UNKNOWN_REPEATS
         if is_large:
-            # At most so many identities are compared.
-            tasks = range_count(records, expected + (count_rows(head(window.log)) or 0))
+            # An upper bound of the identities to compare.
+            tasks = range_count(records, count + (count_rows(head(window.log)) or 0))
             repeats = find_repeats(records, log, tasks)
         if not repeats.in_log:
             return records, repeats
-        return without_repeated(records, log, self.pipeline.capabilities, replayed, repeated), repeats
+        return without_repeated(records, log, self.pipeline.capabilities, replays, again_micros), repeats
 
     def _with_refusals(self, records: DataFrame, window: Window) -> tuple[DataFrame, Sequence[TypedTable]]:
         """Return records with faults for events that tables reject, and the shapes whose values fit."""
@@ -161,11 +161,11 @@ class Events:
         is_replay = has_texts(self.pipeline, window.reports)
         return records, () if is_replay else fitting_shapes(self.pipeline, window.content.typed_tables())
 
-    def _whole(self, ordered: DataFrame) -> DataFrame:
+    def _whole(self, changes: DataFrame) -> DataFrame:
         """Return ordered changes; a change is only sound if its transaction and its other half are."""
         if self.pipeline.capabilities.keeps_transactions:
-            return with_whole_transactions(ordered)
-        return with_whole_key_changes(ordered) if self.pipeline.capabilities.comes_in_order else ordered
+            return with_whole_transactions(changes)
+        return with_whole_key_changes(changes) if self.pipeline.capabilities.comes_in_order else changes
 
     def _equal_rows(self, window: Window) -> EqualRows:
         log = read_own(self.pipeline, self.spark, LOG, window.log)
@@ -183,34 +183,34 @@ def close_rewritten(pipeline: Pipeline) -> int:
     """
     places = open_places(pipeline.lake)
     reads = last_reads(pipeline.lake, {place.origin for place in places}) if places else {}
-    ordered = read_mark(pipeline.lake.system_table(LOG)).cycle
-    older = [
+    log_cycle = read_mark(pipeline.lake.system_table(LOG)).cycle
+    reread_places = [
         place
         for place in places
-        if place.origin in reads and place.cycle < reads[place.origin].cycle <= ordered
+        if place.origin in reads and place.cycle < reads[place.origin].cycle <= log_cycle
     ]
-    events = _find_events(pipeline, older, reads)
+    events = _find_events(pipeline, reread_places, reads)
     now_micros = clock_micros()
     marks = {
         place.identity: ReplayMark(now_micros, place.cycle, ReplaySource.FILE)
-        for place in older
+        for place in reread_places
         if (place.origin, place.sequence) in events or _is_replaced(place, reads[place.origin])
     }
     mark_replayed(pipeline.lake, marks)
     return len(marks)
 
 
-def _is_replaced(place: QuarantinedPlace, read: ReadFile) -> bool:
+def _is_replaced(place: QuarantinedPlace, newest_read: ReadFile) -> bool:
     """Return whether a record's only identity is its place in a replaced version of the file."""
-    is_version = is_of_version(place.sequence, place.origin, read.version)
+    is_version = is_of_version(place.sequence, place.origin, newest_read.version)
     return is_of_file(place.sequence, place.origin) and not is_version
 
 
 def _find_events(
-    pipeline: Pipeline, older: Sequence[QuarantinedPlace], reads: Mapping[str, ReadFile]
+    pipeline: Pipeline, places: Sequence[QuarantinedPlace], reads: Mapping[str, ReadFile]
 ) -> set[tuple[str, str]]:
     """Return the origin and the sequence of events that the newest read of their file contains."""
-    events = [place for place in older if not is_of_file(place.sequence, place.origin)]
+    events = [place for place in places if not is_of_file(place.sequence, place.origin)]
     if not events:
         return set()
     is_reread = all_of(

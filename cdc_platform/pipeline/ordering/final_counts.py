@@ -13,13 +13,13 @@ _WHOLE_ROWS = frozenset({ModType.INSERT.value, ModType.DELETE.value})
 
 
 def final_counts(
-    content: WindowContent, fitting: Collection[TypedTable], capabilities: SourceCapabilities
+    content: WindowContent, fitting_types: Collection[TypedTable], capabilities: SourceCapabilities
 ) -> dict[str, TableStats] | None:
     """Return the counts of each table; None if some event may be rejected, completed or numbered.
 
     Args:
         content: content of the window.
-        fitting: the shapes of events whose values fit their tables.
+        fitting_types: the shapes of events whose values fit their tables.
         capabilities: capabilities of the source.
     """
     values = content.values
@@ -27,7 +27,7 @@ def final_counts(
         return None
     if values.lacks_values and (capabilities.completes_log or values.lacks_of_new):
         return None
-    fitting_shapes, by_table = {*fitting}, defaultdict[str, list[TableStats]](list)
+    fitting_shapes, by_table = {*fitting_types}, defaultdict[str, list[TableStats]](list)
     for shape, facts in content.shapes.items():
         table, _, _, text = shape
         if table is None or text is None or (table, text) not in fitting_shapes:

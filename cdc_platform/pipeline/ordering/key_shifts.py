@@ -70,14 +70,14 @@ def with_shifted_keys(pipeline: Pipeline, records: DataFrame, window: str, begin
         window: filter of the same records.
         begin_micros: earliest time of these records.
     """
-    moved = shifted_orders(_events_of_shared_keys(pipeline, window, begin_micros))
-    if not moved:
+    new_orders = shifted_orders(_events_of_shared_keys(pipeline, window, begin_micros))
+    if not new_orders:
         return records
-    columns = [list(moved), list(moved.values())]
+    columns = [list(new_orders), list(new_orders.values())]
     shifts = F.broadcast(records.sparkSession.createDataFrame(pa.table(columns, schema=_MOVED)))
-    joined = records.join(shifts, F.col("record_sequence") == F.col("moved_event"), "left")
+    matches = records.join(shifts, F.col("record_sequence") == F.col("moved_event"), "left")
     order = F.coalesce("moved_order", "record_order")
-    return joined.withColumn("record_order", order).select(*records.columns)
+    return matches.withColumn("record_order", order).select(*records.columns)
 
 
 def _events_of_shared_keys(pipeline: Pipeline, window: str, begin_micros: int) -> list[KeyEvent]:
@@ -85,23 +85,23 @@ def _events_of_shared_keys(pipeline: Pipeline, window: str, begin_micros: int) -
     halves = _as_table(batch.filter(_is_half(batch)) for batch in _addressed(pipeline, window))
     if not halves.num_rows:
         return []
-    earlier = _Earlier(pipeline, begin_micros)
-    changed = _Keys.of(halves)
-    both = (window, earlier.records(changed))
-    events = chain.from_iterable(_key_events(pipeline, condition, changed) for condition in both)
+    earlier_events = _EarlierEvents(pipeline, begin_micros)
+    changed_keys = _Keys.of(halves)
+    conditions = (window, earlier_events.records(changed_keys))
+    events = chain.from_iterable(_key_events(pipeline, condition, changed_keys) for condition in conditions)
     counts = _as_table(events).group_by(_KEY).aggregate([("event_id", "count_distinct")])
-    shared = counts.filter(pc.greater(counts["event_id_count_distinct"], 1))
-    if not shared.num_rows:
+    shared_keys = counts.filter(pc.greater(counts["event_id_count_distinct"], 1))
+    if not shared_keys.num_rows:
         return []
-    keys = _Keys.of(shared)
+    keys = _Keys.of(shared_keys)
     # Events that the log already has keep their ordering keys.
-    of_keys = chain(_load(pipeline, window, keys), earlier.logged(keys))
+    of_keys = chain(_load(pipeline, window, keys), earlier_events.logged(keys))
     return list({event.event_id: event for event in of_keys}.values())
 
 
 @dataclass(frozen=True)
-class _Earlier:
-    """Events of before a window, within the time in which events may repeat."""
+class _EarlierEvents:
+    """Events before a window, within the time in which events may repeat."""
 
     pipeline: Pipeline
     begin_micros: int

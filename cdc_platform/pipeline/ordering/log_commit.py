@@ -60,17 +60,17 @@ def _commit_by_tasks(strategy: OrderingStrategy, in_order: OrderedChanges, windo
     """Complete, write and commit any number of changes in Spark's tasks."""
     lake, step = strategy.pipeline.lake, window.step
     with ExitStack() as cache:
-        ordered, counts = in_order.frame, in_order.stats
+        frame, counts = in_order.frame, in_order.stats
         if counts is None:
-            ordered, counts = strategy.finalise(cache_frame(cache, ordered), window, cache)
+            frame, counts = strategy.finalise(cache_frame(cache, frame), window, cache)
         stats = _checked(counts, window.mark)
         if stats.quarantined:
-            unsound = unsound_records(ordered, window.cycle)
+            unsound = unsound_records(frame, window.cycle)
             commit_cycle(unsound, lake.spark_system_table(QUARANTINE), window.quarantine, step, {})
         if window.markers is not None:
-            markers = deletion_markers(ordered, window.cycle)
+            markers = deletion_markers(frame, window.cycle)
             commit_cycle(markers, lake.spark_system_table(DELETION_MARKERS), window.markers, step, {})
-        changes = sound_changes(ordered, window.cycle, [field.name for field in window.log.schema().fields])
+        changes = sound_changes(frame, window.cycle, [field.name for field in window.log.schema().fields])
         properties = _properties(window, stats, strategy.late_tables(window, stats))
         commit_cycle(changes, lake.spark_system_table(LOG), window.log, step, properties)
     return stats
@@ -81,10 +81,10 @@ def _commit_locally(strategy: OrderingStrategy, in_order: DataFrame, window: Win
 
     None if it becomes large once it is completed; nothing was committed.
     """
-    finalised = strategy.finalise_few(in_order.toArrow(), window)
-    if finalised is None:
+    rows_with_counts = strategy.finalise_few(in_order.toArrow(), window)
+    if rows_with_counts is None:
         return None
-    rows, counts = finalised
+    rows, counts = rows_with_counts
     stats = _checked(counts, window.mark)
     _set_aside(in_order.sparkSession, rows, window, stats)
     changes = sound_rows(rows, window.cycle, window.log.schema().as_arrow())
@@ -112,8 +112,8 @@ def restore_replaced(pipeline: Pipeline, spark: SparkSession, tables: Sequence[T
         CommitConflict: another run has written to the same table.
         LakeError: the replaced rows are gone.
     """
-    replaced = [(table, *step) for table in tables if (step := _find_replacement(table, cycle))]
-    for table, before_id, after in replaced:
+    replacements = [(table, *step) for table in tables if (step := _find_replacement(table, cycle))]
+    for table, before_id, planned_after in replacements:
         if table.metadata.snapshot_by_id(before_id) is None:
             raise LakeError(
                 f"Snapshot {before_id} of `{'.'.join(table.name())}` is gone, with rows that another run "
@@ -121,21 +121,21 @@ def restore_replaced(pipeline: Pipeline, spark: SparkSession, tables: Sequence[T
             )
         target = pipeline.lake.spark_system_table(table.name()[-1])
         rows = with_columns_of(read_version(spark, target, before_id), read_current(spark, target).schema)
-        kept_rows = rows.where(f"cycle > {after} AND cycle <= {cycle}")
-        commit_cycle(kept_rows, target, table, CycleStep(after, cycle), {})
-    return bool(replaced)
+        kept_rows = rows.where(f"cycle > {planned_after} AND cycle <= {cycle}")
+        commit_cycle(kept_rows, target, table, CycleStep(planned_after, cycle), {})
+    return bool(replacements)
 
 
 def _find_replacement(table: Table, cycle: int) -> tuple[int, int] | None:
     """Return the snapshot before such commits, and the first cycle after which one was planned."""
-    found: tuple[int, int] | None = None
+    step: tuple[int, int] | None = None
     for snapshot in ancestors_of(table, head(table)):
-        committed, after = number_of(snapshot, CYCLE), number_of(snapshot, AFTER)
-        if committed is not None and committed <= cycle:
+        snapshot_cycle, base_cycle = number_of(snapshot, CYCLE), number_of(snapshot, AFTER)
+        if snapshot_cycle is not None and snapshot_cycle <= cycle:
             break
-        if after is not None and after < cycle and snapshot.parent_snapshot_id is not None:
-            found = (snapshot.parent_snapshot_id, min(after, found[1] if found else after))
-    return found
+        if base_cycle is not None and base_cycle < cycle and snapshot.parent_snapshot_id is not None:
+            step = (snapshot.parent_snapshot_id, min(base_cycle, step[1] if step else base_cycle))
+    return step
 
 
 def _checked(stats: LogStats, mark: Mark) -> LogStats:
@@ -146,11 +146,11 @@ def _checked(stats: LogStats, mark: Mark) -> LogStats:
     return replace(stats, next_ordinal=max(stats.next_ordinal, mark.next_ordinal))
 
 
-def _properties(window: Window, stats: LogStats, late: Sequence[str]) -> dict[str, str]:
+def _properties(window: Window, stats: LogStats, late_tables: Sequence[str]) -> dict[str, str]:
     quarantine = head(window.quarantine)
     optional = {TAKEN: str(quarantine.snapshot_id)} if quarantine is not None else {}
-    if late:
-        optional[LATE] = json.dumps(sorted(late))
+    if late_tables:
+        optional[LATE] = json.dumps(sorted(late_tables))
     tables = {
         name: [table.changes, table.partial_updates, table.truncates] for name, table in stats.tables.items()
     }

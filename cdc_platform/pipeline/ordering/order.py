@@ -69,27 +69,27 @@ def _extend_log(strategy: OrderingStrategy, spark: SparkSession) -> OrderOutcome
     watermark = watermark_micros(lineage)
     if watermark is None or lineage.cycle <= mark.cycle or watermark <= (mark.position_micros or 0):
         return OrderOutcome(mark.cycle, mark.position_micros, 0, 0, 0)
-    late = strategy.late_records(quarantine, log)
+    late_records = strategy.late_records(quarantine, log)
     raw = lake.system_table(RAW)
-    window = Window(raw, quarantine, log, mark, lineage.cycle, watermark, late, markers)
-    expected = window.content.records + len(late)
-    if expected == 0:
+    window = Window(raw, quarantine, log, mark, lineage.cycle, watermark, late_records, markers)
+    expected_records = window.content.records + len(late_records)
+    if expected_records == 0:
         stats = commit_nothing(window)
     else:
-        replayed = f", {len(late):,} of them replayed" if late else ""
-        is_small = expected <= SINGLE_TASK_RECORDS
+        replay_note = f", {len(late_records):,} of them replayed" if late_records else ""
+        is_small = expected_records <= SINGLE_TASK_RECORDS
         with (
-            pipeline.progress.step(f"order {expected:,} records{replayed}"),
+            pipeline.progress.step(f"order {expected_records:,} records{replay_note}"),
             interpreting(spark, when=is_small, in_one_task=not strategy.reads_log),
         ):
-            stats = _commit_records(strategy, spark, window, expected)
+            stats = _commit_records(strategy, spark, window, expected_records)
     return OrderOutcome(lineage.cycle, watermark, stats.changes, stats.transactions, stats.quarantined)
 
 
 def _commit_records(
-    strategy: OrderingStrategy, spark: SparkSession, window: Window, expected: int
+    strategy: OrderingStrategy, spark: SparkSession, window: Window, expected_records: int
 ) -> LogStats:
     # Spark would read and move the columns that no change has, too: a fault shows the whole record.
     raw = read_own(strategy.pipeline, spark, RAW, window.raw).drop("child_partitions", "read_window")
-    with strategy.ordered(raw, window, expected) as in_order:
+    with strategy.ordered(raw, window, expected_records) as in_order:
         return commit_changes(strategy, in_order, window)

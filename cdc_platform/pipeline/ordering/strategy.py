@@ -49,8 +49,8 @@ class Window:
     @property
     def places(self) -> Sequence[OrderPlace]:
         """The places of some records in the order, in proportion to their number."""
-        late = self.late[:: self.content.rows_per_place]
-        late_places = ((record.moment_micros, record.transaction_id or "") for record in late)
+        late_records = self.late[:: self.content.rows_per_place]
+        late_places = ((record.moment_micros, record.transaction_id or "") for record in late_records)
         return [*self.content.places, *late_places]
 
     @property
@@ -100,18 +100,18 @@ class OrderingStrategy(Protocol):
         ...
 
     def ordered(
-        self, raw: DataFrame, window: Window, expected: int
+        self, raw: DataFrame, window: Window, expected_records: int
     ) -> AbstractContextManager[OrderedChanges]:
         """Return a context with the changes of a window in order, in which they are committed.
 
         Args:
             raw: all raw records.
             window: the records that become changes.
-            expected: approximate number of these records.
+            expected_records: approximate number of these records.
         """
         ...
 
-    def finalise(self, ordered: DataFrame, window: Window, cache: ExitStack) -> tuple[DataFrame, LogStats]:
+    def finalise(self, changes: DataFrame, window: Window, cache: ExitStack) -> tuple[DataFrame, LogStats]:
         """Return ordered, persisted changes as they enter the log or quarantine, and count them."""
         ...
 

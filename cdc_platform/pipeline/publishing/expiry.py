@@ -116,12 +116,12 @@ def _old_snapshots(
 
 def age_of_table(pipeline: Pipeline, table: Table, now_micros: int) -> float:
     """Return the number of a merged table's expirable snapshots, relative to the number worth an expiry."""
-    old = _old_snapshots(pipeline, table, now_micros)
-    if not old:
+    snapshot_ids = _old_snapshots(pipeline, table, now_micros)
+    if not snapshot_ids:
         return 0
     settings, snapshots = pipeline.settings.maintenance, table.metadata.snapshots
     oldest_s = now_micros / MICROS_PER_S - min(snapshot.timestamp_ms for snapshot in snapshots) / 1000
-    certain = len(old) - max_moments_kept(min(oldest_s, settings.keep_snapshots_s))
+    certain = len(snapshot_ids) - max_moments_kept(min(oldest_s, settings.keep_snapshots_s))
     return certain / _enough(pipeline, len(snapshots) - certain)
 
 
@@ -163,10 +163,10 @@ def _unlogged_snapshots(pipeline: Pipeline, table: Table) -> Collection[int]:
 
 def age_of_system_table(pipeline: Pipeline, name: str, table: Table, now_micros: int) -> float:
     """Return the number of a system table's expirable snapshots, relative to the number worth an expiry."""
-    old = len(_old_system_snapshots(pipeline, name, table, now_micros))
+    snapshot_count = len(_old_system_snapshots(pipeline, name, table, now_micros))
     if name in SHORT_LIVED_TABLES:
-        return old / min(SHORT_LIVED_SNAPSHOTS, pipeline.settings.maintenance.expire_every_cycles)
-    return old / _enough(pipeline, len(table.metadata.snapshots) - old)
+        return snapshot_count / min(SHORT_LIVED_SNAPSHOTS, pipeline.settings.maintenance.expire_every_cycles)
+    return snapshot_count / _enough(pipeline, len(table.metadata.snapshots) - snapshot_count)
 
 
 def _enough(pipeline: Pipeline, kept_snapshots: int) -> int:
@@ -174,8 +174,8 @@ def _enough(pipeline: Pipeline, kept_snapshots: int) -> int:
     return max(pipeline.settings.maintenance.expire_every_cycles, kept_snapshots // 2)
 
 
-def _expire(spark: SparkSession, table: Table, old: Sequence[int]) -> int:
-    return expire_snapshots(spark, ".".join(table.name()), old[:MAX_EXPIRIES])
+def _expire(spark: SparkSession, table: Table, snapshot_ids: Sequence[int]) -> int:
+    return expire_snapshots(spark, ".".join(table.name()), snapshot_ids[:MAX_EXPIRIES])
 
 
 def find_kept_cuts(pipeline: Pipeline, now_micros: int) -> tuple[Cut, ...]:

@@ -126,15 +126,11 @@ class TableTask:
 
 @pipeline_step("maintain")
 def maintain_lake(pipeline: Pipeline, spark: SparkSession, *, thorough: bool = False) -> MaintenanceOutcome:
-    """Compact the files of small commits, and expire old snapshots.
+    """Compact the files of small commits, and expire old snapshots; no cycle may run at the same time.
 
     After a cycle, only the most urgent of the due tables are maintained: enough to keep up, and so few that
-    no cycle waits for all of them.
-
-    Args:
-        pipeline: the pipeline; no cycle of it may run at the same time.
-        spark: session that does the work.
-        thorough: maintain all tables, due or not, and rewrite all files with deleted rows.
+    no cycle waits for all of them. A thorough maintenance covers all tables, due or not, and rewrites all
+    files with deleted rows.
 
     Raises:
         LakeError: a compaction changed the number of rows; report it.
@@ -150,8 +146,8 @@ def maintain_lake(pipeline: Pipeline, spark: SparkSession, *, thorough: bool = F
 def choose_tasks(settings: MaintenanceSettings, tasks: Sequence[TableTask]) -> Sequence[TableTask]:
     """Return the most urgent tasks, enough for each one's turn to come before it is due again."""
     at_once = ceil(len(tasks) / settings.minor_every_cycles)
-    due = [task for task in tasks if task.urgency >= 1]
-    return sorted(due, key=lambda task: -task.urgency)[:at_once]
+    due_tasks = [task for task in tasks if task.urgency >= 1]
+    return sorted(due_tasks, key=lambda task: -task.urgency)[:at_once]
 
 
 def _list_tasks(run: MaintenanceRun) -> list[TableTask]:

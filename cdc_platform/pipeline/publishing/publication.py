@@ -42,17 +42,17 @@ def publish_cut(pipeline: Pipeline) -> Cut | None:
     # In this order: what another process publishes meanwhile has the number of the next cut, and what it adds
     # to the log is in no table that counts as unchanged.
     newest, mark = newest_cut(pipeline.lake), read_mark(pipeline.lake.system_table(LOG))
-    unchanged = find_unchanged_in_lake(pipeline)
+    unchanged_tables = find_unchanged_in_lake(pipeline)
     if newest is not None:
         # Another process may have moved `main` back to a former cut, and the next cut must not name that.
         _move_mains(
-            pipeline, newest, [name for name in _own_tables(pipeline, newest) if name not in unchanged]
+            pipeline, newest, [name for name in _own_tables(pipeline, newest) if name not in unchanged_tables]
         )
     if mark.position_micros is None:
         return newest
     latest = [
         _Version(name, newest.tables[name], is_new=False)
-        if newest is not None and name in unchanged
+        if newest is not None and name in unchanged_tables
         else _find_version(pipeline, name, mark.cycle, newest)
         for name in pipeline.lake_tables
     ]
@@ -93,7 +93,7 @@ def _find_version(pipeline: Pipeline, table: str, cycle: int, newest: Cut | None
     if branch is not None and not contains(stored_table, branch.snapshot_id):
         return _Version(table, branch.snapshot_id, is_new=True)
     if handover is not None:
-        # Its first version is not merged yet; the cut need not wait for it.
+        # Not merged yet: the cut does not wait for a new table.
         return None
     require_published(pipeline.lake, stored_table, table, newest)
     if (

@@ -48,6 +48,6 @@ def deleted_share(pipeline: Pipeline, table: Table) -> float:
     """Return a table's share of deleted rows, relative to the share at which its files are rewritten."""
     snapshot = head(table)
     names = ("total-records", "total-position-deletes")
-    total, deleted = ((number_of(snapshot, name) or 0) if snapshot is not None else 0 for name in names)
+    total, deletes = ((number_of(snapshot, name) or 0) if snapshot is not None else 0 for name in names)
     limit = total * pipeline.settings.maintenance.major_deleted_fraction
-    return deleted / limit if deleted and limit else float(deleted)
+    return deletes / limit if deletes and limit else float(deletes)

@@ -1,8 +1,7 @@
 """Contents of the files with raw records, which the tasks that write them note in their footers.
 
-So neither the process that runs a cycle nor Spark reads the records of a window again to find out what it is.
-A file that lacks its content, because compaction has written it, is read, and so is one with records of two
-windows.
+So neither the process that runs a cycle nor Spark reads the records of a window again to describe them,
+unless a compaction has written their file, which then has no notes, or it has records of two windows.
 """
 
 import json
@@ -92,14 +91,14 @@ def _measure(version: Version, after_micros: int | None, until_micros: int) -> W
     files = [*raw.scan(row_filter=records).plan_files()]
     with ThreadPoolExecutor(_READERS) as readers:
         contents = [*readers.map(partial(_noted, raw, after_micros, until_micros), files)]
-    total = _sum(content for content in contents if content is not None)
-    unnoted = [file for file, content in zip(files, contents, strict=True) if content is None]
-    if not unnoted:
-        return total
+    content = _sum(note for note in contents if note is not None)
+    plain_files = [file for file, note in zip(files, contents, strict=True) if note is None]
+    if not plain_files:
+        return content
     is_of_events = "event" in raw.schema().as_arrow().names
     fields = (*_FURTHER, *(_OF_EVENTS if is_of_events else _OF_RECORDS))
-    batches = read_repeated_texts(raw, records, SHAPE, *fields, files=unnoted)
-    return total.plus(_sum(map(content_of, batches)))
+    batches = read_repeated_texts(raw, records, SHAPE, *fields, files=plain_files)
+    return content.plus(_sum(map(content_of, batches)))
 
 
 def _noted(
@@ -123,7 +122,7 @@ def _parse(text: str) -> WindowContent:
 
 
 def _sum(contents: Iterator[WindowContent]) -> WindowContent:
-    total = WindowContent()
+    content_sum = WindowContent()
     for content in contents:
-        total = total.plus(content)
-    return total
+        content_sum = content_sum.plus(content)
+    return content_sum

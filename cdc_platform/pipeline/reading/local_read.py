@@ -30,7 +30,7 @@ def commit_local(
     step: CycleStep,
     plan: ReadPlan,
     properties: Mapping[str, str],
-    replayed: pa.Table | None = None,
+    replayed_rows: pa.Table | None = None,
 ) -> bool:
     """Read and commit a small plan, and return whether it was small; larger plans need Spark's tasks.
 
@@ -40,7 +40,7 @@ def commit_local(
         step: the cycle.
         plan: what the cycle reads.
         properties: further entries of the snapshot's summary.
-        replayed: raw records of a replay, which the cycle commits too.
+        replayed_rows: raw records of a replay, which the cycle commits too.
 
     Raises:
         CommitConflict: another run has committed the same cycle; nothing was changed.
@@ -50,22 +50,22 @@ def commit_local(
     batches = pipeline.source.read_locally(step.committed, plan, pipeline.settings.local_read_s)
     if batches is None:
         return False
-    counted = ("records",) if plan.files is None else ("files", plan.files)
-    with closing(batches), pipeline.progress.step("read", *counted) as reading:
+    progress_unit = ("records",) if plan.files is None else ("files", plan.files)
+    with closing(batches), pipeline.progress.step("read", *progress_unit) as reading:
         rows = _collect(
             batches, reading, own_tables(delivers_events=pipeline.capabilities.delivers_events)[RAW]
         )
     if rows is None:
         return False
-    if replayed is not None:
-        rows = pa.concat_tables([rows, replayed])
+    if replayed_rows is not None:
+        rows = pa.concat_tables([rows, replayed_rows])
     append_cycle(rows, raw, step, properties, ContentNotes)
     return True
 
 
 def _was_large(raw: Table, cycle: int) -> bool:
-    before = next(cycles_between(raw, cycle - 1, cycle), None)
-    return before is not None and (number_of(before, "added-records") or 0) > MAX_RECORDS
+    snapshot = next(cycles_between(raw, cycle - 1, cycle), None)
+    return snapshot is not None and (number_of(snapshot, "added-records") or 0) > MAX_RECORDS
 
 
 def _advance(reading: Step, batch: pa.RecordBatch) -> None:
@@ -78,12 +78,12 @@ def _advance(reading: Step, batch: pa.RecordBatch) -> None:
 
 
 def _collect(batches: Iterable[pa.RecordBatch], reading: Step, schema: pa.Schema) -> pa.Table | None:
-    collected: list[pa.RecordBatch] = []
+    small_batches: list[pa.RecordBatch] = []
     total_bytes = 0
     for batch in batches:
-        collected.append(batch)
+        small_batches.append(batch)
         _advance(reading, batch)
         total_bytes += batch.nbytes
         if total_bytes > MAX_BYTES:
             return None
-    return pa.Table.from_batches(collected, schema)
+    return pa.Table.from_batches(small_batches, schema)

@@ -82,13 +82,13 @@ class ReadOutcome:
         """Errors of the failed reads of windows."""
         return tuple(as_source_error(report.error_name, report.error_message) for report in self.interrupted)
 
-    def followed_by(self, later: "ReadOutcome") -> "ReadOutcome":
+    def followed_by(self, next_round: "ReadOutcome") -> "ReadOutcome":
         """Return this round and the next one as one."""
-        kinds = self.records.keys() | later.records.keys()
+        kinds = self.records.keys() | next_round.records.keys()
         return replace(
-            later,
-            windows=self.windows + later.windows,
-            records={kind: self.records.get(kind, 0) + later.records.get(kind, 0) for kind in kinds},
+            next_round,
+            windows=self.windows + next_round.windows,
+            records={kind: self.records.get(kind, 0) + next_round.records.get(kind, 0) for kind in kinds},
         )
 
 
@@ -108,12 +108,7 @@ def read_generations(pipeline: Pipeline, spark: SparkSession, *, ends_pauses: bo
     """Read all live partitions up to the source's clock, and then the children that they announced.
 
     A child holds the watermark at its start until it is read, so it is read at once if waiting for the next
-    cycle would cost more than another round.
-
-    Args:
-        pipeline: the pipeline.
-        spark: session that does the reading.
-        ends_pauses: whether to retry files that could not be read now, because a user asks for it.
+    cycle would cost more than another round. With ``ends_pauses``, unreadable files are retried now.
 
     Raises:
         CommitConflict: another run has committed the same cycle; nothing was changed.
@@ -126,10 +121,10 @@ def read_generations(pipeline: Pipeline, spark: SparkSession, *, ends_pauses: bo
             break
         if outcome.planned_end_micros - watermark < outcome.another_is_worth_micros:
             break
-        later = read_windows(pipeline, spark, end_limit_micros=outcome.planned_end_micros)
-        if not later.committed:
+        next_round = read_windows(pipeline, spark, end_limit_micros=outcome.planned_end_micros)
+        if not next_round.committed:
             break
-        outcome = outcome.followed_by(later)
+        outcome = outcome.followed_by(next_round)
     return outcome
 
 
@@ -181,31 +176,31 @@ def read_windows(
     mark = read_mark(raw)
     lineage = trace_lineage(pipeline)
     clock_micros = pipeline.source.clock_micros()
-    waiting = waiting_texts(pipeline.lake)
+    replay = waiting_texts(pipeline.lake)
     limits = (pipeline.settings.max_window_s, partition_keys, end_limit_micros)
-    request = ReadRequest(clock_micros, *limits, has_replay=waiting is not None, ends_pauses=ends_pauses)
+    request = ReadRequest(clock_micros, *limits, has_replay=replay is not None, ends_pauses=ends_pauses)
     plan = plan_reads(pipeline.source, lineage, request, lambda: load_read_progress(pipeline.lake))
     if not plan.windows:
         save_poll(pipeline.lake, clock_micros, pipeline.settings.maintenance.keep_metadata_s)
         known_micros = newest_known_micros(pipeline)
         return ReadOutcome(mark.cycle, (), {}, False, known_micros, known_micros)
     step = CycleStep(mark.cycle, mark.cycle + 1)
-    replayed = replayed_records(pipeline, step.committed, plan, *waiting) if waiting is not None else None
-    is_local = _commit_plan(pipeline, spark, raw, step, plan, replayed)
+    replayed_rows = replayed_records(pipeline, step.committed, plan, *replay) if replay is not None else None
+    is_local = _commit_plan(pipeline, spark, raw, step, plan, replayed_rows)
     control = read_control(pipeline.lake, step.committed)
-    read = (step.committed, control.windows, control.records)
-    outcome = ReadOutcome(*read, True, clock_micros, plan.end_micros, is_local)
+    facts = (step.committed, control.windows, control.records)
+    outcome = ReadOutcome(*facts, True, clock_micros, plan.end_micros, is_local)
     if outcome.interrupted:
         # The current lineage: a child that was read with its parent may be stuck, too.
         for stuck in find_stuck(trace_lineage(pipeline), control.windows, plan.end_micros):
             LOGGER.warning("Pipeline %s: %s", pipeline.name, stuck.describe())
     failures = outcome.failures
-    lasting = tuple(error for error in failures if not error.retryable)
+    permanent_errors = tuple(error for error in failures if not error.retryable)
     is_in_vain = len(failures) == len(control.windows) and not any(
         report.has_moved for report in control.windows
     )
-    if failures and (lasting or is_in_vain):
-        raise (lasting or failures)[0]
+    if failures and (permanent_errors or is_in_vain):
+        raise (permanent_errors or failures)[0]
     return outcome
 
 
@@ -215,33 +210,29 @@ def _commit_plan(
     raw: Table,
     step: CycleStep,
     plan: ReadPlan,
-    replayed: pa.Table | None,
+    replayed_rows: pa.Table | None,
 ) -> bool:
     """Read and commit a plan, and return whether this process read it."""
     properties = {POSITION: str(plan.end_micros)}
-    if commit_local(pipeline, raw, step, plan, properties, replayed):
+    if commit_local(pipeline, raw, step, plan, properties, replayed_rows):
         return True
     with pipeline.progress.step("read by Spark") as reading, pipeline.source.reading():
         partitions, source_files = as_count(len(plan.windows), "partition"), plan.files
         reading.note = partitions if source_files is None else as_count(source_files, "file")
         tasks = max_tasks(pipeline, spark, step.before, plan)
         records = pipeline.source.read(spark, step.committed, plan, tasks)
-        batches = (*records.local_batches, *(replayed.to_batches() if replayed is not None else ()))
+        batches = (*records.local_batches, *(replayed_rows.to_batches() if replayed_rows is not None else ()))
         with data_file_writer(raw, ContentNotes) as writer:
-            written = data_files_of(records.through(writer, DATA_FILES).toArrow())
-            files = (*written, *writer.write(batches))
+            spark_files = data_files_of(records.through(writer, DATA_FILES).toArrow())
+            files = (*spark_files, *writer.write(batches))
         append_files(files, raw, step, properties)
     return False
 
 
-def max_tasks(pipeline: Pipeline, spark: SparkSession, before: int, plan: ReadPlan) -> int:
+def max_tasks(pipeline: Pipeline, spark: SparkSession, newest_cycle: int, plan: ReadPlan) -> int:
     """Return the maximum number of tasks in which Spark reads a plan.
 
-    Args:
-        pipeline: the pipeline.
-        spark: session that does the reading.
-        before: the newest committed cycle; its records are the estimate for the plan.
-        plan: the windows to read.
+    The estimate for the plan is the number of records of ``newest_cycle``, the newest committed one.
     """
     tasks = pipeline.settings.read_tasks
     if pipeline.capabilities.delivers_events:
@@ -250,15 +241,15 @@ def max_tasks(pipeline: Pipeline, spark: SparkSession, before: int, plan: ReadPl
     # A task reads several partitions at a time: more tasks than run at once read no faster, and each costs
     # time.
     tasks = min(tasks, local_cores(spark) or tasks)
-    if plan.finished_parents is None or _expected_records(pipeline, before, plan) > RECORDS_PER_TASK:
+    if plan.finished_parents is None or _expected_records(pipeline, newest_cycle, plan) > RECORDS_PER_TASK:
         return tasks
     # If partitions of different tasks merge, neither task can continue with the child.
     return min(tasks, -(-len(plan.windows) // WINDOWS_PER_TASK))
 
 
-def _expected_records(pipeline: Pipeline, before: int, plan: ReadPlan) -> float:
+def _expected_records(pipeline: Pipeline, newest_cycle: int, plan: ReadPlan) -> float:
     """Return the expected records of a plan at the rate of the last cycle; without one, inf if it is long."""
-    control = read_control(pipeline.lake, before)
+    control = read_control(pipeline.lake, newest_cycle)
     known_s = max((report.duration_s for report in control.windows), default=0.0)
     planned_s = max(window.duration_s for window in plan.windows)
     if not known_s:

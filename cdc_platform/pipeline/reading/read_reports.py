@@ -25,8 +25,8 @@ def replayed_origins(pipeline: Pipeline, reports: str) -> frozenset[str]:
     origins = load_replays(pipeline.lake).origins
     if not origins:
         return frozenset()
-    reported = _origins(pipeline, reports)
-    return origins if any(origin.startswith(REPLAY) for origin in reported) else origins & reported
+    origins_read = _origins(pipeline, reports)
+    return origins if any(origin.startswith(REPLAY) for origin in origins_read) else origins & origins_read
 
 
 def repeated_from(pipeline: Pipeline, reports: str) -> int | None:
@@ -44,10 +44,10 @@ def repeated_from(pipeline: Pipeline, reports: str) -> int | None:
     return pipeline.capabilities.repeats_since_micros(since)
 
 
-def remembered_from(pipeline: Pipeline, after_micros: int, repeated: int | None) -> int:
+def remembered_from(pipeline: Pipeline, after_micros: int, repeats_since_micros: int | None) -> int:
     """Return the start of the log that may have duplicates of later events; see `repeated_from`."""
-    oldest = pipeline.capabilities.repeats_since_micros(after_micros)
-    return oldest if repeated is None else min(oldest, repeated)
+    since_micros = pipeline.capabilities.repeats_since_micros(after_micros)
+    return since_micros if repeats_since_micros is None else min(since_micros, repeats_since_micros)
 
 
 def _origins(pipeline: Pipeline, reports: str) -> frozenset[str]:

@@ -23,16 +23,16 @@ from cdc_platform.sources.event_batches import EventBatches, FileCounts
 
 
 def replayed_records(
-    pipeline: Pipeline, cycle: int, plan: ReadPlan, micros: int, quarantined: Sequence[QuarantinedRecord]
+    pipeline: Pipeline, cycle: int, plan: ReadPlan, micros: int, records: Sequence[QuarantinedRecord]
 ) -> pa.Table:
     """Return raw records of a replay that was requested at a moment, and that no cycle has taken yet.
 
     The cycle's commit contains them and their note in the read progress, so they are taken once.
     """
     replay = load_replay_progress(pipeline.lake)
-    total, done = (replay.total, replay.done) if replay is not None else (len(quarantined), 0)
-    with pipeline.progress.step("replay", "records", total, done) as step:
-        return _Replay(pipeline, cycle, plan, step).records(micros, quarantined)
+    total_records, done_records = (replay.total, replay.done) if replay is not None else (len(records), 0)
+    with pipeline.progress.step("replay", "records", total_records, done_records) as step:
+        return _Replay(pipeline, cycle, plan, step).records(micros, records)
 
 
 class _Replay:
@@ -42,18 +42,18 @@ class _Replay:
         self._pipeline, self._cycle, self._plan, self._step = pipeline, cycle, plan, step
         self._batches, self._counts = EventBatches(cycle), FileCounts()
 
-    def records(self, micros: int, quarantined: Sequence[QuarantinedRecord]) -> pa.Table:
+    def records(self, micros: int, records: Sequence[QuarantinedRecord]) -> pa.Table:
         """Return the records, and the report that adds them to the read progress."""
-        judged_by_log = []
-        for record, raw in self._as_read(quarantined):
+        unchanged_rows = []
+        for record, raw in self._as_read(records):
             event = raw["event"] if raw is not None else None
             if raw is None or event is None:
                 raise LakeError(
-                    f"The raw record of {record.record_id} is gone from `{RAW}`, so it cannot be replayed. "
-                    "Restore the lake, or report this."
+                    f"The raw record of {record.record_id} is missing in `{RAW}`, so replay is impossible. "
+                    "Restore the lake from a backup, or report this."
                 )
             if event["text"] is None:
-                judged_by_log.append(self._again(raw))
+                unchanged_rows.append(self._again(raw))
             else:
                 self._decode(record, raw)
             self._step.advance()
@@ -61,19 +61,17 @@ class _Replay:
         report = SourceFile(replay_path(micros), window.token, 0, micros)
         window = replace(window, end_inclusive_micros=self._plan.end_micros)
         self._batches.report_file(window, report, self._counts, None)
-        decoded = pa.Table.from_batches(self._batches.take(), RAW_EVENT_RECORDS)
-        return pa.concat_tables([decoded, pa.Table.from_pylist(judged_by_log, RAW_EVENT_RECORDS)])
+        decoded_rows = pa.Table.from_batches(self._batches.take(), RAW_EVENT_RECORDS)
+        return pa.concat_tables([decoded_rows, pa.Table.from_pylist(unchanged_rows, RAW_EVENT_RECORDS)])
 
     def _as_read(
-        self, quarantined: Sequence[QuarantinedRecord]
+        self, records: Sequence[QuarantinedRecord]
     ) -> Iterator[tuple[QuarantinedRecord, Mapping[str, Any] | None]]:
         """Yield each record with its raw record, which has all of its digits."""
-        sequences = {record.sequence: record for record in quarantined}
+        sequences = {record.sequence: record for record in records}
         is_quarantined = all_of(
             equals("kind", RecordKind.DATA_CHANGE.value),
-            is_any(
-                "record_timestamp", {to_datetime(record.moment_micros).isoformat() for record in quarantined}
-            ),
+            is_any("record_timestamp", {to_datetime(record.moment_micros).isoformat() for record in records}),
             is_any("record_sequence", sequences),
         )
         raw_rows = self._pipeline.lake.system_table(RAW).scan(is_quarantined).to_arrow().to_pylist()
@@ -100,7 +98,7 @@ class _Replay:
 def _placed(
     event: SourceEvent | FaultyEvent, record: QuarantinedRecord, position: int
 ) -> SourceEvent | FaultyEvent:
-    """Return an event at its former place; an event that still cannot be used keeps its identity, too."""
+    """Return an event at the position of its record; a faulty event also keeps the record's identity."""
     if isinstance(event, SourceEvent):
         return event._replace(position=position)
     event_id = event.event_id or record.sequence

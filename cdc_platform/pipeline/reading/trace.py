@@ -18,11 +18,11 @@ def trace_lineage(pipeline: Pipeline) -> Lineage:
     """
     saved_lineage = load_lineage(pipeline.lake)
     lineage = saved_lineage if saved_lineage is not None else begin(pipeline.source.start_micros())
-    committed = read_mark(pipeline.lake.system_table(RAW)).cycle
-    for cycle in range(lineage.cycle + 1, committed + 1):
+    newest_cycle = read_mark(pipeline.lake.system_table(RAW)).cycle
+    for cycle in range(lineage.cycle + 1, newest_cycle + 1):
         control = read_control(pipeline.lake, cycle)
         lineage = advance(lineage, cycle, control.windows, control.children)
     if lineage is saved_lineage:
         return lineage
-    newest = max((partition.position_micros for partition in lineage.partitions.values()), default=0)
-    return save_lineage(pipeline.lake, prune(lineage, newest - KEEP_FINISHED_S * MICROS_PER_S))
+    newest_micros = max((partition.position_micros for partition in lineage.partitions.values()), default=0)
+    return save_lineage(pipeline.lake, prune(lineage, newest_micros - KEEP_FINISHED_S * MICROS_PER_S))

@@ -111,7 +111,7 @@ class WindowContent:
         moments = [micros for micros in (self.since_micros, other.since_micros) if micros is not None]
         rows_per_place = max(self.rows_per_place, other.rows_per_place)
         places = *self.one_place_in(rows_per_place), *other.one_place_in(rows_per_place)
-        both = WindowContent(
+        content = WindowContent(
             self.records + other.records,
             _joined(self.shapes, other.shapes),
             min(moments, default=None),
@@ -121,7 +121,7 @@ class WindowContent:
             places,
             rows_per_place,
         )
-        return both.with_fewer_places() if len(places) > _MAX_PLACES else both
+        return content.with_fewer_places() if len(places) > _MAX_PLACES else content
 
     def with_fewer_places(self) -> "WindowContent":
         """Return the content with every second place."""
@@ -177,19 +177,19 @@ class WindowContent:
 
 
 def _earliest(orders: Iterable[tuple[Key, str]]) -> dict[Key, str]:
-    first: dict[Key, str] = {}
+    first_orders: dict[Key, str] = {}
     for key, order in orders:
-        first[key] = min(order, first.get(key, order))
-    return first
+        first_orders[key] = min(order, first_orders.get(key, order))
+    return first_orders
 
 
 def _joined(
-    some: Mapping[ShapeKey, ShapeFacts], others: Mapping[ShapeKey, ShapeFacts]
+    first_shapes: Mapping[ShapeKey, ShapeFacts], second_shapes: Mapping[ShapeKey, ShapeFacts]
 ) -> dict[ShapeKey, ShapeFacts]:
-    joined = dict(some)
-    for key, facts in others.items():
-        joined[key] = facts.plus(joined[key]) if key in joined else facts
-    return joined
+    shapes = dict(first_shapes)
+    for key, facts in second_shapes.items():
+        shapes[key] = facts.plus(shapes[key]) if key in shapes else facts
+    return shapes
 
 
 def content_of(batch: pa.Table | pa.RecordBatch) -> WindowContent:
@@ -201,11 +201,11 @@ def content_of(batch: pa.Table | pa.RecordBatch) -> WindowContent:
     if not is_of_events:
         return WindowContent(batch.num_rows, shapes, values=None, places=places)
     moments = pc.struct_field(batch.column("event"), "source_timestamp")
-    first = pc.min(moments).as_py()
+    since = pc.min(moments).as_py()
     return WindowContent(
         batch.num_rows,
         shapes,
-        None if first is None else from_datetime(first),
+        None if since is None else from_datetime(since),
         bool(moments.null_count),
         pc.struct_field(batch.column("event"), "fault").null_count < batch.num_rows,
         _values_of(batch) if "mods" in names else None,
@@ -280,20 +280,20 @@ def content_to_json(content: WindowContent) -> dict[str, Any]:
     }
 
 
-def content_from_json(stored: Mapping[str, Any]) -> WindowContent:
+def content_from_json(entry: Mapping[str, Any]) -> WindowContent:
     """Return the content that `content_to_json` has described."""
     shapes = {
         (table, kind, capture, text): ShapeFacts(*facts)
-        for table, kind, capture, text, *facts in stored["shapes"]
+        for table, kind, capture, text, *facts in entry["shapes"]
     }
-    values = stored["values"]
+    values = entry["values"]
     return WindowContent(
-        stored["records"],
+        entry["records"],
         shapes,
-        stored["since_micros"],
-        stored["lacks_moments"],
-        stored["has_faults"],
+        entry["since_micros"],
+        entry["lacks_moments"],
+        entry["has_faults"],
         None if values is None else ValueFacts(**values),
-        tuple((micros, text) for micros, text in stored["places"]),
-        stored["rows_per_place"],
+        tuple((micros, text) for micros, text in entry["places"]),
+        entry["rows_per_place"],
     )

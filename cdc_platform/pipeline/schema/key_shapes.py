@@ -23,14 +23,10 @@ Key = frozenset[tuple[str, str]]
 def find_foreign_keys(
     pipeline: Pipeline, history: SchemaHistory, shapes: Mapping[TypedTable, str]
 ) -> Mapping[TypedTable, str]:
-    """Return the shapes of events with other keys than their tables, each with the reason.
+    """Return the shapes of a window's events with other keys than their tables, each with the reason.
 
-    A new table gets the key of its first event in the source's order. Needs no Spark.
-
-    Args:
-        pipeline: the pipeline.
-        history: schema history before a window.
-        shapes: shapes of the window, each with the ordering key of its first event.
+    A new table gets the key of its first event in the source's order: ``shapes`` has the ordering key of
+    each shape's first event. ``history`` is the schema history before the window. Needs no Spark.
     """
     if pipeline.capabilities.comes_in_order:
         return {}
@@ -87,14 +83,9 @@ MAX_FITTING_SHAPES: Final = 200
 
 
 def fitting_shapes(pipeline: Pipeline, shapes: Iterable[TypedTable]) -> list[TypedTable]:
-    """Return the shapes of events whose declared types guarantee that their values fit their tables.
-
-    Args:
-        pipeline: the pipeline.
-        shapes: shapes of the events.
-    """
+    """Return those shapes of events whose declared types guarantee that their values fit their tables."""
     if not pipeline.capabilities.values_fit:
         return []
     tables = {table.name: table for table in pipeline.known_tables}
-    fitting = (shape for shape in sorted(shapes) if declares_types_of(tables.get(shape[0]), shape[1]))
-    return list(islice(fitting, MAX_FITTING_SHAPES))
+    typed_shapes = (shape for shape in sorted(shapes) if declares_types_of(tables.get(shape[0]), shape[1]))
+    return list(islice(typed_shapes, MAX_FITTING_SHAPES))

@@ -47,8 +47,8 @@ def evolve_tables(pipeline: Pipeline) -> tuple[SchemaEvent, ...]:
     mark, history = read_mark(log), pipeline.schema_history
     if mark.position_micros is None or mark.cycle <= history.cycle:
         return ()
-    stored = read_mark(pipeline.lake.system_table(SCHEMA))
-    if stored.cycle > history.cycle:
+    schema_mark = read_mark(pipeline.lake.system_table(SCHEMA))
+    if schema_mark.cycle > history.cycle:
         # Of another process, whose cycles may have left the log's snapshots already.
         pipeline.use_history(load_history(pipeline.lake))
         return evolve_tables(pipeline)
@@ -58,8 +58,8 @@ def evolve_tables(pipeline: Pipeline) -> tuple[SchemaEvent, ...]:
         pipeline.use_history(at_mark(history, mark))
         return ()
     events = _find(pipeline, history, mark, copies)
-    if events or history.cycle == 0 or mark.cycle - stored.cycle >= SAVE_EVERY_CYCLES:
-        append_events(pipeline.lake, at_mark(history, stored), mark, events)
+    if events or history.cycle == 0 or mark.cycle - schema_mark.cycle >= SAVE_EVERY_CYCLES:
+        append_events(pipeline.lake, at_mark(history, schema_mark), mark, events)
     for event in events:
         history = history.after(event)
     pipeline.use_history(at_mark(history, mark))
@@ -137,10 +137,10 @@ def _find(
     orders = content.typed_tables()
     foreign = find_foreign_keys(pipeline, history, orders)
     own = {key: parse_shape(pipeline, key) for key in content.shapes if typed_table_of(key) not in foreign}
-    parsed = {key: shape for key, shape in own.items() if shape is not None}
+    shapes = {key: shape for key, shape in own.items() if shape is not None}
     tables = {
         shape.table
-        for shape in parsed.values()
+        for shape in shapes.values()
         if is_news(history, shape.table, shape.columns, is_whole=shape.is_whole, widens=widens)
     }
     tables |= {name for name, copy in copies.items() if is_news(history, name, copy.columns, is_whole=True)}
@@ -151,7 +151,7 @@ def _find(
         name for name in tables if pipeline.capabilities.schema_policy_of(name) is not SchemaPolicy.EVOLVE
     }
     evolving = tables - policy_tables
-    observations = observe_columns(pipeline, history, window, evolving, parsed, content) if evolving else {}
+    observations = observe_columns(pipeline, history, window, evolving, shapes, content) if evolving else {}
     if policy_tables:
         begun = first_columns(fixed_shapes(pipeline, content), history)
         # The table's shape is fixed, and the events with another shape are in quarantine.

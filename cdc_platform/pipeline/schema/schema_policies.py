@@ -32,13 +32,9 @@ class FixedShape:
 
 
 def fixed_shapes(pipeline: Pipeline, content: WindowContent) -> list[FixedShape]:
-    """Return the shapes of events of tables with fixed columns, in the source's order.
+    """Return the shapes of a window's events of tables with fixed columns, in the source's order.
 
     Deletes are left out: a file with deletes only may have just the key.
-
-    Args:
-        pipeline: the pipeline.
-        content: content of a window.
     """
     if not pipeline.capabilities.schema_policies:
         return []

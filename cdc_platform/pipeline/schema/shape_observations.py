@@ -58,7 +58,7 @@ def observe_columns(
     history: SchemaHistory,
     window: str,
     tables: set[str],
-    parsed: Mapping[ShapeKey, RecordShape],
+    record_shapes: Mapping[ShapeKey, RecordShape],
     content: WindowContent,
 ) -> dict[str, list[ObservedColumns]]:
     """Return, per table and in order, the ends of each run of records with the same columns.
@@ -68,11 +68,11 @@ def observe_columns(
         history: the history of the schema before the window; the log has the window's records already.
         window: the filter of the window's raw records.
         tables: the tables to observe.
-        parsed: the shapes of the window's records.
+        record_shapes: the shapes of the window's records.
         content: facts about these shapes.
     """
     runs, by_table = ShapeRuns(), defaultdict[str, list[ShapeKey]](list)
-    for key, shape in parsed.items():
+    for key, shape in record_shapes.items():
         if shape.table in tables:
             by_table[shape.table].append(key)
     in_order = pipeline.capabilities.comes_in_order
@@ -83,7 +83,7 @@ def observe_columns(
         table
         for table, keys in by_table.items()
         if not show_all_runs(
-            ((parsed[key].columns, content.shapes[key]) for key in keys), comes_in_order=in_order
+            ((record_shapes[key].columns, content.shapes[key]) for key in keys), comes_in_order=in_order
         )
     }
     runs.add_facts(
@@ -97,8 +97,8 @@ def observe_columns(
         for batch in read_repeated_texts(raw, window, SHAPE, "record_timestamp", "kind", *orders):
             runs.add(is_new(batch.filter(pc.is_in(batch["table_name"], pa.array(sorted(single))))))
     observations: defaultdict[str, list[ObservedColumns]] = defaultdict(list)
-    for key, (micros, order) in runs.ends(parsed.__contains__):
-        shape = parsed[key]
+    for key, (micros, order) in runs.ends(record_shapes.__contains__):
+        shape = record_shapes[key]
         observations[shape.table].append(
             ObservedColumns(micros, shape.columns, shape.is_whole, shape.is_sure, order if in_order else "")
         )

@@ -55,8 +55,8 @@ class ShapeRuns:
         codes = np.zeros(rows.num_rows, dtype=np.int64)
         for name in SHAPE:
             texts = rows[name].cast(pa.string()).combine_chunks()
-            encoded = pc.dictionary_encode(texts, null_encoding="encode")
-            codes = codes * len(encoded.dictionary) + encoded.indices.to_numpy()
+            dictionary = pc.dictionary_encode(texts, null_encoding="encode")
+            codes = codes * len(dictionary.dictionary) + dictionary.indices.to_numpy()
         _, first, places = np.unique(codes, return_index=True, return_inverse=True)
         # In order of arrival
         in_order = np.argsort(first)
@@ -109,12 +109,12 @@ def show_all_runs(shapes: Iterable[tuple[Columns, ShapeFacts]], *, comes_in_orde
         shapes: the columns of each shape, and the facts about its records.
         comes_in_order: whether the source sends changes in order.
     """
-    ordered = sorted(shapes, key=lambda shape: _first(shape[1]))
-    if all(columns == ordered[0][0] for columns, _ in ordered):
+    sorted_shapes = sorted(shapes, key=lambda shape: _first(shape[1]))
+    if all(columns == sorted_shapes[0][0] for columns, _ in sorted_shapes):
         return True
-    if not all(facts.last_order and facts.first_micros == facts.last_micros for _, facts in ordered):
+    if not all(facts.last_order and facts.first_micros == facts.last_micros for _, facts in sorted_shapes):
         return False
-    return not comes_in_order or not _alternate(ordered)
+    return not comes_in_order or not _alternate(sorted_shapes)
 
 
 def _alternate(shapes: Iterable[tuple[Columns, ShapeFacts]]) -> bool:

@@ -144,8 +144,8 @@ def _missing_steps(
         return []
     steps = []
     for name, version in _stored_versions(pipeline, spark, columns, target, stored_names):
-        old, new = quote_spark(name), quote_spark(version.lake_name)
-        steps.append(f"ALTER TABLE {target} RENAME COLUMN {old} TO {new}")
+        former_name, new_name = quote_spark(name), quote_spark(version.lake_name)
+        steps.append(f"ALTER TABLE {target} RENAME COLUMN {former_name} TO {new_name}")
         stored_names = (stored_names - {case_key(name)}) | {case_key(version.lake_name)}
     additions = [
         f"{quote_spark(column.name)} {spark_type(column.type)}"
@@ -238,15 +238,11 @@ def _new_docs(table: Table, keys: Collection[str], comments: Mapping[str, str]) 
 
 
 def describe_columns(table: Table, keys: Collection[str], comments: Mapping[str, str]) -> Table:
-    """Give a merged table the comments of its source, and return the changed table.
+    """Give a merged table the comments of its source, by column, and return the changed table.
 
-    Key columns are still marked, in front of their comment. A column's comment becomes one line of limited
-    length. The call is idempotent.
-
-    Args:
-        table: the table.
-        keys: names of its key columns.
-        comments: by column; that of "" is the table's own. If there are none, the table keeps what it has.
+    The table's own comment is that of ""; without comments, the table keeps those that it has. Key columns
+    are still marked, in front of their comment. A comment becomes one line of limited length. The call is
+    idempotent.
 
     Raises:
         CommitConflict: another run has changed the table's columns at the same time.

@@ -59,14 +59,14 @@ class Attempt:
         """Return the properties of each snapshot of the attempt."""
         return {CYCLE: str(self.cycle), ATTEMPT: self.token, FELL_BACK: str(self.fell_back).lower()}
 
-    def completion(self, commits: int, matched: int | None = None) -> dict[str, str]:
+    def completion(self, commits: int, closed_rows: int | None = None) -> dict[str, str]:
         """Return the property of the attempt's last snapshot, which shows that the attempt is complete.
 
         Args:
             commits: number of snapshots of the attempt.
-            matched: number of rows that its merge must have matched; None if any number is right.
+            closed_rows: number of rows that its merge must have matched; None if any number is right.
         """
-        whole = _Completion(self.base.snapshot_id, commits, matched, self.cut)
+        whole = _Completion(self.base.snapshot_id, commits, closed_rows, self.cut)
         return {_completion_key(lake_table_name(self.table)): json.dumps(asdict(whole))}
 
 
@@ -145,8 +145,8 @@ def require_base(base: Snapshot | None, table: str) -> Snapshot:
     """
     if base is None:
         raise LakeError(
-            f"Table `{table}` has no snapshot to build on: another program has changed it. Drop it in the "
-            "lake, then rebuild it from the log's beginning or from an older cut."
+            f"Table `{table}` has no snapshot to build on: another program has changed it. Drop the table in "
+            "the lake, then rebuild it from the beginning of the log or from an older cut."
         )
     return base
 
@@ -159,13 +159,9 @@ def marked_commits(spark: SparkSession, properties: dict[str, str]) -> AbstractC
 def finished_head(table: Table, cycle: int, cut: Cut | None) -> Snapshot | None:
     """Return the branch's newest snapshot if the branch is one complete attempt that the next cut may name.
 
+    The attempt must have reached ``cycle``, the newest one of the log, and must have been planned after the
+    newest cut: an older one may build on what the cut replaced, such as a table that another run has rebuilt.
     Returns None if the branch is empty, or contains a part of an attempt or a mixture of two.
-
-    Args:
-        table: the table.
-        cycle: the newest cycle of the log, which the attempt must have reached.
-        cut: the newest cut. An attempt that was planned before it may build on what the cut replaced, such as
-            a table that another run has rebuilt.
     """
     newest = head(table, BRANCH)
     if newest is None or read_mark(table, BRANCH).cycle != cycle:

@@ -43,9 +43,9 @@ def find_handover(pipeline: Pipeline, table: Table | None, name: str, cut: Cut |
         waits = pipeline.settings.copies_first and not is_made_by_log(pipeline, name)
         return Handover(is_ready=False) if waits else None
     progress = load_copy_progress(table, plan)
-    reached = read_mark(pipeline.lake.system_table(LOG)).position_micros
+    log_micros = read_mark(pipeline.lake.system_table(LOG)).position_micros
     is_whole = progress.is_complete and not progress.is_mixed
-    is_ready = is_whole and reached is not None and reached >= plan.position_micros
+    is_ready = is_whole and log_micros is not None and log_micros >= plan.position_micros
     # An empty table has no snapshot on its branch.
     base = progress.head or (head(table) if table is not None else None)
     return Handover(is_ready, plan.position_micros, base)

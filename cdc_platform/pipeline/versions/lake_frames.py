@@ -26,13 +26,9 @@ def read_data_changes(pipeline: Pipeline, spark: SparkSession) -> DataFrame:
 
 
 def read_own(pipeline: Pipeline, spark: SparkSession, name: str, version: Table | None = None) -> DataFrame:
-    """Return a system table with all of its current columns.
+    """Return a system table, such as `change_log`, with all of its current columns.
 
-    Args:
-        pipeline: the pipeline.
-        spark: session that does the work.
-        name: name of the table, such as `change_log`.
-        version: the version of the table; the newest one unless given.
+    Its version is the newest one unless given.
     """
     table, target = version or pipeline.lake.system_table(name), pipeline.lake.spark_system_table(name)
     snapshot = head(table)

@@ -56,22 +56,22 @@ def applied_cycle(pipeline: Pipeline, table: Table, name: str, cut: Cut | None) 
         CommitConflict: the table is newer than the cut, so it has some of the changes after the cut.
         LakeDamaged: it is newer than every cut.
     """
-    merged = read_mark(table).cycle
+    merged_cycle = read_mark(table).cycle
     if cut is None or name not in cut.tables:
-        return merged
-    if merged > cut.cycle:
+        return merged_cycle
+    if merged_cycle > cut.cycle:
         # A cut is there before a table moves to it.
         if cut_number(newest_cut(pipeline.lake)) <= cut.cut:
             raise LakeDamaged(
                 f"table `{name}`",
-                f"it has changes up to cycle {merged}, the newest cut ({cut.cut}) up to cycle {cut.cycle}",
+                f"it has changes up to cycle {merged_cycle}, the newest cut ({cut.cut}) up to {cut.cycle}",
                 remedy=f"Probably `{pipeline.lake.system_namespace}.{CUT}` alone was restored from an older "
                 "copy: restore its newest version, or restore the catalog and all tables of the pipeline "
                 "from the same copy. The next run continues from there.",
             )
         raise CommitConflict(
-            f"Table `{name}` has been published since this run read the newest cut, {cut.cut}, by another "
-            "run; the next cycle continues from there."
+            f"Another run has published table `{name}` since this run read cut {cut.cut}; the next cycle "
+            "continues from there."
         )
     return cut.cycle
 
@@ -154,8 +154,8 @@ def stats_after(log: Table, table: str, after_exclusive: int) -> list[CycleStats
     for snapshot in snapshots:
         stats = read_fact(snapshot, STATS, _stats)
         if stats is not None:
-            late = read_fact(snapshot, LATE, _names) or ()
-            all_stats.append(CycleStats(table in late, *stats.get(table, ())))
+            late_tables = read_fact(snapshot, LATE, _names) or ()
+            all_stats.append(CycleStats(table in late_tables, *stats.get(table, ())))
     return all_stats
 
 
@@ -173,12 +173,12 @@ def tables_changed_after(log: Table, after_exclusive: int) -> frozenset[str] | N
 
 def _snapshots_after(log: Table, after_exclusive: int) -> list[Snapshot] | None:
     """Return the snapshots of later cycles, newest first; None if some have expired."""
-    later: list[Snapshot] = []
+    snapshots: list[Snapshot] = []
     for snapshot in ancestors_of(log, head(log)):
         cycle = number_of(snapshot, CYCLE)
         if cycle is not None and cycle <= after_exclusive:
-            return later
-        later.append(snapshot)
+            return snapshots
+        snapshots.append(snapshot)
         if snapshot.parent_snapshot_id is None:
-            return later
+            return snapshots
     return None

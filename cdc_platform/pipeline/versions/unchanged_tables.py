@@ -24,13 +24,13 @@ def find_unchanged(pipeline: Pipeline) -> frozenset[str]:
     history = pipeline.schema_history
     if cut is None or history.cycle < read_mark(log).cycle:
         return frozenset()
-    changed = tables_changed_after(log, cut.cycle)
-    if changed is None:
+    changed_tables = tables_changed_after(log, cut.cycle)
+    if changed_tables is None:
         return frozenset()
     return frozenset(
         name
         for name, source_table in pipeline.lake_tables.items()
-        if source_table not in changed
+        if source_table not in changed_tables
         and pipeline.examined_tables.has(name, cut.tables.get(name), history.tables.get(source_table))
     )
 
@@ -52,10 +52,10 @@ def find_unchanged_in_lake(pipeline: Pipeline) -> frozenset[str]:
     They are not loaded, so nothing else notices that another program drops or replaces one. A catalog that
     does not list metadata files only shows that one is dropped; maintenance loads the tables by turns.
     """
-    unchanged = find_unchanged(pipeline)
-    files = pipeline.lake.table_files() if unchanged else {}
-    cut = newest_cut(pipeline.lake) if unchanged else None
-    return frozenset(name for name in unchanged if _is_stored(pipeline, name, files, cut))
+    unchanged_tables = find_unchanged(pipeline)
+    files = pipeline.lake.table_files() if unchanged_tables else {}
+    cut = newest_cut(pipeline.lake) if unchanged_tables else None
+    return frozenset(name for name in unchanged_tables if _is_stored(pipeline, name, files, cut))
 
 
 def _is_stored(pipeline: Pipeline, name: str, files: Mapping[str, str | None], cut: Cut | None) -> bool:

@@ -71,10 +71,10 @@ class OpeningHours:
         current = (now_micros - origin_micros) // BLOCK_MICROS
         first = max([current, *(opening.end or 0 for opening in openings)])
         # With a new file, the bank has been open for the requested length of the history.
-        opened = _opening(
+        opening_micros = _opening(
             settings, first if openings else max(0, first - history_blocks), first + LEASE_BLOCKS
         )
-        hours = cls(origin_micros, [*openings, opened], file)
+        hours = cls(origin_micros, [*openings, opening_micros], file)
         file.write(origin_micros, hours.openings)
         return hours
 

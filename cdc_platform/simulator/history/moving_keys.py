@@ -116,13 +116,13 @@ class MovingKeys(PartitionTree):
         return max(self._dice.choice(moments), newest, last)
 
     def _start_within_parent(self, partition: Partition, moment: Moment, opening: Interval) -> None:
-        started = [
+        starts = [
             self._make(SPACE, SPACE, moment.micros, (), opening) for _ in range(self._dice.choice((1, 1, 2)))
         ]
-        for other in started:
+        for other in starts:
             other.placement = partition.placement
-        self._report(moment, partition, ChangeKind.START, started)
-        for other in started:
+        self._report(moment, partition, ChangeKind.START, starts)
+        for other in starts:
             self._move_part(partition, other, moment)
 
     def _move_part(self, partition: Partition, other: Partition, moment: Moment) -> None:

@@ -93,8 +93,8 @@ class SimTable:
     @cached_property
     def watched_slots(self) -> tuple[int, ...]:
         """The slots of the columns outside the primary key that the change stream watches."""
-        listed = self.listed
-        return tuple(column.slot for column in self.value_columns if listed is None or column.name in listed)
+        names = self.listed
+        return tuple(column.slot for column in self.value_columns if names is None or column.name in names)
 
     def column(self, name: str) -> SimColumn | None:
         """Return a column, or None."""

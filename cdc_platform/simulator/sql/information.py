@@ -191,8 +191,8 @@ class Information:
         yield "table_constraints", {**constraint, **where, "constraint_type": "PRIMARY KEY"}
         for ordinal, column in enumerate(table.columns, start=1):
             about = {"column_name": column.name, **self._column(column)}
-            generated = {"is_generated": "NEVER", "spanner_state": "COMMITTED", "is_identity": "NO"}
-            yield "columns", {**where, **about, **generated, "ordinal_position": ordinal}
+            states = {"is_generated": "NEVER", "spanner_state": "COMMITTED", "is_identity": "NO"}
+            yield "columns", {**where, **about, **states, "ordinal_position": ordinal}
             if column.is_primary_key:
                 about.pop("data_type")
                 order = {"ordinal_position": ordinal, "column_ordering": "ASC"}

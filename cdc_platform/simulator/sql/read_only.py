@@ -58,10 +58,10 @@ def read_only(connection: sqlite3.Connection) -> sqlite3.Connection:
     connection.execute(f"PRAGMA hard_heap_limit = {MAX_HEAP_BYTES}")
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
     places = ("main", "information_schema")
-    present = {name for _, name, _ in connection.execute("PRAGMA database_list")}
+    databases = {name for _, name, _ in connection.execute("PRAGMA database_list")}
     tables = {
         name
-        for place in present.intersection(places)
+        for place in databases.intersection(places)
         for (name,) in connection.execute(f"SELECT name FROM {place}.sqlite_master")
     }
 

@@ -23,14 +23,14 @@ from cdc_platform.simulator.wire.simulator_settings import Dialect
 from cdc_platform.simulator.wire.values import as_json, value_writer
 from cdc_platform.simulator.wire.wire import plain_value
 
-Filling: TypeAlias = tuple[SimTable, Sequence[SimColumn], Iterable[TableRow]]
+TableContent: TypeAlias = tuple[SimTable, Sequence[SimColumn], Iterable[TableRow]]
 """A table, the required columns, and its rows in the order of the key."""
 
 
 class RowDatabase:
     """Tables in memory, under their own names; safe to use from several threads."""
 
-    def __init__(self, tables: Iterable[Filling]) -> None:
+    def __init__(self, tables: Iterable[TableContent]) -> None:
         self._lock = threading.Lock()
         self._connection = sqlite3.connect(":memory:", check_same_thread=False)
         for table, columns, rows in tables:
@@ -197,9 +197,9 @@ class TableReads:
     def _keys(self, version: Snapshot, alias: str, rest: str, parameters: Mapping[str, Any]) -> Sequence[Key]:
         """Return the keys of the rows that match conditions, in the requested order."""
         order = _ORDER.fullmatch(rest)
-        ordered = split_names(order["columns"]) if order else None
+        order_names = split_names(order["columns"]) if order else None
         key_names = [column.name for column in version.table.key_columns]
-        if not rest.strip() or (ordered is not None and ordered == key_names[: len(ordered)]):
+        if not rest.strip() or (order_names is not None and order_names == key_names[: len(order_names)]):
             return version.keys
         table = version.table
         values = [

@@ -110,9 +110,9 @@ def at(tokens: Sequence[Token], index: int) -> Token:
 
 def closing(tokens: Sequence[Token], index: int) -> int:
     """Return the place of the bracket that closes the one at `index`; the number of tokens if none does."""
-    opened, depth = tokens[index].text, 0
+    bracket, depth = tokens[index].text, 0
     for place in range(index, len(tokens)):
-        depth += tokens[place].is_mark(opened) - tokens[place].is_mark(_PAIRS[opened])
+        depth += tokens[place].is_mark(bracket) - tokens[place].is_mark(_PAIRS[bracket])
         if depth == 0:
             return place
     return len(tokens)

@@ -77,9 +77,9 @@ class _Translation:
         token = self.tokens[place]
         if token.is_mark("::"):
             return "", end_of_casts(self.tokens, place)
-        listed = self._list_operator(place)
-        if listed is not None:
-            operator, opening = listed
+        list_test = self._list_operator(place)
+        if list_test is not None:
+            operator, opening = list_test
             end = closing(self.tokens, opening)
             return f"{operator} ({self._items(opening + 1, end)})", end + 1
         return self._word(place), place + 1

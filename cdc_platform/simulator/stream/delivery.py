@@ -8,11 +8,11 @@ from typing import Final, TypeAlias
 
 from cdc_platform.simulator.history.history import History
 from cdc_platform.simulator.history.partitions import Partition
-from cdc_platform.simulator.stream.messages import Sent, block_messages
+from cdc_platform.simulator.stream.messages import PartitionRow, block_messages
 from cdc_platform.simulator.stream.records import data_records, record_writer
 from cdc_platform.simulator.wire.simulator_settings import PartitionMode
 
-Delivered: TypeAlias = tuple[int, bytes]
+StreamRow: TypeAlias = tuple[int, bytes]
 """Timestamp and record, as the value of a row."""
 
 _CACHED_BYTES: Final = 192 * 1024 * 1024
@@ -26,11 +26,11 @@ class Deliveries:
         self._write = record_writer(history.settings.dialect)
         self._has_messages = history.settings.partition_mode is PartitionMode.MUTABLE_KEY_RANGE
         self._lock = threading.Lock()
-        self._blocks: OrderedDict[int, dict[int, list[Delivered]]] = OrderedDict()
+        self._blocks: OrderedDict[int, dict[int, list[StreamRow]]] = OrderedDict()
         self._sizes: dict[int, int] = {}
         self._bytes = 0
 
-    def records(self, partition: Partition, first_micros: int, last_micros: int) -> Iterator[list[Delivered]]:
+    def records(self, partition: Partition, first_micros: int, last_micros: int) -> Iterator[list[StreamRow]]:
         """Yield the records of a time span, inclusive at both ends, in the order of their timestamps."""
         for number in self._history.blocks(first_micros, last_micros):
             delivered = self._block(number).get(partition.serial)
@@ -40,7 +40,7 @@ class Deliveries:
                 if begin < end:
                     yield delivered[begin:end]
 
-    def _block(self, number: int) -> dict[int, list[Delivered]]:
+    def _block(self, number: int) -> dict[int, list[StreamRow]]:
         with self._lock:
             block = self._blocks.get(number)
             if block is not None:
@@ -55,14 +55,14 @@ class Deliveries:
                 self._bytes -= self._sizes.pop(oldest)
             return block
 
-    def _rows_by_partition(self, number: int) -> dict[int, list[Delivered]]:
-        by_partition: dict[int, list[Delivered]] = {}
+    def _rows_by_partition(self, number: int) -> dict[int, list[StreamRow]]:
+        by_partition: dict[int, list[StreamRow]] = {}
         rows = block_messages(self._history, number) if self._has_messages else self._partition_rows(number)
         for partition, micros, row in rows:
             by_partition.setdefault(partition, []).append((micros, row))
         return by_partition
 
-    def _partition_rows(self, number: int) -> Iterator[Sent]:
+    def _partition_rows(self, number: int) -> Iterator[PartitionRow]:
         schemas, write = self._history.schemas, self._write
         for transaction in self._history.block(number):
             for record in data_records(transaction, schemas.at(transaction.commit_micros)):

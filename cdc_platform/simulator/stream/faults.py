@@ -50,7 +50,7 @@ class RequestedFault:
 
 
 class Faults:
-    """Decides on the fault of each change stream query; the same sequence of queries gets the same faults."""
+    """Chooses the fault of each change stream query; the same sequence of queries gets the same faults."""
 
     def __init__(self, settings: SimulatorSettings) -> None:
         self._settings = settings
@@ -119,7 +119,7 @@ class Faults:
 def befall(
     fate: QueryFault, batches: Iterator[list[Row]], stall_s: float, is_over: threading.Event
 ) -> Iterator[list[Row]]:
-    """Yield the rows of a query according to its fate.
+    """Yield the rows of a query, with the fault that was chosen for it.
 
     Raises:
         Refusal: the query breaks off.

@@ -19,7 +19,7 @@ from cdc_platform.simulator.wire.simulator_settings import Dialect
 from cdc_platform.simulator.wire.values import to_proto, value_writer
 from cdc_platform.simulator.wire.wire import string_value
 
-Sent: TypeAlias = tuple[int, int, bytes]
+PartitionRow: TypeAlias = tuple[int, int, bytes]
 """Serial number of a partition, commit timestamp, and record as the value of a row."""
 
 _MESSAGE: Final = "google.spanner.v1.ChangeStreamRecord"
@@ -58,7 +58,7 @@ def heartbeat_message(micros: int) -> bytes:
     return _value("heartbeat_record", timestamp=_timestamp(micros))
 
 
-def block_messages(history: History, number: int) -> Iterator[Sent]:
+def block_messages(history: History, number: int) -> Iterator[PartitionRow]:
     """Yield the records of all partitions in a block, in order."""
     # Changes of partitions are numbered consecutively, so that those at one time are ordered, too.
     events: list[tuple[int, int, int, PartitionChange | DataRecord]] = [

@@ -65,7 +65,7 @@ class ChangeStream:
         start = _checked_start(query)
         if self._has_mutable_ranges:
             _check_end(start, query.end_micros)
-        now = self.now_micros()
+        now_micros = self.now_micros()
         partition = None if query.token is None else self._partition(query.token)
         if partition is not None and partition.placement != query.placement:
             # Only a part of this text is Spanner's.
@@ -73,8 +73,8 @@ class ChangeStream:
                 "INVALID_ARGUMENT",
                 f"Partition token {partition.token} does not belong to the placement TVF.",
             )
-        earliest, latest = self.earliest_micros, now + LATEST_START_MICROS
-        if partition is not None and (partition.end_micros or now) < earliest:
+        earliest, latest = self.earliest_micros, now_micros + LATEST_START_MICROS
+        if partition is not None and (partition.end_micros or now_micros) < earliest:
             raise Refusal(
                 "OUT_OF_RANGE",
                 "This partition is no longer valid. All Change Stream records associated with this partition "
@@ -136,7 +136,9 @@ class ChangeStream:
         return partition
 
     def _first_rows(self, start: int, placement: str, is_over: threading.Event) -> Iterator[list[Row]]:
-        while (now := self.now_micros()) < start and not is_over.wait((start - now) / 1_000_000):
+        while (now_micros := self.now_micros()) < start and not is_over.wait(
+            (start - now_micros) / 1_000_000
+        ):
             pass
         live = self._history.tree.live_at(start)
         if self._has_mutable_ranges:
@@ -177,11 +179,11 @@ class PartitionRead:
         """Yield rows until the partition or the query ends."""
         last_sent = self._stream.now_micros()
         while not self._is_over.is_set():
-            now = self._stream.now_micros()
+            now_micros = self._stream.now_micros()
             ended = self._partition.end_micros
-            last = min(micros for micros in (now, self._end_micros, ended) if micros is not None)
+            last = min(micros for micros in (now_micros, self._end_micros, ended) if micros is not None)
             for batch in self._data(last):
-                last_sent = now
+                last_sent = now_micros
                 yield batch
             if ended is not None and last == ended:
                 yield self._children(ended)
@@ -189,10 +191,10 @@ class PartitionRead:
             if self._end_micros is not None and last == self._end_micros:
                 yield from self._closing(last)
                 return
-            if now - last_sent >= self._heartbeat_micros:
-                last_sent = now
+            if now_micros - last_sent >= self._heartbeat_micros:
+                last_sent = now_micros
                 yield [self._heartbeat(last)]
-            self._sleep(now, last_sent)
+            self._sleep(now_micros, last_sent)
 
     def _data(self, last: int) -> Iterator[list[Row]]:
         skip = self._position.rows
@@ -231,18 +233,18 @@ class PartitionRead:
     def _heartbeat(self, micros: int) -> Row:
         return Row((self._stream.heartbeat(micros),), Cursor(micros + 1, 0))
 
-    def _sleep(self, now: int, last_sent: int) -> None:
+    def _sleep(self, now_micros: int, last_sent: int) -> None:
         """Wait for the next possible event: a record, a new block, a heartbeat, or the end."""
-        next_block = self._stream.next_block_micros(now)
+        next_block = self._stream.next_block_micros(now_micros)
         moments = [last_sent + self._heartbeat_micros, next_block]
         if self._end_micros is not None:
             moments.append(self._end_micros)
         if self._partition.end_micros is not None:
             moments.append(self._partition.end_micros)
-        for records in self._stream.records(self._partition, now + 1, next_block):
+        for records in self._stream.records(self._partition, now_micros + 1, next_block):
             moments.append(records[0][0])
             break
-        self._is_over.wait(max(0.001, (min(moments) - now) / 1_000_000))
+        self._is_over.wait(max(0.001, (min(moments) - now_micros) / 1_000_000))
 
 
 def _checked_start(query: StreamQuery) -> int:

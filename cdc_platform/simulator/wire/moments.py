@@ -67,19 +67,19 @@ class Moments:
         return micros, transaction(f"{micros}/{next(self._numbers)}".encode(), reply_micros)
 
     def _moment(self, read_only: Any) -> int:
-        now = self._now_micros()
+        now_micros = self._now_micros()
         bound = read_only.WhichOneof("timestamp_bound")
         if bound == "read_timestamp":
             return self._wait_until(_micros(read_only.read_timestamp))
         if bound == "exact_staleness":
-            return now - int(read_only.exact_staleness.ToMicroseconds())
-        return now
+            return now_micros - int(read_only.exact_staleness.ToMicroseconds())
+        return now_micros
 
     def _wait_until(self, micros: int) -> int:
         """Wait for a read timestamp in the future, as Spanner does."""
-        waiting = threading.Event()
-        while (now := self._now_micros()) < micros:
-            waiting.wait(min(_LONGEST_WAIT_S, (micros - now) / _SECOND))
+        pause = threading.Event()
+        while (now_micros := self._now_micros()) < micros:
+            pause.wait(min(_LONGEST_WAIT_S, (micros - now_micros) / _SECOND))
         return micros
 
 

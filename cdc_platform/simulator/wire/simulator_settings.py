@@ -197,11 +197,11 @@ class SimulatorSettings:
         kinds = {change.kind for change in self.schema_changes}
         if SchemaChangeKind.ADD_PLACEMENT in kinds and not self.placements:
             raise SettingError("schema_changes", "add a placement to a stream without `placements`")
-        added = [
+        placements = [
             change.value for change in self.schema_changes if change.kind is SchemaChangeKind.ADD_PLACEMENT
         ]
         names = {DEFAULT_PLACEMENT}
-        for name in (*self.placements, *added):
+        for name in (*self.placements, *placements):
             if _PLACEMENT.fullmatch(name) is None:
                 raise SettingError("placements", f"must be letters, digits and _, but one is: {name!r}")
             # Their functions in GoogleSQL would have the same name.

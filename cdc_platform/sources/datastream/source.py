@@ -98,21 +98,21 @@ class DatastreamSource(ArrivalTimeSource, SparkSource):
         self._listed = listed_files = list(self.store.list_files())
         self._offered = {}
         objects = [file for file in listed_files if not is_schema(file)]
-        read = read_progress()
-        choice = self._choose(objects, read, lineage, request)
+        progress = read_progress()
+        choice = self._choose(objects, progress, lineage, request)
         newest = max((partition.position_micros for partition in lineage.partitions.values()), default=0)
         limit = request.end_limit_micros if choice.is_all else newest + 1
         windows = plan_arrivals(lineage, replace(request, end_limit_micros=limit))
         is_root_read = any(window.token == ROOT_TOKEN for window in windows)
         fresh = sorted({file.folder for file in objects} - lineage.partitions.keys()) if is_root_read else []
         is_unread = any(partition.running_cycle is None for partition in lineage.partitions.values())
-        resolved = resolved_failures(objects, read) if is_root_read else {}
+        resolved = resolved_failures(objects, progress) if is_root_read else {}
         if not (choice.files or fresh or resolved or is_unread or request.has_replay):
             return ReadPlan(())
-        chosen = choice.files if windows else ()
-        offers = offered_schemas(listed_files, chosen)
-        inputs = {"files": chosen, "announced": fresh, "resolved": resolved, "offers": offers}
-        return ReadPlan(windows, inputs, files=len(chosen))
+        files = choice.files if windows else ()
+        offers = offered_schemas(listed_files, files)
+        inputs = {"files": files, "announced": fresh, "resolved": resolved, "offers": offers}
+        return ReadPlan(windows, inputs, files=len(files))
 
     def _choose(
         self, files: Sequence[SourceFile], versions: Mapping[str, str], lineage: Lineage, request: ReadRequest

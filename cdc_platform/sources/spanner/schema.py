@@ -115,7 +115,7 @@ def _watched_tables(
     watched_columns = defaultdict(set)
     for schema, table, column in fetch(catalog.listed_columns(stream)):
         watched_columns[str(schema), str(table)].add(str(column))
-    columns, unwatched, generated = defaultdict(list), defaultdict(list), defaultdict(list)
+    columns, unwatched_columns, generated_columns = defaultdict(list), defaultdict(list), defaultdict(list)
     for row in fetch(catalog.columns()):
         name = (str(row[0]), str(row[1]))
         if name in columns_by_place and _is_watched(
@@ -123,11 +123,11 @@ def _watched_tables(
         ):
             columns[name].append(_column(row, catalog))
         elif not _is_generated(row):
-            unwatched[catalog.table_name(*name)].append(str(row[2]))
+            unwatched_columns[catalog.table_name(*name)].append(str(row[2]))
         elif name in columns_by_place:
-            generated[catalog.table_name(*name)].append(str(row[2]))
+            generated_columns[catalog.table_name(*name)].append(str(row[2]))
     tables = tuple(_table(catalog.table_name(*name), columns[name]) for name in sorted(columns_by_place))
-    return tables, _sorted_names(unwatched), _sorted_names(generated)
+    return tables, _sorted_names(unwatched_columns), _sorted_names(generated_columns)
 
 
 def _sorted_names(names: Mapping[str, Iterable[str]]) -> _NamesByTable:

@@ -157,14 +157,14 @@ class SpannerSource(SparkSource):
         root = lineage.partitions.get(ROOT_TOKEN)
         if root is not None and not root.is_finished:
             return ()
-        added = [
+        partitions = [
             token
             for token in self.client.fetch_placement_tokens()
             if not any(partition.startswith(token) for partition in lineage.partitions)
         ]
-        before_micros = watermark_micros(lineage) if added else None
+        before_micros = watermark_micros(lineage) if partitions else None
         return tuple(
-            ReadWindow(token, before_micros, end_micros) for token in added if before_micros is not None
+            ReadWindow(token, before_micros, end_micros) for token in partitions if before_micros is not None
         )
 
     def as_stored(self, table: str, name: str, column: ObservedColumn) -> ObservedColumn:

@@ -120,7 +120,9 @@ class SpannerSettings(SourceSettings):
         check_members(self)
         check_range(self, ("heartbeat_ms",), at_least=HEARTBEAT_MS_MIN, at_most=HEARTBEAT_MS_MAX)
         if self.stuck_after_s is not None:
-            _check_silence(self.stuck_after_s, self.heartbeat_ms)
+            silence = f"longer than `heartbeat_ms`, {self.heartbeat_ms}, but is: {self.stuck_after_s} s"
+            if not self.heartbeat_ms / 1000 < self.stuck_after_s < math.inf:
+                raise SettingError("stuck_after_s", f"must be finite and {silence}")
         check_range(self, ("deadline_s", "connect_deadline_s", "max_attempts"), above=0)
         if self.start_timestamp is not None:
             micros_of_setting("start_timestamp", self.start_timestamp)
@@ -183,9 +185,3 @@ class SpannerSettings(SourceSettings):
                 f"is empty, so the environment variable {EMULATOR_VARIABLE} counts, which {error.problem}"
             )
             raise SettingError(error.setting, problem) from error
-
-
-def _check_silence(stuck_after_s: float, heartbeat_ms: int) -> None:
-    if not heartbeat_ms / 1000 < stuck_after_s < math.inf:
-        problem = f"must be finite and longer than `heartbeat_ms`, {heartbeat_ms}, but is: {stuck_after_s} s"
-        raise SettingError("stuck_after_s", problem)

@@ -68,20 +68,17 @@ def unfit_expression(text: str, column_type: ColumnType) -> str | None:
     """Return the SQL of whether a text exists and cannot be cast; None if every text can be cast."""
     if column_type.element is not None:
         element = unfit_expression("e", column_type.element)
-        parsed = f"from_json({text}, {TEXTS})"
-        unfit = f"coalesce(exists({parsed}, e -> {element}), true)" if element else f"{parsed} IS NULL"
+        texts = f"from_json({text}, {TEXTS})"
+        unfit = f"coalesce(exists({texts}, e -> {element}), true)" if element else f"{texts} IS NULL"
         return f"({text} IS NOT NULL AND {unfit})"
     cast = cast_expression(text, column_type)
     return None if cast == text else f"({text} IS NOT NULL AND {cast} IS NULL)"
 
 
 def unfit_names_expression(texts: str, column_type: ColumnType, names: Sequence[str]) -> str | None:
-    """Return the SQL of the columns of one type whose texts cannot be cast; None if every text can be cast.
+    """Return the SQL of the names of columns of one type whose texts cannot be cast; None if all can be.
 
-    Args:
-        texts: SQL of a map from names to texts.
-        column_type: the type.
-        names: the columns of this type.
+    ``texts`` is the SQL of a map from names to texts.
     """
     unfit = unfit_expression("text", column_type)
     if unfit is None:
@@ -129,12 +126,12 @@ _LOGGED_INTEGER: Final = (
 )
 
 
-def logged_scalar(value: str, stored: str) -> str:
+def logged_scalar(value: str, type_name: str) -> str:
     """Return the text of a value of one of the lake's types other than arrays; bytes are read as UTF-8."""
-    pattern = _MOMENTS.get(stored)
+    pattern = _MOMENTS.get(type_name)
     if pattern is not None:
         return f'date_format({value}, "{pattern}")'
-    if stored == "float":
+    if type_name == "float":
         return f"cast(cast({value} as double) as string)"
     return f"cast({value} as string)"
 

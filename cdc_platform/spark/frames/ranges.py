@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdc_platform.model.base.names import quote_text
@@ -36,7 +36,8 @@ def part_in_ranges(
     if not starts:
         # Spark does not regard a constant as a column: windows over it add an exchange that breaks ranges.
         return frame.withColumn(RANGE, F.lit(0)).repartition(1)
-    return frame.withColumn(RANGE, _range_of(order[0], order[1], starts)).repartitionById(ranges, RANGE)
+    starts_before = _count_starts(order[0], f"coalesce({order[1]}, '')", starts)
+    return frame.withColumn(RANGE, F.expr(starts_before)).repartitionById(ranges, RANGE)
 
 
 def range_count(frame: DataFrame, rows: int) -> int:
@@ -49,11 +50,6 @@ def range_starts(sampled: Sequence[OrderPlace], ranges: int) -> list[OrderPlace]
     """Return the starts of all ranges but the first, so that their shares of the sample are about equal."""
     places = sorted(sampled)
     return [places[number * len(places) // ranges] for number in range(1, ranges) if places]
-
-
-def _range_of(moment: str, text: str, starts: Sequence[OrderPlace]) -> Column:
-    """Return the number of a row's range: the number of starts at or before it."""
-    return F.expr(_count_starts(moment, f"coalesce({text}, '')", starts))
 
 
 def _count_starts(moment: str, text: str, starts: Sequence[OrderPlace], before: int = 0) -> str:

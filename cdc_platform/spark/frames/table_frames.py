@@ -9,27 +9,19 @@ from pyspark.sql.types import StructType
 
 
 def read_version(spark: SparkSession, table: str, snapshot_id: int) -> DataFrame:
-    """Return the rows of one version of a table, with the columns of that version.
+    """Return the rows of a snapshot of a table, of any branch, with the columns of that version.
 
     Only such a frame can be cached safely. Spark caches a frame by its plan; a write to a table replaces
     every cached plan that reads the table's newest version. `unpersist` no longer finds that plan, so it and
     all that it refers to, such as broadcast tables, are never released.
 
-    Args:
-        spark: Spark session.
-        table: Spark's name of the table, without a branch.
-        snapshot_id: the version, of any branch.
+    ``table`` is Spark's name of the table, without a branch.
     """
     return spark.read.option("versionAsOf", str(snapshot_id)).table(table)
 
 
 def read_current(spark: SparkSession, table: str) -> DataFrame:
-    """Return the current rows of a table or branch, with its current columns; never cache them.
-
-    Args:
-        spark: Spark session.
-        table: Spark's name of the table or of one of its branches.
-    """
+    """Return the current rows of a table or branch, by its name in Spark; never cache them."""
     return spark.table(table)
 
 

@@ -162,12 +162,12 @@ def launch_secrets(spark: SparkSettings, lake: LakeSettings) -> dict[str, str]:
     if spark.remote is not None:
         return {}
     catalog = {name: value for name, value in lake.spark_properties().items() if is_secret(name, value)}
-    own = {name: value for name, value in spark.conf.items() if not _is_harmless(name, value)}
+    own = {
+        name: value
+        for name, value in spark.conf.items()
+        if HARMLESS.fullmatch(name) is None or holds_secret(name, value)
+    }
     return {**_catalog_properties(catalog), **own}
-
-
-def _is_harmless(name: str, value: str) -> bool:
-    return HARMLESS.fullmatch(name) is not None and not holds_secret(name, value)
 
 
 def session_secrets(spark: SparkSettings, lake: LakeSettings) -> dict[str, str]:

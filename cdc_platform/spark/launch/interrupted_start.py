@@ -47,7 +47,7 @@ def _ended_launcher() -> Iterator[None]:
     PySpark deletes the folder into which Java is about to write its port. Java then fails to write it, and
     waits forever: it would notice Python's end only later.
     """
-    started: list[subprocess.Popen[bytes]] = []
+    processes: list[subprocess.Popen[bytes]] = []
 
     class Launcher(subprocess.Popen[bytes]):
         """A launcher that can be found, because PySpark hides it until Java answers."""
@@ -56,14 +56,14 @@ def _ended_launcher() -> Iterator[None]:
             # An interruption in between would leave a process without a reference.
             with _delayed_signals():
                 super().__init__(*arguments, **options)
-                started.append(self)
+                processes.append(self)
 
     gateway: Any = java_gateway
     before, gateway.Popen = gateway.Popen, Launcher
     try:
         yield
     except (KeyboardInterrupt, SystemExit):
-        for launcher in started:
+        for launcher in processes:
             launcher.kill()
             launcher.wait()
         raise
@@ -74,14 +74,14 @@ def _ended_launcher() -> Iterator[None]:
 @contextmanager
 def _delayed_signals() -> Iterator[None]:
     """Delay signals until the end of the context; threads other than the main one handle none."""
-    arrived: list[int] = []
+    signals: list[int] = []
     is_main = threading.current_thread() is threading.main_thread()
     numbers = (signal.SIGINT, signal.SIGTERM) if is_main else ()
-    before = {number: signal.signal(number, lambda at, _: arrived.append(at)) for number in numbers}
+    before = {number: signal.signal(number, lambda at, _: signals.append(at)) for number in numbers}
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        for each in arrived:
+        for each in signals:
             signal.raise_signal(each)

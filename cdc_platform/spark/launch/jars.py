@@ -68,7 +68,9 @@ def start_config(spark: SparkSettings, lake: LakeSettings) -> dict[str, str]:
     conf = spark_config(spark, lake)
     packages = conf.get(PACKAGES_SETTING, "").split(",")
     has_others = any(name.startswith("spark.jars") for name in {*spark.conf} - {FOLDER_SETTING})
-    if has_others or _has_defaults() or not all(package in BRINGS for package in packages):
+    # Arguments or settings of this machine for all Spark programs may name jars, too.
+    has_defaults = SUBMIT_ARGUMENTS in os.environ or (conf_folder() / "spark-defaults.conf").is_file()
+    if has_others or has_defaults or not all(package in BRINGS for package in packages):
         return _with_archive(conf, spark)
     jars = _find_jars(packages, spark.conf.get(FOLDER_SETTING))
     if jars is None:
@@ -109,11 +111,6 @@ def _with_archive(conf: dict[str, str], spark: SparkSettings) -> dict[str, str]:
     class_path = spark.conf.get(CLASS_PATH_SETTING, conf.get(CLASS_PATH_SETTING, ""))
     options = f"{conf[JAVA_SETTING]} {archive_options(class_path)}"
     return conf | {JAVA_SETTING: options.rstrip()}
-
-
-def _has_defaults() -> bool:
-    """Return whether this machine has arguments or settings for all Spark programs, which may name jars."""
-    return SUBMIT_ARGUMENTS in os.environ or (conf_folder() / "spark-defaults.conf").is_file()
 
 
 def _find_jars(packages: Sequence[str], folder: str | None) -> list[Path] | None:

@@ -99,7 +99,7 @@ def order_events(
         expected_records: approximate number of records, which determines the number of tasks.
         tables: current source tables; values of other tables are not checked.
         capabilities: capabilities of the source.
-        facts: facts about these records; without them, they are looked at one by one.
+        facts: known facts about these records, which save examining them one by one.
 
     Returns:
         the columns of EVENT_LOG without `cycle`, and `fault` (why the change is invalid), `unsound` (whether
@@ -108,18 +108,18 @@ def order_events(
     is_large, repeats = expected_records > SINGLE_TASK_RECORDS, facts.repeats
     if is_large and facts.counts is not None and not repeats.among_them:
         changes = _changes_of(records, "cast(null as string)", first_ordinal, "false")
-        parted = part_in_ranges(changes, _ORDER, facts.places, expected_records)
+        partitions = part_in_ranges(changes, _ORDER, facts.places, expected_records)
         # Spark's number of a row begins with that of its task.
         next_ordinal = first_ordinal + (range_count(records, expected_records) << 33)
         stats = LogStats(dict(facts.counts), repeats.transactions, 0, next_ordinal, None)
-        return OrderedChanges(_number(parted, RANGE), stats)
+        return OrderedChanges(_number(partitions, RANGE), stats)
     records = _with_fitting(records if is_large else records.coalesce(1), facts.fitting)
     fault = f"coalesce(event.fault, if({FITS}, null, {fault_of(tables, capabilities)}))"
-    once = _distinct(records, capabilities) if repeats.among_them else records
-    changes = _changes_of(once, fault, first_ordinal)
+    distinct_records = _distinct(records, capabilities) if repeats.among_them else records
+    changes = _changes_of(distinct_records, fault, first_ordinal)
     if is_large:
-        parted = part_in_ranges(changes, _ORDER, facts.places, expected_records)
-        return OrderedChanges(_number(parted, RANGE))
+        partitions = part_in_ranges(changes, _ORDER, facts.places, expected_records)
+        return OrderedChanges(_number(partitions, RANGE))
     return OrderedChanges(_number(changes))
 
 
@@ -142,10 +142,10 @@ def _number(changes: DataFrame, *spare: str) -> DataFrame:
     )
 
 
-def _with_fitting(records: DataFrame, fitting: Iterable[tuple[str, str]]) -> DataFrame:
+def _with_fitting(records: DataFrame, fitting_types: Iterable[tuple[str, str]]) -> DataFrame:
     """Return records with a flag for fitting values; fitting records lose the columns for quarantine."""
     by_table: defaultdict[str, list[str]] = defaultdict(list)
-    for table, column_types in fitting:
+    for table, column_types in fitting_types:
         by_table[table].append(quote_text(column_types))
     if not by_table:
         return records.withColumn(FITS, F.lit(False))
@@ -157,8 +157,8 @@ def _with_fitting(records: DataFrame, fitting: Iterable[tuple[str, str]]) -> Dat
         f"coalesce(octet_length(mods[0].{part}), 0) < {LONGEST_TEXT}" for part in ("keys", "new_values")
     )
     is_fitting = f"coalesce(event.fault IS NULL AND {is_short} AND CASE table_name {branches} END, false)"
-    marked = records.withColumn(FITS, F.expr(is_fitting))
-    return marked.withColumns(
+    flagged_records = records.withColumn(FITS, F.expr(is_fitting))
+    return flagged_records.withColumns(
         {
             "column_types": F.when(~F.col(FITS), F.col("column_types")),
             "event": F.col("event").withField("metadata", F.when(~F.col(FITS), F.col("event.metadata"))),
@@ -170,40 +170,40 @@ def _distinct(records: DataFrame, capabilities: SourceCapabilities) -> DataFrame
     if capabilities.keeps_transactions:
         return distinct_rows(records, IDENTITY)
     # A duplicate that is invalid because of a damaged file must not replace a valid one.
-    marked = records.withColumn(FAULT, F.col("event.fault").isNotNull())
-    return distinct_rows(marked, (*IDENTITY, FAULT)).drop(FAULT)
+    flagged_records = records.withColumn(FAULT, F.col("event.fault").isNotNull())
+    return distinct_rows(flagged_records, (*IDENTITY, FAULT)).drop(FAULT)
 
 
-def with_whole_transactions(ordered: DataFrame) -> DataFrame:
+def with_whole_transactions(changes: DataFrame) -> DataFrame:
     """Return ordered changes, in which an unsound change makes its whole transaction unsound.
 
     Args:
-        ordered: the result of `order_events`, persisted.
+        changes: the result of `order_events`, persisted.
     """
-    unsound = ordered.where(UNSOUND)
+    unsound = changes.where(UNSOUND)
     broken = unsound.selectExpr("commit_timestamp", "transaction_id", "true as is_broken").distinct()
-    joined = ordered.join(broken, ["commit_timestamp", "transaction_id"], "left")
-    return joined.withColumn(UNSOUND, F.expr(f"{UNSOUND} or is_broken is not null")).select(*ordered.columns)
+    matches = changes.join(broken, ["commit_timestamp", "transaction_id"], "left")
+    return matches.withColumn(UNSOUND, F.expr(f"{UNSOUND} or is_broken is not null")).select(*changes.columns)
 
 
-def with_whole_key_changes(ordered: DataFrame) -> DataFrame:
+def with_whole_key_changes(changes: DataFrame) -> DataFrame:
     """Return ordered changes in which a half of a key change is unsound if the other half is.
 
     Without transaction metadata, a delete would otherwise remove a row whose insert is in quarantine.
 
     Args:
-        ordered: the result of `order_events` of Debezium's events, persisted.
+        changes: the result of `order_events` of Debezium's events, persisted.
     """
-    unsound = ordered.where(f"{UNSOUND} and ordering_key <> ''")
+    unsound_changes = changes.where(f"{UNSOUND} and ordering_key <> ''")
     place = F.substring_index("ordering_key", SEPARATOR, PLACE_PARTS)
-    broken = unsound.select(
+    broken_places = unsound_changes.select(
         "commit_timestamp", place.alias(_PLACE), F.lit(True).alias("is_broken")
     ).distinct()
-    joined = ordered.withColumn(_PLACE, place).join(broken, ["commit_timestamp", _PLACE], "left")
+    matches = changes.withColumn(_PLACE, place).join(broken_places, ["commit_timestamp", _PLACE], "left")
     is_half = "is_broken and (change_kind = 'delete' or previous_keys is not null)"
     fault = f"coalesce({FAULT}, if({is_half}, {quote_text(HALF_FAULT)}, null))"
-    marked = joined.withColumn(FAULT, F.expr(fault)).withColumn(UNSOUND, F.col(FAULT).isNotNull())
-    return marked.select(*ordered.columns)
+    flagged_changes = matches.withColumn(FAULT, F.expr(fault)).withColumn(UNSOUND, F.col(FAULT).isNotNull())
+    return flagged_changes.select(*changes.columns)
 
 
 def count_events(ordered: DataFrame, incomplete: str = "false") -> EventCounts:

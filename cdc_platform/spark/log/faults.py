@@ -95,8 +95,8 @@ def _table_faults(table: TableSchema, capabilities: SourceCapabilities) -> str |
         _faults_by_type(table) if is_wide(table) else map(partial(_value_fault, table), table.value_columns)
     )
     faults = [*of_key, *of_values]
-    present = [fault for fault in faults if fault is not None]
-    return f"coalesce({', '.join([*present, 'NULL'])})" if present else None
+    possible_faults = [fault for fault in faults if fault is not None]
+    return f"coalesce({', '.join([*possible_faults, 'NULL'])})" if possible_faults else None
 
 
 def _unless_recreated(table: TableSchema, fault: str) -> str:

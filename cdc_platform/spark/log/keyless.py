@@ -48,10 +48,8 @@ def number_copies(changes: DataFrame, counts: DataFrame) -> DataFrame:
 def count_in_table(table: str, stored_rows: DataFrame, rows: DataFrame) -> DataFrame:
     """Return the number of copies of rows in a table, as `table_name`, `row` and `count`; 0 is left out.
 
-    Args:
-        table: the table.
-        stored_rows: its rows, as `row` and `copy`; the last copy is the number of copies.
-        rows: the rows to count, as `table_name` and `row`, distinct.
+    ``stored_rows`` are the table's rows, as `row` and `copy`; the last copy is the number of copies. ``rows``
+    are the distinct rows to count, as `table_name` and `row`.
     """
     table_rows = rows.where(F.col("table_name") == table)
     copies = table_rows.join(stored_rows, "row").groupBy("table_name", "row")
@@ -72,8 +70,8 @@ def count_in_log(log: DataFrame, rows: DataFrame) -> DataFrame:
         "table_name", f"{_ROW_OF} as row", f"{_COPY_OF} - if({IS_DELETE}, 1, 0) as count", "ordinal"
     )
     of_rows = log_changes.join(rows, ["table_name", "row"], "left_semi")
-    newest = of_rows.groupBy("table_name", "row").agg(
+    newest_changes = of_rows.groupBy("table_name", "row").agg(
         F.max_by("count", "ordinal").alias("count"), F.max("ordinal").alias("ordinal")
     )
-    living = newest.join(truncates, "table_name", "left")
-    return living.where("truncated_at is null or ordinal > truncated_at").select("table_name", "row", "count")
+    newest = newest_changes.join(truncates, "table_name", "left")
+    return newest.where("truncated_at is null or ordinal > truncated_at").select("table_name", "row", "count")

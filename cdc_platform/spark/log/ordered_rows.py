@@ -69,28 +69,25 @@ def number_few(changes: pa.Table, stored_counts: Mapping[RowCopies, int]) -> pa.
             counts = {same_rows: count for same_rows, count in counts.items() if same_rows[0] != table}
         elif key is not None and key.startswith(UNNUMBERED_PREFIX):
             same_rows = (table, row_of(key))
-            before, is_delete = counts.get(same_rows, 0), row["change_kind"] == ChangeKind.DELETE
+            copies_before, is_delete = counts.get(same_rows, 0), row["change_kind"] == ChangeKind.DELETE
             if not row[UNSOUND]:
-                counts[same_rows] = before - 1 if is_delete else before + 1
-            key = keys_text(same_rows[1], before if is_delete or row[UNSOUND] else before + 1)
+                counts[same_rows] = copies_before - 1 if is_delete else copies_before + 1
+            key = keys_text(same_rows[1], copies_before if is_delete or row[UNSOUND] else copies_before + 1)
         keys.append(key)
     place = changes.schema.get_field_index("keys")
     return changes.set_column(place, changes.schema.field(place), pa.array(keys, changes["keys"].type))
 
 
-def incomplete_few(ordered: pa.Table, *, completes_log: bool) -> pa.Table:
+def incomplete_few(changes: pa.Table, *, completes_log: bool) -> pa.Table:
     """Return the changes that `incomplete_changes` selects, for a small result of `order_events`.
 
-    Args:
-        ordered: changes.
-        completes_log: whether every omitted value is completed; otherwise only those of inserted rows and of
-            rows whose keys change.
+    Unless ``completes_log``, these are only inserted rows and rows whose keys change.
     """
-    changes = ordered.filter(pc.and_(lack_values(ordered), pc.invert(ordered[UNSOUND])))
+    incomplete_changes = changes.filter(pc.and_(lack_values(changes), pc.invert(changes[UNSOUND])))
     if completes_log:
-        return changes
-    is_insert = pc.equal(changes["change_kind"], ChangeKind.INSERT.value)
-    return changes.filter(pc.or_(pc.is_valid(changes["previous_keys"]), is_insert))
+        return incomplete_changes
+    is_insert = pc.equal(incomplete_changes["change_kind"], ChangeKind.INSERT.value)
+    return incomplete_changes.filter(pc.or_(pc.is_valid(incomplete_changes["previous_keys"]), is_insert))
 
 
 def lack_values(changes: pa.Table) -> pa.ChunkedArray:

@@ -38,8 +38,8 @@ def distinct_rows(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
     by the same columns, this sort is the only work.
     """
     rows = f"partition by {', '.join(columns)} order by {columns[-1]}"
-    marked = frame.withColumn(_IS_REPEATED, F.expr(f"lag(1) over ({rows}) is not null"))
-    return marked.where(f"not {_IS_REPEATED}").drop(_IS_REPEATED)
+    flagged_rows = frame.withColumn(_IS_REPEATED, F.expr(f"lag(1) over ({rows}) is not null"))
+    return flagged_rows.where(f"not {_IS_REPEATED}").drop(_IS_REPEATED)
 
 
 def seconds_before(moment: str, seconds: float) -> Column:
@@ -51,7 +51,7 @@ def without_repeated(
     records: DataFrame,
     log: DataFrame,
     capabilities: SourceCapabilities,
-    replayed: Collection[str] = (),
+    replayed_origins: Collection[str] = (),
     repeated_from: int | None = None,
 ) -> DataFrame:
     """Return the records whose events are new to the log within the time in which they may come again.
@@ -60,7 +60,7 @@ def without_repeated(
         records: raw records of an event source.
         log: the change log.
         capabilities: those of the source; `repeats_within_s` is that time, before each record's cycle.
-        replayed: origins with requested replays, whose events may come again at any time.
+        replayed_origins: origins with requested replays, whose events may come again at any time.
         repeated_from: earlier time in microseconds from which on events may come again.
     """
     window = seconds_before("record_timestamp", capabilities.repeats_within_s or 0)
@@ -68,8 +68,8 @@ def without_repeated(
     is_due = F.col("logged_at") >= window
     if repeated_from is not None:
         is_due = is_due | (F.col("logged_at") >= F.lit(to_datetime(repeated_from)))
-    if replayed:
-        is_due = is_due | F.col("event.origin").isin(*sorted(replayed))
+    if replayed_origins:
+        is_due = is_due | F.col("event.origin").isin(*sorted(replayed_origins))
     is_same = (F.expr(RECORD_ID) == F.col("logged_id")) & is_due
     return records.join(in_log, is_same, "left_anti")
 
@@ -94,8 +94,8 @@ def find_repeats(records: DataFrame, log: DataFrame | None, tasks: int) -> Repea
                 "xxhash64(transaction_id) AS transaction", "xxhash64(record_id) AS id", "0 AS is_new"
             )
         )
-    dealt = ids.repartition(tasks, "transaction")
-    by_id = dealt.groupBy("transaction", "id").agg(F.expr("sum(is_new) AS new"), F.expr("count(*) AS all"))
+    events = ids.repartition(tasks, "transaction")
+    by_id = events.groupBy("transaction", "id").agg(F.expr("sum(is_new) AS new"), F.expr("count(*) AS all"))
     by_transaction = by_id.groupBy("transaction").agg(
         F.expr("max(new) AS most"), F.expr("bool_or(new > 0 AND all > new) AS is_logged")
     )

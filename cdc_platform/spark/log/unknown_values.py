@@ -62,20 +62,20 @@ def unresolved_values(
     incomplete = left_out.distinct().join(_since_frame(log, since), ["table_name", "column_name"], "left")
     # Whole rows of ordered sources name all of their columns; those of files may omit nulls.
     has_value = f"{_HAS_VALUE} AND ({_NAMES if comes_in_order else f'is_whole_row OR {_NAMES}'})"
-    logged = incomplete.join(log.where(f"NOT {IS_TRUNCATE}"), ["table_name", "keys"])
-    rows = logged.groupBy("table_name", "keys", "column_name").agg(
+    changes = incomplete.join(log.where(f"NOT {IS_TRUNCATE}"), ["table_name", "keys"])
+    rows = changes.groupBy("table_name", "keys", "column_name").agg(
         F.expr(f"max(if({has_value}, {place}, null))").alias("named_at"),
         F.expr(f"max(if(change_kind in ({_BEGINS}), {place}, null))").alias("begun_at"),
         F.expr(f"max_by({IS_DELETE}, {place})").alias("is_gone"),
         F.max(place).alias("newest"),
     )
-    truncated = log.where(IS_TRUNCATE).groupBy("table_name").agg(F.max(place).alias("truncated_at"))
-    living = rows.join(F.broadcast(truncated), "table_name", "left").where(
+    truncates = log.where(IS_TRUNCATE).groupBy("table_name").agg(F.max(place).alias("truncated_at"))
+    living_rows = rows.join(F.broadcast(truncates), "table_name", "left").where(
         f"NOT is_gone AND newest > coalesce(truncated_at, {lowest})"
     )
     start = f"greatest(coalesce(begun_at, {lowest}), coalesce(truncated_at, {lowest}))"
-    unknown = f"named_at IS NULL OR named_at < {start}"
-    return living.where(unknown).select("table_name", "keys", "column_name")
+    is_unresolved = f"named_at IS NULL OR named_at < {start}"
+    return living_rows.where(is_unresolved).select("table_name", "keys", "column_name")
 
 
 def _since_frame(log: DataFrame, since: Mapping[tuple[str, str], int]) -> DataFrame:

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 def watch_tasks(spark: SparkSession) -> Callable[[], TaskCount | None]:
     """Return a function that counts a session's running tasks; it returns None until Spark answers."""
     if not type(spark).__module__.startswith("pyspark.sql.connect"):
-        return _Counting().latest
-    reported = _ReportedTasks()
-    spark.registerProgressHandler(reported)
-    return reported.count
+        return _TaskCounter().latest
+    reports = _ReportedTasks()
+    spark.registerProgressHandler(reports)
+    return reports.count
 
 
-class _Counting:
+class _TaskCounter:
     """Counts tasks in a thread, since a busy Java process may take seconds to answer."""
 
     def __init__(self) -> None:

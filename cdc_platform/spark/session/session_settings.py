@@ -39,16 +39,11 @@ ONE_TASK: Final = {
 def interpreting(
     spark: SparkSession, *, when: bool, in_one_task: bool = False
 ) -> AbstractContextManager[None]:
-    """Let the session interpret expressions and read files row by row within the context.
+    """Let the session interpret expressions and read files row by row within the context, if few rows change.
 
     The bounds of a cycle are literals in its queries, so Spark compiles their code again in each cycle. For
-    some thousand rows that takes longer than processing them.
-
-    Args:
-        spark: Spark session.
-        when: whether few rows change.
-        in_one_task: whether everything that these queries read is small, so that exchanges need not
-            distribute it.
+    some thousand rows that takes longer than processing them. ``in_one_task`` means that everything that
+    these queries read is small, so that exchanges need not distribute it.
     """
     settings = {**INTERPRETED, **(ONE_TASK if in_one_task else {})} if when else {}
     return changed_settings(spark, settings)

@@ -61,5 +61,5 @@ def with_former(log: DataFrame, former: DataFrame, table: TableSchema, *, is_sma
     of_key = Window.partitionBy(ROW)
     is_deleted = F.max_by("change_kind", "ordering_key").over(of_key) == ChangeKind.DELETE.value
     with_marks = changes.withColumns({_NEWEST: F.max("ordering_key").over(of_key), _ENDED: is_deleted})
-    late = with_marks.where((F.col(_NEWEST) > F.col(_OLDEST)) | F.col(_ENDED))
-    return log.unionByName(late.select(*log.columns))
+    late_rows = with_marks.where((F.col(_NEWEST) > F.col(_OLDEST)) | F.col(_ENDED))
+    return log.unionByName(late_rows.select(*log.columns))

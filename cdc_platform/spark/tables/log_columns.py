@@ -38,12 +38,12 @@ class LogColumns:
             f"WHEN {IS_TRUNCATE} THEN '{ChangeKind.DELETE.value}' "
             "ELSE change_kind END"
         )
-        committed = "coalesce(source_timestamp, commit_timestamp)"
+        change_time = "coalesce(source_timestamp, commit_timestamp)"
         if not (capabilities.leaves_values_out and capabilities.comes_in_order):
-            return cls(position, committed, kind)
+            return cls(position, change_time, kind)
         # A change may name columns that the source did not send, with null in place of their values.
         left_out = "coalesce(unavailable_columns, cast(array() as array<string>))"
-        return cls(position, committed, kind, f"array_except(json_object_keys(new_values), {left_out})")
+        return cls(position, change_time, kind, f"array_except(json_object_keys(new_values), {left_out})")
 
 
 PLAIN_WORDS = LogColumns.of(CHANGE_STREAM)

@@ -32,10 +32,10 @@ def with_truncated_rows(log: DataFrame, order: str = "ordinal") -> DataFrame:
     first = changes.groupBy("keys").agg(F.min(order).alias("first_change"))
     truncates = log.where(IS_TRUNCATE).select(*_CARRIED)
     removed_rows = first.join(F.broadcast(truncates), F.col("first_change") < F.col(order))
-    truncated = removed_rows.drop("first_change").withColumns(
+    removals = removed_rows.drop("first_change").withColumns(
         {"change_kind": F.lit(ChangeKind.TRUNCATE.value), "is_whole_row": F.lit(True)}
     )
-    return changes.unionByName(truncated, allowMissingColumns=True)
+    return changes.unionByName(removals, allowMissingColumns=True)
 
 
 def has_truncate(log: DataFrame) -> bool:

@@ -159,8 +159,8 @@ def _check_parsed(part: str, mod: str, table: TableSchema) -> str:
     is_text = f"{mod} IS NOT NULL AND {mod} <> 'null'"
     is_doubtful = f"(coalesce({values}, NULL) IS NULL OR length({mod}) > {LONGEST_TEXT})"
     is_unparsed = f"{is_doubtful} AND {is_text} AND {parsed_object(mod)} IS NULL"
-    fitting = _fitting(texts, mod, table) if not is_keys and _is_judged_by_row(table) else texts
-    return f"if({is_unparsed}, {failure}, {fitting})"
+    sound_texts = _fitting(texts, mod, table) if not is_keys and _is_judged_by_row(table) else texts
+    return f"if({is_unparsed}, {failure}, {sound_texts})"
 
 
 def _is_judged_by_row(table: TableSchema) -> bool:

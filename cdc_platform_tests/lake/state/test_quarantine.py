@@ -124,8 +124,8 @@ def test_a_replay_ends_the_pause_of_its_file(lake: Lake) -> None:
 def test_what_a_running_cycle_has_quarantined_is_left_alone(lake: Lake) -> None:
     """An interrupted replay writes these rows again, so they may not share a file with others."""
     quarantine(lake, 2, quarantine_entry("a", "f", cycle=2))
-    unfinished = pa.Table.from_pylist([quarantine_entry("a", "f", cycle=3)], QUARANTINE_ROWS)
-    lake.system_table(QUARANTINE).append(unfinished)
+    rows = pa.Table.from_pylist([quarantine_entry("a", "f", cycle=3)], QUARANTINE_ROWS)
+    lake.system_table(QUARANTINE).append(rows)
     mark_replayed(lake, {(cycle, "a/a"): ReplayMark(6, 2, ReplaySource.FILE) for cycle in (1, 2, 3)})
     assert [(record.cycle, record.name) for record in load_quarantine(lake)] == [(1, "b"), (3, "a")]
     assert [record.cycle for record in load_quarantine(lake, with_replayed=True)] == [1, 1, 2, 3]

@@ -152,9 +152,9 @@ def test_the_history_has_what_readers_stumble_over() -> None:
     assert len(transactions) > len({transaction.commit_micros for transaction in transactions})
     assert {True, False} == {transaction.is_high_low for transaction in transactions}
     assert {True, False} == {transaction.is_system for transaction in transactions}
-    replaced = [transaction.changes for transaction in transactions if transaction.tag == "replacement"]
-    assert {(Mod.DELETE, Mod.INSERT)} == {tuple(change.mod for change in changes) for changes in replaced}
-    assert all(changes[0].key == changes[1].key for changes in replaced)
+    replacements = [transaction.changes for transaction in transactions if transaction.tag == "replacement"]
+    assert {(Mod.DELETE, Mod.INSERT)} == {tuple(change.mod for change in changes) for changes in replacements}
+    assert all(changes[0].key == changes[1].key for changes in replacements)
 
 
 def test_partitions_divide_the_space_and_churn() -> None:

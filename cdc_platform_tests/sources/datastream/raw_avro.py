@@ -9,11 +9,11 @@ SYNC: Final = b"s" * 16
 
 def long(number: int) -> bytes:
     """Return a number as Avro writes it."""
-    rest, encoded = (number << 1) ^ (number >> 63), bytearray()
+    rest, octets = (number << 1) ^ (number >> 63), bytearray()
     while rest > 0x7F:
-        encoded.append(rest & 0x7F | 0x80)
+        octets.append(rest & 0x7F | 0x80)
         rest >>= 7
-    return bytes([*encoded, rest])
+    return bytes([*octets, rest])
 
 
 def text(content: str | bytes) -> bytes:

@@ -82,10 +82,10 @@ def records_of(spark: "SparkSession", events: Sequence[SourceEvent | FaultyEvent
 
 
 def facts_of(
-    events: Sequence[SourceEvent | FaultyEvent], fitting: Sequence[tuple[str, str]] = ()
+    events: Sequence[SourceEvent | FaultyEvent], types: Sequence[tuple[str, str]] = ()
 ) -> WindowFacts:
     """Return the places of events, by which several tasks sort them."""
-    return WindowFacts(fitting, [(NOW, event.ordering_key or "") for event in events])
+    return WindowFacts(types, [(NOW, event.ordering_key or "") for event in events])
 
 
 @SIZES
@@ -168,14 +168,14 @@ def test_texts_that_the_parser_does_not_take_are_looked_at(
 
 
 @pytest.mark.usefixtures("many_tasks")
-@pytest.mark.parametrize("fitting", [[], [("visits", "[]")]])
+@pytest.mark.parametrize("types", [[], [("visits", "[]")]])
 def test_a_text_that_is_too_long_for_the_parser_has_that_for_a_reason(
-    spark: "SparkSession", fitting: list[tuple[str, str]]
+    spark: "SparkSession", types: list[tuple[str, str]]
 ) -> None:
     """A value of more than 20 million characters is not taken, and the reason says so."""
     long = event(1)._replace(new_values=json.dumps({"a": "x" * 20_000_001}))
     alone = replace(EVENTS, keeps_transactions=False)
-    ordered = order_events(records_of(spark, [long, event(2)]), 0, 2, (), alone, facts_of([], fitting)).frame
+    ordered = order_events(records_of(spark, [long, event(2)]), 0, 2, (), alone, facts_of([], types)).frame
     assert [row["fault"] for row in ordered.sort("ordering_key").collect()] == [LONG_FAULT, None]
 
 
@@ -232,9 +232,9 @@ def test_a_window_is_counted_without_a_look_at_its_rows(spark: "SparkSession") -
             content_of(raw_rows(events)),
             SINGLE_TASK_RECORDS + 1,
         )
-        fitting = [("visits", "[]")]
-        facts = facts_of(events, fitting)._replace(
-            repeats=find_repeats(records, None, 3), counts=final_counts(content, fitting, capabilities)
+        types = [("visits", "[]")]
+        facts = facts_of(events, types)._replace(
+            repeats=find_repeats(records, None, 3), counts=final_counts(content, types, capabilities)
         )
         return order_events(records, 100, many, (), capabilities, facts)
 

@@ -246,8 +246,8 @@ def test_an_explicit_null_is_not_an_absent_column(spark: "SparkSession") -> None
     ]
     schema = table("t", {"id": "INT64"}, {"a": "INT64", "b": "STRING(9)"})
     rows = typed(spark, schema, [change(json.dumps(values), is_whole=whole) for values, whole, _ in cases])
-    stated = [{name: (row[name], row[flag_of(name)]) for name in ("a", "b")} for row in rows]
-    assert [expected for _, _, expected in cases] == stated
+    fields = [{name: (row[name], row[flag_of(name)]) for name in ("a", "b")} for row in rows]
+    assert [expected for _, _, expected in cases] == fields
 
 
 def test_names_that_differ_in_case_or_need_quotes_are_found(spark: "SparkSession") -> None:

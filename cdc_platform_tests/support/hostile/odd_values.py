@@ -73,8 +73,8 @@ def unfit_values(
         batches.add(_event_of(number, place, value), ReadWindow("", 0, 1), SourceFile("f", "", 1, 1))
     records = spark.createDataFrame(pa.Table.from_batches(batches.take()))
     tables = [_table_of(number, column_type) for number, column_type in enumerate(types)]
-    judged = order_events(records, 0, len(values), tables, capabilities).frame
-    unfit = judged.where("fault IS NOT NULL").select("table_name", "fault").collect()
+    changes = order_events(records, 0, len(values), tables, capabilities).frame
+    unfit = changes.where("fault IS NOT NULL").select("table_name", "fault").collect()
     return [(types[int(row["table_name"][1:])], row["fault"]) for row in unfit]
 
 

@@ -39,13 +39,13 @@ def from_text(text: str) -> EventRun:
     fields: Any = json.loads(text)
     if not isinstance(fields, Mapping) or {*_OF_ALL, *_OF_EACH, *_NESTED} - set(fields):
         raise ValueError(f"Not the text of an envelope: {text[:200]}")
-    shared: dict[str, Any] = {name: fields[name] for name in _OF_ALL}
+    common_fields: dict[str, Any] = {name: fields[name] for name in _OF_ALL}
     single: dict[str, Any] = {field: [fields[name]] for name, field in _OF_EACH.items()}
     return EventRun(
         columns=tuple((str(name), ColumnType.from_json(type_json)) for name, type_json in fields["columns"]),
         metadata={name: [value] for name, value in fields["source_metadata"].items()},
         values={name: [value] for name, value in fields["values"].items()},
         names=[fields["values"]],
-        **shared,
+        **common_fields,
         **single,
     )

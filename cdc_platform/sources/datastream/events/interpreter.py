@@ -114,7 +114,7 @@ class Interpreter:
         run = OrderedRun(events, form, event_ids, keys)
         if not form.is_removal:
             return writes_of(run)
-        sent_key = _sent_key(events, form)
+        sent_key = key_of_metadata(events, form.kind, form.layout) if _may_send_key(events) else None
         if sent_key is not None:
             return delete_of_key(run, sent_key)
         return address_only_fault(run) if is_row_id_only(events, form) else deletes_of(run)
@@ -177,10 +177,6 @@ def _divided(run: EventRun, form: Form) -> Iterator[EventRun]:
 
 def _may_send_key(run: EventRun) -> bool:
     return isinstance(run.member("primary_keys")[0], Mapping)
-
-
-def _sent_key(run: EventRun, form: Form) -> str | None:
-    return key_of_metadata(run, form.kind, form.layout) if _may_send_key(run) else None
 
 
 def _check_moments(run: EventRun) -> None:

@@ -115,7 +115,7 @@ def make_layout(
         # As declared, in any case of the file: all events of a table must have the same key.
         pairs = zip(key_names, listed_keys, strict=True)
         names = {**names, **{name: own for name, own in pairs if name is not None and names[name] == name}}
-    missing = [name for name, key_columns in zip(listed_keys, key_names, strict=True) if key_columns is None]
+    gaps = [name for name, key_columns in zip(listed_keys, key_names, strict=True) if key_columns is None]
     values = tuple((names[name], name) for name in columns if name not in key_columns)
     keyless = None if listed_keys else settings.keyless_policy(table)
     protected_names = settings.protected_columns(table)
@@ -124,7 +124,7 @@ def make_layout(
         column_types=_column_types(names, columns, key_columns, keyless),
         keys=tuple(sorted((names[name], name) for name in key_columns)),
         values=values,
-        missing_keys=tuple((own, name) for name, own in lake_names(missing, missing, policy).items()),
+        missing_keys=tuple((own, name) for name, own in lake_names(gaps, gaps, policy).items()),
         protected=_DOCUMENTS
         if kind is SourceKind.MONGODB
         else tuple(pair for pair in values if pair[1] in protected_names),
@@ -158,8 +158,8 @@ def _key_names(
         return (DOCUMENT_ID,)
     if not any(field in metadata for field in _KEY_FIELDS) and not settings.declares_keyless(table):
         raise RecordUnreadable(
-            f"The event does not say whether `{table}` has a key; declare it in `keys`, or in `keyless` what "
-            "becomes of its rows without one"
+            f"The event does not state whether `{table}` has a key; declare its key in `keys`, or state in "
+            "`keyless` what to do with rows without one"
         )
     return ()
 

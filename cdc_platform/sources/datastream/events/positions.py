@@ -233,8 +233,8 @@ def _salesforce(run: EventRun, _rules: PositionRules) -> Positions:
     return Positions(moments, moments)
 
 
-def _first_true(values: Sequence[Any], others: Sequence[Any]) -> list[Any]:
-    return [value or other for value, other in zip(values, others, strict=True)]
+def _first_true(values: Sequence[Any], fallbacks: Sequence[Any]) -> list[Any]:
+    return [value or other for value, other in zip(values, fallbacks, strict=True)]
 
 
 def _numbers(values: Sequence[object], field: str) -> list[str]:

@@ -135,7 +135,7 @@ def _identities(run: EventRun, event_ids: Sequence[str], layout: Layout) -> list
 
 def metadata_texts(run: EventRun, note: str | None = None) -> Sequence[str]:
     """Return the metadata of events with their read method and schema, as JSON objects."""
-    added = {READ_METHOD: run.read_method, SCHEMA_KEY: run.schema_key} | ({NOTE: note} if note else {})
-    own = {name: values for name, values in run.metadata.items() if name not in added}
-    columns = [*([value] * len(run) for value in added.values()), *own.values()]
-    return write_objects([*added, *own], columns, len(run))
+    entries = {READ_METHOD: run.read_method, SCHEMA_KEY: run.schema_key} | ({NOTE: note} if note else {})
+    own = {name: values for name, values in run.metadata.items() if name not in entries}
+    columns = [*([value] * len(run) for value in entries.values()), *own.values()]
+    return write_objects([*entries, *own], columns, len(run))

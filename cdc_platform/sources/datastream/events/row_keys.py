@@ -34,11 +34,11 @@ def keys_of_rows(run: EventRun, form: Form, event_ids: Sequence[str]) -> Sequenc
             list(map(_document_id, values)) if source == DOCUMENT_ID else values
             for (_, source), values in zip(layout.keys, columns, strict=True)
         ]
-    missing = [name for name, _ in layout.missing_keys]
-    missing += [name for name, values in zip(names, columns, strict=True) if None in values]
-    if missing:
+    absent_keys = [name for name, _ in layout.missing_keys]
+    absent_keys += [name for name, values in zip(names, columns, strict=True) if None in values]
+    if absent_keys:
         raise RecordUnreadable(
-            f"The event has no value for a column of the key of `{layout.table}`: {', '.join(missing)}"
+            f"The event has no value for a column of the key of `{layout.table}`: {', '.join(absent_keys)}"
         )
     if not any(float in map(type, values) for values in columns):
         return write_objects(names, columns, len(run))

@@ -69,24 +69,24 @@ def read_avro(stream: BinaryIO, decoding: Decoding) -> Iterator[Sequence[EventRu
 
     A damaged file yields the events before its damage, and then a faulty event without position for the rest.
     """
-    read = 0
+    count = 0
     try:
         header = read_header(stream)
         decoder = EventDecoder(header.schema, decoding)
         for block in read_blocks(stream, header, decoding.bounds.max_block_bytes):
             for some in _some_records(block, decoder.stored):
-                yield list(decoder.decode(some, read))
-                read += len(some)
+                yield list(decoder.decode(some, count))
+                count += len(some)
     except AvroDamaged as error:
-        yield [faulty_file(f"The Avro file is damaged: {error}", events_read=read)]
+        yield [faulty_file(f"The Avro file is damaged: {error}", events_read=count)]
 
 
-def _some_records(block: AvroBlock, stored: RecordStorage) -> Iterator[Sequence[Record]]:
+def _some_records(block: AvroBlock, storage: RecordStorage) -> Iterator[Sequence[Record]]:
     """Yield the records of a block, some at a time; those before a damage come before its error."""
     limit = max(1, min(_MAX_RECORDS, block.count * _MAX_BYTES // max(1, len(block.records))))
     some: list[Record] = []
     try:
-        for record in records(block, stored):
+        for record in records(block, storage):
             some.append(record)
             if len(some) >= limit:
                 yield some
@@ -171,14 +171,14 @@ class EventDecoder:
         return event_run(alike, [first_position + place for place in places], reader, self._micros)
 
     def _reader(self, event: FileEvent) -> RowReader:
-        declared = self._declared(event)
-        reader = self._readers.get(id(declared))
+        declaration = self._declared(event)
+        reader = self._readers.get(id(declaration))
         if reader is None:
             fields = tuple(
-                (name, field.without_bound() if name in declared else field)
+                (name, field.without_bound() if name in declaration else field)
                 for name, field in self.fields or ()
             )
-            reader = self._readers[id(declared)] = row_reader(fields, declared, avro_reader)
+            reader = self._readers[id(declaration)] = row_reader(fields, declaration, avro_reader)
         return reader
 
     def _micros(self, values: Sequence[Any], name: str) -> Sequence[int | None]:

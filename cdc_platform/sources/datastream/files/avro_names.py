@@ -16,9 +16,7 @@ _PRIVATE: Final = "__"
 def qualify(schema: Schema, namespace: str = "") -> Schema:
     """Return a schema with the full name of each type, so that equal names mean one type.
 
-    Args:
-        schema: the schema.
-        namespace: namespace of the enclosing type.
+    ``namespace`` is that of the enclosing type.
 
     Raises:
         TypeError: a name is not text.

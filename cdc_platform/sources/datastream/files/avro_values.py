@@ -52,9 +52,9 @@ def _decimal_reader(field: FieldType, *, is_wide: bool) -> Reader:
     precision, scale, bound = field.precision, field.scale, 10**field.precision
 
     def read(value: bytes) -> str:
-        unscaled = int.from_bytes(value, signed=True)
-        text = _decimal_text(unscaled, scale)
-        if not (is_wide or -bound < unscaled < bound):
+        digits = int.from_bytes(value, signed=True)
+        text = _decimal_text(digits, scale)
+        if not (is_wide or -bound < digits < bound):
             raise ValueError(f"{text} has more digits than a decimal of {precision}, {scale} after the point")
         return text
 

@@ -90,12 +90,9 @@ _BEYOND_BYTES: Final = 2**62
 
 
 def read_blocks(stream: BinaryIO, header: Header, max_bytes: int) -> Iterator[AvroBlock]:
-    """Yield the blocks of a file; the last block of a damaged file reports the damage.
+    """Yield the blocks of a file after its header; the last block of a damaged file reports the damage.
 
-    Args:
-        stream: the file, after its header.
-        header: its header.
-        max_bytes: maximum bytes of a decompressed block; a larger block counts as damage.
+    A block of more than ``max_bytes`` decompressed bytes counts as damage.
     """
     while (count := _read_long(stream)) is not None:
         size = _read_long(stream)
@@ -197,17 +194,17 @@ class _CountedReads(BytesIO):
         return data
 
 
-def records(block: AvroBlock, stored: RecordStorage) -> Iterator[tuple[Any, str | None]]:
+def records(block: AvroBlock, storage: RecordStorage) -> Iterator[tuple[Any, str | None]]:
     """Yield the records of a block, each with its problem; texts that are not Unicode are escaped.
 
     Raises:
         AvroDamaged: The block has fewer records than it states, or they do not match the schema.
     """
-    stream = stored.stream(block.records)
+    stream = storage.stream(block.records)
     for ordinal in range(block.count):
         start = stream.tell()
         try:
-            record = _record(stream, stored.schema)
+            record = _record(stream, storage.schema)
             if stream.tell() == start:
                 raise ValueError("it has no bytes, so the block could have endlessly many")
         except DAMAGE as error:

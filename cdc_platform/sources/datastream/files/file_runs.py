@@ -18,7 +18,7 @@ _CONTAINERS: Final = frozenset({dict, list})
 
 
 class FileEvent(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """An event with checked texts and objects, and with unchecked moments and sort keys."""
+    """An event of a file: texts and objects are validated, timestamps and sort keys are not."""
 
     uuid: str | None = None
     read_timestamp: Any = None

@@ -36,7 +36,7 @@ class _WrittenEvent(msgspec.Struct):
     payload: dict[str, msgspec.Raw] | None = None
 
 
-Parsed = FileEvent | dict[str, Any] | EventFaulty
+LineContent = FileEvent | dict[str, Any] | EventFaulty
 """Content of a line: an event, an object of another shape, or a fault."""
 
 _typed: Final = msgspec.json.Decoder(FileEvent, float_hook=JsonNumber).decode
@@ -48,7 +48,7 @@ _TEXT: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 _REFUSALS: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
 
 
-def parsed_lines(lines: Sequence[bytes], max_values: int) -> Sequence[Parsed]:
+def parsed_lines(lines: Sequence[bytes], max_values: int) -> Sequence[LineContent]:
     """Return the content of each line; a line with more values than the limit is a fault."""
     is_long = max(map(len, lines), default=0) > max_values
     large = {place for place, line in enumerate(lines) if is_long and has_more_values(line, max_values)}
@@ -71,7 +71,7 @@ def has_more_values(line: bytes, limit: int) -> bool:
     return sum(map(bare.count, _BEGIN_VALUES)) >= limit
 
 
-def _parsed_line(line: bytes) -> Parsed:
+def _parsed_line(line: bytes) -> LineContent:
     try:
         return _typed(line)
     except _REFUSALS:

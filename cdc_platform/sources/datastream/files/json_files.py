@@ -43,13 +43,13 @@ def read_json(stream: BinaryIO, decoding: Decoding) -> Iterator[Sequence[EventRu
     """
     blocks = Blocks(stream, decoding.bounds)
     decoder = BlockDecoder(blocks, decoding)
-    read = 0
+    count = 0
     try:
         for block in blocks:
-            yield list(decoder.decode(block, read))
-            read += len(block.lines)
+            yield list(decoder.decode(block, count))
+            count += len(block.lines)
     except FileDamaged as error:
-        yield [faulty_file(f"The file is damaged: {error}", events_read=read)]
+        yield [faulty_file(f"The file is damaged: {error}", events_read=count)]
 
 
 def _inferences(blocks: Blocks, decoding: Decoding) -> Mapping[SchemaName, Inference]:
@@ -114,10 +114,10 @@ class BlockDecoder:
         for place in group.places:
             event = block.events[place]
             metadata = event.source_metadata or {}
-            declared = self._decoding.declared_for(event.object_name or "", metadata)
+            declaration = self._decoding.declared_for(event.object_name or "", metadata)
             is_document = has_id and self._decoding.is_document(event.read_method or "", metadata)
-            form = _Form(group.rows, declared, is_document)
-            forms.setdefault((id(declared), is_document), (form, []))[1].append(place)
+            form = _Form(group.rows, declaration, is_document)
+            forms.setdefault((id(declaration), is_document), (form, []))[1].append(place)
         yield from forms.values()
 
     def _run(self, block: LineBlock, first_position: int, form: "_Form", places: Sequence[int]) -> EventRun:
@@ -143,17 +143,17 @@ class BlockDecoder:
 
     def _reader(self, form: "_Form", rows: RowBatch) -> RowReader:
         reader = self._reader_of_schema(rows.schema, form.declarations, is_document=form.is_document)
-        unknown = [name for name in rows.names if name not in reader.names]
-        if unknown:
-            raise EventFaulty(self._name_reason(rows.schema, unknown))
+        other_names = [name for name in rows.names if name not in reader.names]
+        if other_names:
+            raise EventFaulty(self._name_reason(rows.schema, other_names))
         return reader.specialise(rows.types)
 
-    def _name_reason(self, schema: SchemaName, unknown: Sequence[str]) -> str:
+    def _name_reason(self, schema: SchemaName, other_names: Sequence[str]) -> str:
         """Return why a row cannot have columns that its schema lacks."""
         variants = self._variants.get(schema, {})
-        name = next((name for name in unknown if name in variants), None)
+        name = next((name for name in other_names if name in variants), None)
         if name is None:
-            names = ", ".join(f"`{name}`" for name in unknown)
+            names = ", ".join(f"`{name}`" for name in other_names)
             return f"The schema of the event's `schema_key` has no column {names}"
         return (
             f"The column `{name}` differs in case only from `{variants[name]}`, which more rows of the "

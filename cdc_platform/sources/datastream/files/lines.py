@@ -24,7 +24,7 @@ def read_blocks(
     lines: list[bytes] = []
     damage: FileDamaged | None = None
     try:
-        # In a gzip with many members, each chunk may be a line.
+        # A gzip file with many members may give one line per chunk.
         for chunk in read_chunks(stream):
             first, *further = chunk.split(b"\n")
             rest.add(first)

@@ -37,12 +37,7 @@ def is_schema(file: SourceFile) -> bool:
 
 
 def offered_schemas(all_files: Iterable[SourceFile], files_to_read: Iterable[SourceFile]) -> Offers:
-    """Return the files that provide schemas for the files to be read, which may be JSON.
-
-    Args:
-        all_files: all files of the stream.
-        files_to_read: the files to read.
-    """
+    """Return those of all files that provide schemas for the files to be read, which may be JSON."""
     keys = {key_of_name(file.path) for file in files_to_read}
     offers: dict[str, list[SourceFile]] = {}
     for file in all_files:

@@ -53,19 +53,19 @@ _MARKS: Final[Mapping[str, SourceKind]] = {
 _LSN_MARKS: Final[Mapping[str, SourceKind]] = {"/": SourceKind.POSTGRESQL, ":": SourceKind.SQLSERVER}
 
 
-def source_kind(read_method: str, metadata: Mapping[str, Any], declared: str | None = None) -> SourceKind:
+def source_kind(read_method: str, metadata: Mapping[str, Any], declaration: str | None = None) -> SourceKind:
     """Return the kind of source of an event: the declared one, else by its read method, else by its metadata.
 
     Args:
         read_method: read method of the event, such as `mysql-cdc-binlog`; for MongoDB, `cdc` or `backfill`.
         metadata: the event's `source_metadata`, whose fields differ per source.
-        declared: the setting `source`, which takes precedence.
+        declaration: the setting `source`, which takes precedence.
 
     Raises:
         RecordUnreadable: none of these identifies the source; there is no default.
     """
-    if declared is not None:
-        return SourceKind(declared)
+    if declaration is not None:
+        return SourceKind(declaration)
     by_prefix, is_bare = _by_method(read_method)
     kind = by_prefix or _by_shape(metadata) or (SourceKind.MONGODB if is_bare else None)
     if kind is None:

@@ -208,7 +208,7 @@ MEANINGS: Final = (
 
 def to_stream_error(settings: StreamSettings, code: str, text: str) -> SourceError:
     """Return the platform's error for a gRPC status; its message names the stream and the remedy."""
-    meaning = find_meaning(MEANINGS, code, text, passing=_UNREACHABLE_ADVICE, refused=_REFUSED_ADVICE)
+    meaning = find_meaning(MEANINGS, code, text, transient=_UNREACHABLE_ADVICE, permanent=_REFUSED_ADVICE)
     return meaning.error(
         f"Cannot read the state of {settings.title}. {meaning.advice}. Datastream said {code}: {text}"
     )

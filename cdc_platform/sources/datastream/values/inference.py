@@ -60,12 +60,7 @@ def join_types(first: FieldType, other: FieldType) -> FieldType:
 
 
 def type_of_column(values: Sequence[Any], types: AbstractSet[type]) -> FieldType:
-    """Return a type that can represent all values of a column.
-
-    Args:
-        values: the values.
-        types: their types, as returned by `types_of`.
-    """
+    """Return a type that can represent all values of a column; `types_of` returns their types."""
     # With an object or an array among them, all numbers are text, and objects cannot be searched.
     if JsonNumber in types and types.isdisjoint(_DOCUMENTS) and not NON_FINITE.isdisjoint(values):
         return reduce(join_types, map(type_of_value, values), _UNKNOWN)

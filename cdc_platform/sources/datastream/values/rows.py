@@ -145,15 +145,15 @@ def column_reader(field: FieldType, declaration: FieldType | None, native: Nativ
         return native(declaration, is_wide=False)
     if declaration is not None and declaration.kind is field.kind is Kind.ARRAY:
         return _array_reader(field, declaration, native)
-    read = native(field, is_wide=is_wide(declaration))
+    reader = native(field, is_wide=is_wide(declaration))
     if declaration is None:
-        return read
+        return reader
     cast = declared_reader(field, declaration)
-    if read is None:
+    if reader is None:
         return cast
 
     def both(value: Any) -> Any:
-        plain = read(value)
+        plain = reader(value)
         return None if plain is None else cast(plain)
 
     return both

@@ -42,8 +42,8 @@ class Order:
     """Instructions for an engine.
 
     Args:
-        settings: its source and its spool.
-        report_to: the file descriptor on which it reports, with a byte, that it has captured everything
+        settings: the database to capture, and the spool.
+        report_to: file descriptor to which the engine writes one byte once it has captured everything
             committed before its start.
     """
 

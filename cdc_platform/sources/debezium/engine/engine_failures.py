@@ -117,9 +117,9 @@ def failure_of(failure: Any, settings: EngineInput) -> CdcError:
     if isinstance(failure, CdcError):
         return failure
     chain = list(dict.fromkeys(texts_of(failure)))
-    full = next((text for text in chain if re.search(FULL, text)), None)
-    if full is not None:
-        return DiskFull(full)
+    disk_error = next((text for text in chain if re.search(FULL, text)), None)
+    if disk_error is not None:
+        return DiskFull(disk_error)
     for meaning in MEANINGS:
         if any(re.search(meaning.pattern, text) for text in chain):
             return meaning.kind(f"{meaning.advice} Source: {database_of(settings)}: {chain[-1]}")

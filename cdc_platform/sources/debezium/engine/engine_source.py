@@ -178,7 +178,7 @@ def _meaning(error: Any, settings: EngineInput) -> SourceError:
 
 
 def _first_row(connection: Any, query: str, *values: str) -> tuple[str | None, ...] | None:
-    """Return the first row of an answer, as texts."""
+    """Return the first row of a query's result, as texts."""
     statement = connection.prepareStatement(query)
     try:
         for number, value in enumerate(values, 1):

@@ -82,7 +82,7 @@ class Spool:
         Raises:
             SpoolUnusable: the folder cannot be read or written.
         """
-        deleted = 0
+        count = 0
         with reported_as_unusable(self.folder):
             for file in self.files()[:-1]:
                 is_whole = lines.get(file.path.name, 0) >= file.count
@@ -90,11 +90,11 @@ class Spool:
                     if not is_whole or file.path.stat().st_mtime >= written_before_s:
                         break
                     file.path.unlink()
-                    deleted += 1
-            if deleted:
+                    count += 1
+            if count:
                 # A file that came back after a power failure would be an unknown one.
                 force_to_disk(self.folder)
-        return deleted
+        return count
 
     def find_forgettable(self, lines: Mapping[str, int]) -> frozenset[str]:
         """Return the names of files that have been read completely and deleted, before the oldest one left.
@@ -109,11 +109,11 @@ class Spool:
             SpoolUnusable: the folder cannot be read.
         """
         oldest_offset = min((file.first_offset for file in self.files()), default=0)
-        read = _offsets_of(lines)
-        newest_end = max((offset + lines[name] for name, offset, _ in read), default=0)
+        offsets = _offsets_of(lines)
+        newest_end = max((offset + lines[name] for name, offset, _ in offsets), default=0)
         return frozenset(
             name
-            for name, offset, count in read
+            for name, offset, count in offsets
             if lines[name] >= count and offset + count <= oldest_offset and offset + count < newest_end
         )
 
@@ -131,32 +131,32 @@ class Spool:
             OffsetsLost: events were deleted, or the files are not those that the lake has read.
             SpoolUnusable: the folder cannot be read.
         """
-        read = _offsets_of(lines)
-        logged = max((offset + lines[name] for name, offset, _count in read), default=0)
+        offsets = _offsets_of(lines)
+        log_end = max((offset + lines[name] for name, offset, _count in offsets), default=0)
         files = self.files()
-        present = {file.path.name for file in files}
-        for name, offset, count in read:
+        file_names = {file.path.name for file in files}
+        for name, offset, count in offsets:
             # Such a file is not deleted: the lake waits for the rest of its lines, or of a transaction.
-            if lines[name] < count and name not in present:
-                missing = f"{offset + lines[name]} to {offset + count - 1}"
-                self._raise_lost(logged, f"lacks those from number {missing}")
+            if lines[name] < count and name not in file_names:
+                gap = f"{offset + lines[name]} to {offset + count - 1}"
+                self._raise_lost(log_end, f"lacks those from number {gap}")
         # The newest file stays, so the spool always reaches what the lake has.
-        if logged and (not files or files[-1].next_offset < logged):
-            self._raise_lost(logged, f"ends before number {files[-1].next_offset}" if files else "is empty")
-        next_offset = logged
+        if log_end and (not files or files[-1].next_offset < log_end):
+            self._raise_lost(log_end, f"ends before number {files[-1].next_offset}" if files else "is empty")
+        next_offset = log_end
         for file in files:
             if file.first_offset < next_offset and file.path.name not in lines:
-                self._raise_lost(logged, f"has other ones in the file {file.path.name}")
+                self._raise_lost(log_end, f"has other ones in the file {file.path.name}")
             if file.first_offset > next_offset:
                 if next_offset in {listed.first_offset for listed in self.files()}:
                     break
-                self._raise_lost(logged, f"lacks those from number {next_offset} to {file.first_offset - 1}")
+                self._raise_lost(log_end, f"lacks those from number {next_offset} to {file.first_offset - 1}")
             next_offset = max(next_offset, file.next_offset)
         return next_offset
 
-    def _raise_lost(self, logged: int, state: str) -> None:
+    def _raise_lost(self, log_end: int, state: str) -> None:
         raise OffsetsLost(
-            f"The lake has the events before number {logged} of the spool {self.folder}, which {state}: "
+            f"The lake has the events before number {log_end} of the spool {self.folder}, which {state}: "
             "files were deleted, replaced or restored from an older copy, or the lake is new or was restored "
             "from a copy that is older than `input.engine.keep_spool_s`. Put the files back, or "
             "restore a newer copy of the lake; otherwise begin a new lake, spool and slot, which take a new "

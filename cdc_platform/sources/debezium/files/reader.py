@@ -162,22 +162,22 @@ class FilesReading:
         resume = admission.resume.get(first)
         return resume is None or resume > self._lines_read[first]
 
-    def _reading(self, outcome: SplitOutcome, admission: Admission, failed: dict[str, str]) -> Reading:
+    def _reading(self, outcome: SplitOutcome, admission: Admission, errors: dict[str, str]) -> Reading:
         files = {file.path: file for file in self.files}
         advances = self._advances(admission)
         # Else the next cycle begins where the file cannot be read, and says so.
-        reported = {
+        reports = {
             path: error
-            for path, error in failed.items()
+            for path, error in errors.items()
             if not (path in outcome.lines and outcome.lines[path].ends and advances)
         }
         progress = {
-            path: _progress(lines, files[path], admission.resume.get(path), is_cut=path in failed).to_text()
+            path: _progress(lines, files[path], admission.resume.get(path), is_cut=path in errors).to_text()
             for path, lines in outcome.lines.items()
-            if path not in reported
+            if path not in reports
         }
         former = {path: SourceFile(path, "", 0, 0) for path in self._forgotten}
-        return Reading(files | former, progress | dict.fromkeys(former, FORGOTTEN), reported)
+        return Reading(files | former, progress | dict.fromkeys(former, FORGOTTEN), reports)
 
 
 def _up_to(splits: Iterator[FileSplit], enough: float, left_bytes: float) -> Iterator[FileSplit]:

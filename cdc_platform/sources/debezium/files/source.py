@@ -140,7 +140,7 @@ class DebeziumSource(ArrivalTimeSource):
             for file in self._files()
             if is_captured(file)
         }
-        is_new = any(read.lacks(file) for file, read in progress.items())
+        is_new = any(file_progress.lacks(file) for file, file_progress in progress.items())
         is_unread = any(partition.running_cycle is None for partition in lineage.partitions.values())
         # Only the engine knows whether the database has something new.
         may_capture = isinstance(self.settings.input, EngineInput) and self.capture is None
@@ -148,12 +148,12 @@ class DebeziumSource(ArrivalTimeSource):
             return ReadPlan(())
         # Buffered events are read again together with new ones, in the order of the names.
         unread = [
-            replace(file, read_bytes=read.read_bytes)
-            for file, read in progress.items()
-            if read.is_waiting or read.lacks(file)
+            replace(file, read_bytes=file_progress.read_bytes)
+            for file, file_progress in progress.items()
+            if file_progress.is_waiting or file_progress.lacks(file)
         ]
         windows = plan_arrivals(lineage, request)
-        read_lines = {file.path: read.lines for file, read in progress.items()}
+        read_lines = {file.path: file_progress.lines for file, file_progress in progress.items()}
         lines = {file.path: read_lines[file.path] for file in unread}
         inputs = {
             "files": unread,
@@ -256,10 +256,10 @@ class DebeziumSource(ArrivalTimeSource):
             try:
                 yield
             except Exception as error:
-                failed = _TASK_ERROR.search(str(error))
-                if failed is None:
+                match = _TASK_ERROR.search(str(error))
+                if match is None:
                     raise
-                raise as_source_error(*failed.groups()) from error
+                raise as_source_error(*match.groups()) from error
 
     def read_in_process(self, cycle: int, plan: ReadPlan) -> "Generator[pa.RecordBatch, None, None]":
         """Yield the raw records of the files of a plan, read by this process."""

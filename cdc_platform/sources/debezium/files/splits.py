@@ -39,7 +39,7 @@ class SplitSize:
     text_bytes: int
 
 
-class _Growing:
+class _SplitBuilder:
     """A split that grows line by line, or by many at once."""
 
     def __init__(self) -> None:
@@ -112,38 +112,38 @@ class FileSplitter:
 
     def splits(self) -> Iterator[FileSplit]:
         """Yield the splits; behind a file that cannot be read there is none, since later lines must wait."""
-        growing = _Growing()
+        builder = _SplitBuilder()
         for file in self.files:
             segment = Segment(file, self.lines_read[file.path], file.read_bytes)
-            growing.open(segment)
+            builder.open(segment)
             try:
-                yield from self._splits_of(segment, growing)
+                yield from self._splits_of(segment, builder)
             except (SourceError, FileDamaged) as error:
                 self.failed[file.path] = f"{type(error).__name__}: {error}"
-                growing.close(is_cut=True)
+                builder.close(is_cut=True)
                 break
-            growing.close()
-        yield growing.take()
+            builder.close()
+        yield builder.take()
 
-    def _splits_of(self, segment: Segment, growing: _Growing) -> Iterator[FileSplit]:
+    def _splits_of(self, segment: Segment, builder: _SplitBuilder) -> Iterator[FileSplit]:
         with opened_chunks(self.store, segment, self.max_unpacked_bytes) as chunks:
             for chunk in chunks:
                 lines, text_bytes = len(chunk.texts), sum(map(len, chunk.texts))
-                if self._is_full(growing.lines + lines, growing.text_bytes + text_bytes):
-                    yield from self._splits_in(chunk, growing)
+                if self._is_full(builder.lines + lines, builder.text_bytes + text_bytes):
+                    yield from self._splits_in(chunk, builder)
                 elif lines:
                     self.starts.follow(chunk.texts)
                     last = Line(chunk.texts[-1], chunk.begun_bytes + sum(chunk.lengths))
-                    growing.add(lines, text_bytes, last)
+                    builder.add(lines, text_bytes, last)
 
-    def _splits_in(self, chunk: Lines, growing: _Growing) -> Iterator[FileSplit]:
-        """Yield the splits that end in a chunk, whose lines are looked at one by one."""
+    def _splits_in(self, chunk: Lines, builder: _SplitBuilder) -> Iterator[FileSplit]:
+        """Yield the splits that end in a chunk, by examining its lines one by one."""
         for line in chunk.one_by_one():
-            is_full = self._is_full(growing.lines, growing.text_bytes)
-            if is_full and self.starts.may_begin(line.text, growing.previous_text):
-                yield growing.take()
+            is_full = self._is_full(builder.lines, builder.text_bytes)
+            if is_full and self.starts.may_begin(line.text, builder.previous_text):
+                yield builder.take()
             self.starts.follow((line.text,))
-            growing.add(1, len(line.text), line)
+            builder.add(1, len(line.text), line)
 
     def _is_full(self, lines: int, text_bytes: int) -> bool:
         return lines >= self.size.lines or text_bytes >= self.size.text_bytes

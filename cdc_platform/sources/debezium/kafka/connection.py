@@ -53,7 +53,7 @@ class KafkaConnection:
         except (library.KafkaException, TypeError, ValueError, AttributeError) as error:
             raise SettingError(
                 "input.kafka.client",
-                f"has properties that librdkafka rejects; some of its names differ from Java's: {error}",
+                f"has properties that librdkafka rejects; some names differ from the Java client's: {error}",
             ) from error
 
     def remember(self, error: Any) -> None:

@@ -57,16 +57,16 @@ class MessageDealer:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the messages of each split as `DEALT_MESSAGES`."""
-        waiting: list[pa.RecordBatch] = []
+        buffer: list[pa.RecordBatch] = []
         waiting_bytes = 0
         for batch in batches:
-            waiting.append(batch)
+            buffer.append(batch)
             waiting_bytes += batch.nbytes
             if waiting_bytes >= DEALT_BYTES:
-                yield self._deal(waiting)
-                waiting, waiting_bytes = [], 0
-        if waiting:
-            yield self._deal(waiting)
+                yield self._deal(buffer)
+                buffer, waiting_bytes = [], 0
+        if buffer:
+            yield self._deal(buffer)
 
     def _deal(self, batches: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
         numbers: list[int] = []

@@ -40,19 +40,19 @@ def in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[RawMessage]:
         return
     table = pa.Table.from_batches(places)
     by_place = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in _PLACE])
-    arrived = _arrival_micros(table.take(by_place))
-    by_arrival = by_place.to_numpy()[np.argsort(arrived, kind="stable")]
-    ordered = [messages[number] for number in reversed(by_arrival.tolist())]
+    arrival_micros = _arrival_micros(table.take(by_place))
+    by_arrival = by_place.to_numpy()[np.argsort(arrival_micros, kind="stable")]
+    arrivals = [messages[number] for number in reversed(by_arrival.tolist())]
     messages.clear()
-    while ordered:
-        yield ordered.pop()
+    while arrivals:
+        yield arrivals.pop()
 
 
-def _arrival_micros(ordered: pa.Table) -> npt.NDArray[np.int64]:
+def _arrival_micros(messages: pa.Table) -> npt.NDArray[np.int64]:
     """Return the latest send time of each partition's messages up to each one."""
-    micros: npt.NDArray[np.int64] = pc.fill_null(ordered["micros"], 0).to_numpy().copy()
-    topics = ordered["topic"].combine_chunks().dictionary_encode().indices.to_numpy()
-    partitions = ordered["partition"].to_numpy()
+    micros: npt.NDArray[np.int64] = pc.fill_null(messages["micros"], 0).to_numpy().copy()
+    topics = messages["topic"].combine_chunks().dictionary_encode().indices.to_numpy()
+    partitions = messages["partition"].to_numpy()
     is_next = (np.diff(topics) != 0) | (np.diff(partitions) != 0)
     for part in np.split(micros, np.flatnonzero(is_next) + 1):
         np.maximum.accumulate(part, out=part)

@@ -82,7 +82,7 @@ class TopicConsumer:
                     yield message
 
     def _is_end(self, consumer: Any, message: Any) -> bool:
-        """Return whether a message without content reports a partition's end; False for a passing problem."""
+        """Return whether a message without content reports a partition's end, not a transient problem."""
         from confluent_kafka import KafkaException
 
         error, item = message.error(), self._remaining.get((message.topic(), message.partition()))

@@ -133,12 +133,12 @@ def plan_ranges(
     ]
     new_messages = sum(topic_range.end_exclusive - topic_range.seen for topic_range in ranges)
     if new_messages <= settings.max_messages:
-        shared = ranges
+        parts = ranges
     else:
-        shared = [_share(topic_range, settings.max_messages / new_messages) for topic_range in ranges]
-    if not any(topic_range.has_news for topic_range in shared):
+        parts = [_share(topic_range, settings.max_messages / new_messages) for topic_range in ranges]
+    if not any(topic_range.has_news for topic_range in parts):
         return ()
-    return tuple(topic_range for topic_range in shared if topic_range.start < topic_range.end_exclusive)
+    return tuple(topic_range for topic_range in parts if topic_range.start < topic_range.end_exclusive)
 
 
 def _stored_progress(read_progress: Mapping[str, str], settings: KafkaInput) -> dict[str, TopicProgress]:
@@ -158,12 +158,12 @@ def _check_topics(partitions: Iterable[TopicPartition], origins: Iterable[str], 
             "No topic matches the setting `input.kafka.topics_pattern`, which has to match whole "
             f"names: {settings.topics_pattern}"
         )
-    missing = sorted(set(origins) - present_origins)
-    if missing:
+    absent_topics = sorted(set(origins) - present_origins)
+    if absent_topics:
         raise OffsetsLost(
-            f"The partition {missing[0]} is gone, and with it what was written after the last cycle. If its "
+            f"The partition {absent_topics[0]} is gone, with the messages since the last cycle. If its "
             "topic was deleted on purpose, remove it from `input.kafka.topics_pattern`, for instance by "
-            f"`(?!TOPIC$).*`. Gone: {', '.join(missing)}"
+            f"`(?!TOPIC$).*`. Gone: {', '.join(absent_topics)}"
         )
 
 
@@ -185,9 +185,9 @@ def _begin(
         start = newest = start_offset
     elif progress.topic_id != tp.topic_id:
         raise OffsetsLost(
-            f"The topic {tp.topic} is not the same as before: it was deleted and recreated. The lake has "
-            f"the old one's messages before offset {progress.next_offset} of partition {tp.partition}; the "
-            f"new one's begin at {tp.earliest}. {_OTHER_WAY}, such as `{tp.origin}: {tp.earliest}`."
+            f"The topic {tp.topic} was deleted and recreated. The lake has the old topic's messages before "
+            f"offset {progress.next_offset} of partition {tp.partition}; the new topic's messages begin at "
+            f"{tp.earliest}. {_OTHER_WAY}, such as `{tp.origin}: {tp.earliest}`."
         )
     else:
         start, newest = progress.next_offset, progress.seen_exclusive

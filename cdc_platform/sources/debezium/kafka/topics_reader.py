@@ -136,18 +136,18 @@ class TopicsReading:
             splits: number of splits to try; if they are not independent of each other, which is rare, a
                 second round decodes a single one.
         """
-        decoded = decode(splits)
-        outcome = joined_outcome(decoded.outcomes, self._state)
-        if outcome is None and decoded.outcomes:
-            decoded = decode(1)
-            outcome = joined_outcome(decoded.outcomes, self._state)
+        decoded_splits = decode(splits)
+        outcome = joined_outcome(decoded_splits.outcomes, self._state)
+        if outcome is None and decoded_splits.outcomes:
+            decoded_splits = decode(1)
+            outcome = joined_outcome(decoded_splits.outcomes, self._state)
         if outcome is None:
             outcome = self.decoder.reader().outcome()
         admission = outcome.admission(self._buffer, has_metadata=self._has_metadata)
         if admission.limit is not None:
-            outcome, admission = outcome.without_waiting(admission, decoded.free_rows())
+            outcome, admission = outcome.without_waiting(admission, decoded_splits.free_rows())
         release = Release(admission, self._buffer.passed_until.truncated)
-        return CycleRows([decoded.blocks()], release, list(self._reports(outcome, admission)))
+        return CycleRows([decoded_splits.blocks()], release, list(self._reports(outcome, admission)))
 
     def _reports(self, outcome: SplitOutcome, admission: Admission) -> Iterator[pa.RecordBatch]:
         files = {item.origin: item.as_file for item in self.ranges}

@@ -35,7 +35,7 @@ from cdc_platform.sources.debezium.wire.message_contents import (
     Signal,
     Tombstone,
 )
-from cdc_platform.sources.debezium.wire.messages import Arrival, Message, Sent, parse_line, parse_message
+from cdc_platform.sources.debezium.wire.messages import Arrival, Content, Message, parse_line, parse_message
 from cdc_platform.sources.debezium.wire.positions import event_id, is_snapshot, ordering_key
 
 
@@ -62,11 +62,11 @@ class Decoder:
         for position, line in enumerate(filled, start=first_position):
             yield from self.decode(parse_line(line.encode(errors="surrogateescape"), position))
 
-    def decode_beginning(self, messages: Iterable[Sent]) -> Iterator[Decoded]:
+    def decode_beginning(self, messages: Iterable[Content]) -> Iterator[Decoded]:
         """Decode the first lines of a file or messages of a topic, without plain changes of known tables."""
-        for position, sent in enumerate(messages):
-            if not self.plain.take(Arrival(sent, "", position, 0, position)):
-                yield from self.decode(parse_message(sent, position))
+        for position, content in enumerate(messages):
+            if not self.plain.take(Arrival(content, "", position, 0, position)):
+                yield from self.decode(parse_message(content, position))
 
     def decode(self, message: Message | FaultyEvent) -> list[Decoded]:
         """Decode a message: most contain one event; an update of a row without a key becomes two."""

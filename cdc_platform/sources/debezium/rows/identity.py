@@ -45,12 +45,9 @@ def _has_content(columns: Columns, name: str, value: Any) -> bool:
 
 
 def check_key(keys: dict[str, list[str]], event: DataEvent, table: str) -> None:
-    """Note the key columns of a table.
+    """Note the key columns that an event shows for its table in the lake.
 
-    Args:
-        keys: key columns of each table of the lake.
-        event: an event.
-        table: the event's table in the lake.
+    ``keys`` has the key columns of each table.
 
     Raises:
         MessageUnusable: the key has changed.
@@ -185,12 +182,9 @@ def shows_unusable(event: DataEvent, columns: Columns) -> bool:
 
 
 def learn_identity(state: DecoderState, event: DataEvent, columns: Callable[[], Columns]) -> None:
-    """Update the state with the replica identity that an event shows for its table.
+    """Update the decoder's state with the replica identity that an event shows for its table.
 
-    Args:
-        state: state of the decoder.
-        event: the event.
-        columns: returns the plans of its columns; few events need them.
+    ``columns`` returns the plans of its columns; few events need them.
     """
     name = event.source.name
     if is_snapshot(event.source):  # the user followed the advice; if not, the next deletion shows it

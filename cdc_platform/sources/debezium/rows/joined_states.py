@@ -62,8 +62,8 @@ def joined_state(
 
 def _has_same_identities(before: DecoderState, start: DecoderState, use: StateUse) -> bool:
     """Return whether both states agree on the replica identities of the split's tables."""
-    differing = (before.full ^ start.full) | (before.unusable ^ start.unusable)
-    return differing.isdisjoint(use.names)
+    tables = (before.full ^ start.full) | (before.unusable ^ start.unusable)
+    return tables.isdisjoint(use.names)
 
 
 def _joined_facts(
@@ -118,18 +118,18 @@ def _is_of_beginning(actual: ServerSnapshots, after: ServerSnapshots, *, is_snap
     return _is_same(actual, beginning) and (not is_snapshot or _is_same(after, beginning))
 
 
-def _is_beginning_of(others: DecoderState, server: str, after: ServerSnapshots) -> bool:
+def _is_beginning_of(state: DecoderState, server: str, after: ServerSnapshots) -> bool:
     """Return whether a split has only the first snapshot, and other splits only changes since then."""
-    actual = others.snapshots.servers[server]
-    is_snapshot = server in others.use.snapshot_servers
-    lowest_change = others.use.lowest_changes.get(server, 0)
+    actual = state.snapshots.servers[server]
+    is_snapshot = server in state.use.snapshot_servers
+    lowest_change = state.use.lowest_changes.get(server, 0)
     return after.first < lowest_change and _is_of_beginning(after, actual, is_snapshot=is_snapshot)
 
 
 def _with_changes(snapshots: ServerSnapshots, other: ServerSnapshots) -> ServerSnapshots:
     """Return snapshots with the newest time of a change to each table in both."""
-    changed = {
+    changes = {
         table: max(part.changed.get(table, 0) for part in (snapshots, other))
         for table in {**other.changed, **snapshots.changed}
     }
-    return replace(snapshots, changed=changed)
+    return replace(snapshots, changed=changes)

@@ -78,8 +78,8 @@ class Pairer:
         if event.old_key is not None:
             return event.old_key
         identity = identity_of(event)
-        deleted = None if identity is None else self.deleted_at(identity)
-        return None if deleted == event.key else deleted
+        key = None if identity is None else self.deleted_at(identity)
+        return None if key == event.key else key
 
     def deleted_at(self, identity: Identity) -> Mapping[str, Any] | None:
         """Return the key of the row that was deleted at a position; None if unknown."""

@@ -33,7 +33,7 @@ from cdc_platform.sources.debezium.wire.message_contents import (
     UPDATE,
     DataEvent,
 )
-from cdc_platform.sources.debezium.wire.messages import Arrival, Message, Sent, parse_message
+from cdc_platform.sources.debezium.wire.messages import Arrival, Content, Message, parse_message
 from cdc_platform.sources.debezium.wire.plain_lines import PlainChange, PlainSource, plain_change
 
 _MAX_WAITING: Final = 4_096
@@ -87,10 +87,10 @@ class PlainChanges:
         """Check forms again before their next changes: the state of tables and servers may have changed."""
         self._at_rest.clear()
 
-    def take(self, arrival: Arrival[Sent]) -> bool:
+    def take(self, arrival: Arrival[Content]) -> bool:
         """Take a message if it is a plain change of a known form; return whether it is one."""
-        sent, pairer = arrival.content, self._rows.state.pairer
-        plain = plain_change(sent)
+        content, pairer = arrival.content, self._rows.state.pairer
+        plain = plain_change(content)
         key = None if plain is None else _form_of(plain)
         queue = None if key is None else self._queues.get(key)
         self._new_form = key if queue is None else None
@@ -108,7 +108,7 @@ class PlainChanges:
             self._waiting.append(queue)
         queue.changes.append((plain, arrival))
         self._count += 1
-        self._bytes += len(sent if isinstance(sent, bytes) else sent.value or "")
+        self._bytes += len(content if isinstance(content, bytes) else content.value or "")
         if self._count >= _MAX_WAITING or self._bytes >= _MAX_WAITING_BYTES:
             self.finish()
         return True
@@ -152,9 +152,9 @@ class PlainChanges:
 
     def finish(self) -> None:
         """Decode the collected changes."""
-        waiting, self._waiting = self._waiting, []
+        pairs, self._waiting = self._waiting, []
         self._count = self._bytes = 0
-        for queue in waiting:
+        for queue in pairs:
             changes, queue.changes = queue.changes, []
             self._decode(queue.form, changes)
 
@@ -190,7 +190,7 @@ class PlainChanges:
         if form.op is not READ:
             self._rows.state.snapshots.servers[form.server].change(form.table, moments)
 
-    def _decode_one(self, form: PlainForm, arrival: Arrival[Sent]) -> SourceEvent | FaultyEvent:
+    def _decode_one(self, form: PlainForm, arrival: Arrival[Content]) -> SourceEvent | FaultyEvent:
         event = _event_of(arrival.content, arrival.position)
         try:
             change = self._rows.decode_plain(event, form)
@@ -228,8 +228,8 @@ def _form_of(change: PlainChange) -> Hashable:
     )
 
 
-def _event_of(sent: Sent, position: int) -> DataEvent:
-    message = parse_message(sent, position)
+def _event_of(content: Content, position: int) -> DataEvent:
+    message = parse_message(content, position)
     event = read_content(message) if isinstance(message, Message) else None
     if not isinstance(event, DataEvent):
         raise TypeError(event)

@@ -28,14 +28,14 @@ from cdc_platform.sources.debezium.wire.message_contents import (
     MessageUnusable,
     Op,
 )
-from cdc_platform.sources.debezium.wire.messages import Arrival, Sent
+from cdc_platform.sources.debezium.wire.messages import Arrival, Content
 from cdc_platform.sources.debezium.wire.plain_lines import PlainChange, PlainSource
 from cdc_platform.sources.debezium.wire.positions import SNAPSHOT, change_ids, change_keys
 from cdc_platform.sources.json_codec import write_lines, write_objects
 
 FindingsByPlace = defaultdict[int, Findings]
 """Findings about the changes that may have any, by place."""
-Change = tuple[PlainChange, Arrival[Sent]]
+Change = tuple[PlainChange, Arrival[Content]]
 
 
 class Undecidable(ValueError):
@@ -79,10 +79,7 @@ class PlainRun(ChangeRun):
 def plain_run(form: PlainForm, changes: Sequence[Change], *, keeps_null: bool) -> PlainRun:
     """Return plain changes of one form.
 
-    Args:
-        form: their form.
-        changes: the changes.
-        keeps_null: whether a value that was not sent becomes null instead of being left out.
+    With ``keeps_null``, a value that was not sent becomes null instead of being left out.
 
     Raises:
         Undecidable: some of them cannot be decoded by column.
@@ -139,10 +136,10 @@ def _ordering_keys(
     ]
     if op is READ:  # before all later writes
         return change_keys(op, log_positions, [0] * len(places), orders, places)
-    stated = [change.envelope.source.commit_lsn for change in changes]
+    lsns = [change.envelope.source.commit_lsn for change in changes]
     commits = [
         before if commit is UNSET or commit is None else commit
-        for commit, (before, _) in zip(stated, sequences, strict=True)
+        for commit, (before, _) in zip(lsns, sequences, strict=True)
     ]
     return change_keys(op, commits, log_positions, orders, places)
 
@@ -235,7 +232,7 @@ def _is_unsent(form: PlainForm, column: ColumnPlan, value: Any, findings: Findin
     """Return whether a value was not sent.
 
     Raises:
-        ValueError: the value is no use, or a later message or the row before may show what it is.
+        ValueError: the value is unusable, or another message or the row before shows whether it was sent.
     """
     if form.is_full and not column.detector.is_marker(value):
         return False

@@ -204,14 +204,13 @@ class Planner:
         return masked_markers("column_placeholders", f"truncate:{length}", placeholder)
 
     def _null_policy(self, table: str, name: str, *sources: str) -> NullPolicy:
-        policies = {_short_name(word): policy for word, policy in self.settings.null_policies.items()}
+        policies = {
+            # The name of a type as encodings have it, or of a column.
+            word if "." in word else PostgresType.parse(word).name: policy
+            for word, policy in self.settings.null_policies.items()
+        }
         choices = (policies[word] for word in (f"{table}.{name}", *sources, _ANY) if word in policies)
         return next(choices, NullPolicy.ERROR)
-
-
-def _short_name(word: str) -> str:
-    """Return the name of a type in encodings; the name of a column stays unchanged."""
-    return word if "." in word else PostgresType.parse(word).name
 
 
 def _encoding(

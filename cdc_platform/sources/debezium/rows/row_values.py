@@ -103,7 +103,7 @@ def key_json(plan: TablePlan, key: Mapping[str, Any]) -> str:
     """
     for name, column in plan.key_columns:
         if key.get(name) is None:
-            raise MessageUnusable(f"The key's column `{name}` is missing or null.")
+            raise MessageUnusable(f"The key column `{name}` is missing or null.")
         if not column.is_always_sent and column.detector.is_marker(key[name]):
             raise MessageUnusable(
                 f"The key's column `{name}` was not sent: it has the marker of a large value, so the row is "

@@ -83,11 +83,8 @@ class RowDecoder:
     def decode(self, event: DataEvent, table: str, is_full: bool) -> Sequence[SourceEvent]:
         """Return the changes of an event: two for an update of a row without a key, which is replaced.
 
-        Args:
-            event: the event.
-            table: its table's name in the lake.
-            is_full: whether the table's replica identity is FULL: the image before a change is the whole row,
-                and every value is sent.
+        ``table`` is the table's name in the lake. ``is_full`` means that its replica identity is FULL: the
+        image before a change is the whole row, and every value is sent.
 
         Raises:
             MessageUnusable: a value or the key cannot be used, or the key has another type than before.

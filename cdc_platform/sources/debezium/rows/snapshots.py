@@ -54,7 +54,7 @@ class ServerSnapshots:
     empty: dict[str, tuple[str, int]] = field(default_factory=dict)
 
     def see(self, source: SourceInfo, *, is_buffered: bool) -> tuple[int, ...]:
-        """Take an event, and return the snapshots that it shows to have ended, by their positions.
+        """Process an event, and return the positions of the snapshots whose end it shows.
 
         ``is_buffered`` means that its snapshot replaces its table: its rows wait for the snapshot to end.
         """

@@ -163,9 +163,9 @@ class DecoderState(LearnedFacts):
         """
         if text is None:
             return cls()
-        stored = parse_stored(text, _StoredState)
-        pairer, snapshots = Pairer.from_fields(stored.deleted), SnapshotWatch(stored.snapshots)
-        return cls(**stored.as_members(), pairer=pairer, snapshots=snapshots)
+        entry = parse_stored(text, _StoredState)
+        pairer, snapshots = Pairer.from_fields(entry.deleted), SnapshotWatch(entry.snapshots)
+        return cls(**entry.as_members(), pairer=pairer, snapshots=snapshots)
 
 
 def _as_json(value: Any) -> Any:

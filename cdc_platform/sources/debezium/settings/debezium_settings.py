@@ -155,7 +155,9 @@ class DebeziumSettings(SourceSettings):
     def __post_init__(self) -> None:
         check_members(self)
         for name in self.null_policies:
-            _check_policy_name(name)
+            if "." not in name and "(" in name:
+                problem = "has sizes: name the type without them, or TABLE.COLUMN"
+                raise SettingError(f"null_policies.{name}", problem)
         check_table_name(self.table_name)
         for pattern, target in self.partitions.items():
             _check_partition(pattern, target)
@@ -227,12 +229,12 @@ class DebeziumSettings(SourceSettings):
         Raises:
             SettingError: a name is unknown or missing, a value is invalid, or a mode is set twice.
         """
-        read = read_settings(cls, entries, folder)
-        if not isinstance(read.input, EngineInput):
-            return read
-        modes = _merge_modes(entries.get("connector") or {}, read.input.properties)
-        properties = {**properties_of(modes), **read.input.properties}
-        return replace(read, connector=modes, input=replace(read.input, properties=properties))
+        settings = read_settings(cls, entries, folder)
+        if not isinstance(settings.input, EngineInput):
+            return settings
+        modes = _merge_modes(entries.get("connector") or {}, settings.input.properties)
+        properties = {**properties_of(modes), **settings.input.properties}
+        return replace(settings, connector=modes, input=replace(settings.input, properties=properties))
 
 
 def _title(event_input: Input) -> str:
@@ -258,11 +260,6 @@ def _merge_modes(own: Mapping[str, Any], properties: Mapping[str, str]) -> Conne
                 "remove one of them",
             )
     return read_settings(ConnectorModes, {**own, **modes}, place="connector.")
-
-
-def _check_policy_name(name: str) -> None:
-    if "." not in name and "(" in name:
-        raise SettingError(f"null_policies.{name}", "has sizes: name the type without them, or TABLE.COLUMN")
 
 
 def _check_partition(pattern: str, target: str) -> None:

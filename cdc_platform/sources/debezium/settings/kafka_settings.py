@@ -67,7 +67,7 @@ class KafkaInput:
         check_range(self, ("max_messages",), at_least=1, place="input.kafka.")
         check_range(self, ("transaction_patience_s", "timeout_s"), above=0, place="input.kafka.")
         for name, value in self.client.items():
-            # librdkafka ends the process where the group is empty.
+            # librdkafka aborts the process if the consumer group is empty.
             if not isinstance(value, str) or not value:
                 raise SettingError(f"input.kafka.client.{name}", f"must be a text, but is: {value!r}")
         for broker in self.brokers.split(","):

@@ -119,9 +119,9 @@ class SplitOutcome:
             {origin: position} for note, origin, position in notes if admission.holds_back(note.ordering_key)
         )
 
-    def without_waiting(self, admission: Admission, free: Iterable[FreeRow]) -> tuple[Self, Admission]:
+    def without_waiting(self, admission: Admission, free_rows: Iterable[FreeRow]) -> tuple[Self, Admission]:
         """Return the outcome without rows that wait one by one, and where to read these again."""
-        rows = list(free)
+        rows = list(free_rows)
         resume = [{origin: position} for order, origin, position, _ in rows if admission.holds_back(order)]
         passed = [
             ("", origin, None, int(not is_fault), int(is_fault))

@@ -40,10 +40,10 @@ class Release:
                     yield from self._passing(rows)
 
     def _passing(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        passing = rows.filter(self._passes(rows))
-        if passing.num_rows:
-            columns = [passing.column(name) for name in RAW_EVENT_RECORDS.names]
-            columns[RAW_EVENT_RECORDS.get_field_index("event")] = self._events(passing)
+        free_rows = rows.filter(self._passes(rows))
+        if free_rows.num_rows:
+            columns = [free_rows.column(name) for name in RAW_EVENT_RECORDS.names]
+            columns[RAW_EVENT_RECORDS.get_field_index("event")] = self._events(free_rows)
             yield pa.RecordBatch.from_arrays(columns, schema=RAW_EVENT_RECORDS)
 
     def _passes(self, batch: pa.RecordBatch) -> pa.Array:

@@ -84,13 +84,13 @@ def _counts(places: pa.Table, admission: Admission) -> defaultdict[str, FileCoun
 
 def _with_truncates(admission: Admission, outcome: SplitOutcome) -> PassedUntil:
     """Return how far transactions have passed, including truncates that enter the log."""
-    truncated = dict(admission.until.truncated)
+    positions = dict(admission.until.truncated)
     has_faults = pc.greater(outcome.places[FAULTS], 0)
     faulty = frozenset(outcome.places.filter(has_faults)[NAME].to_pylist()) if outcome.truncates else ()
     for name, table, ordering_key in outcome.truncates:
         if _enters(name, ordering_key, admission, faulty):
-            truncated[table] = max(ordering_key, truncated.get(table, ""))
-    return replace(admission.until, truncated=truncated)
+            positions[table] = max(ordering_key, positions.get(table, ""))
+    return replace(admission.until, truncated=positions)
 
 
 def _enters(name: str, ordering_key: str, admission: Admission, faulty: Collection[str]) -> bool:

@@ -79,17 +79,17 @@ class SplitRounds(Generic[Split, Rows]):
             if rounds > MAX_ROUNDS:
                 pending = [self._merge(pending)]
             text = self._entries[-1].state.to_json() if self._entries else self._state
-            decoded = self._decode(pending, text)
-            pending = self._take(pending, decoded, DecoderState.from_json(text))
+            decoded_splits = self._decode(pending, text)
+            pending = self._take(pending, decoded_splits, DecoderState.from_json(text))
 
     def _take(
-        self, splits: Sequence[Split], decoded: DecodedSplits[Rows], start: DecoderState
+        self, splits: Sequence[Split], decoded_splits: DecodedSplits[Rows], start: DecoderState
     ) -> list[Split]:
         """Add the valid splits of a round, and return the splits of the next round."""
-        outcomes = decoded.outcomes
-        shared = _sharing([*(entry.outcome for entry in self._entries), *outcomes])
-        if shared is not None:
-            first, last = shared
+        outcomes = decoded_splits.outcomes
+        split_pairs = _sharing([*(entry.outcome for entry in self._entries), *outcomes])
+        if split_pairs is not None:
+            first, last = split_pairs
             all_splits = [*(entry.split for entry in self._entries), *splits]
             del self._entries[first:]
             splits_before = all_splits[len(self._entries) : first]
@@ -100,7 +100,7 @@ class SplitRounds(Generic[Split, Rows]):
             if state is None:
                 return list(splits[number:])
             shifted = outcome.after(sum(entry.outcome.messages for entry in self._entries))
-            self._entries.append(_Entry(split, decoded, number, shifted, state))
+            self._entries.append(_Entry(split, decoded_splits, number, shifted, state))
         return []
 
     def outcome(self) -> SplitOutcome:
@@ -110,11 +110,11 @@ class SplitRounds(Generic[Split, Rows]):
 
     def blocks(self) -> Iterator[Rows]:
         """Yield the blocks of the splits, for each round with valid splits."""
-        return (decoded.blocks(numbers) for decoded, numbers in self._by_round())
+        return (round_splits.blocks(numbers) for round_splits, numbers in self._by_round())
 
     def free_rows(self) -> Iterator[FreeRow]:
         """Yield the places of rows without a transaction."""
-        return (row for decoded, numbers in self._by_round() for row in decoded.free_rows(numbers))
+        return (row for round_splits, numbers in self._by_round() for row in round_splits.free_rows(numbers))
 
     def _by_round(self) -> Iterable[tuple[DecodedSplits[Rows], list[int]]]:
         rounds: dict[int, tuple[DecodedSplits[Rows], list[int]]] = {}
@@ -143,10 +143,10 @@ def joined_outcome(outcomes: Sequence[SplitOutcome], state: str | None) -> Split
         return None
     combined = ends[0]
     for end in ends[1:]:
-        joined = joined_state(combined, start, end)
-        if joined is None:
+        end_state = joined_state(combined, start, end)
+        if end_state is None:
             return None
-        combined = joined
+        combined = end_state
     return replace(combined_outcome(outcomes), state=combined.to_json())
 
 
@@ -160,5 +160,5 @@ def _sharing(outcomes: Sequence[SplitOutcome]) -> tuple[int, int] | None:
     order = np.argsort(names, kind="stable")
     places = np.repeat(np.arange(len(outcomes)), [len(outcome.names) for outcome in outcomes])[order]
     # Equal names are in the order of their splits.
-    same = np.flatnonzero((names[order][1:] == names[order][:-1]) & (places[1:] != places[:-1]))
-    return (int(places[same].min()), int(places[same + 1].max())) if len(same) else None
+    pairs = np.flatnonzero((names[order][1:] == names[order][:-1]) & (places[1:] != places[:-1]))
+    return (int(places[pairs].min()), int(places[pairs + 1].max())) if len(pairs) else None

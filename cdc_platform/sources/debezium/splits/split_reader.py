@@ -37,10 +37,10 @@ from cdc_platform.sources.debezium.transactions.transactions import (
     NAME,
     PLACES,
     TRANSACTIONS,
-    Arrived,
+    SplitTransactions,
     places_of,
 )
-from cdc_platform.sources.debezium.wire.messages import Arrival, Sent, parse_message
+from cdc_platform.sources.debezium.wire.messages import Arrival, Content, parse_message
 from cdc_platform.sources.debezium.wire.plain_boundaries import plain_boundary
 from cdc_platform.sources.event_batches import EventBatches
 
@@ -102,25 +102,25 @@ class SplitReader:
         self._counted: list[pa.Table] = []
         self._free: list[FreeRow] = []
 
-    def take(self, sent: Sent, origin: str, position: int, micros: int = 0) -> None:
+    def take(self, content: Content, origin: str, position: int, micros: int = 0) -> None:
         """Take a line or message that has arrived.
 
         Args:
-            sent: the message.
+            content: the message.
             origin: its file or partition.
             position: its position there.
             micros: when it was sent, as in `Arrival`.
         """
         number = self.collector.arrive(micros)
-        boundary = plain_boundary(sent)
+        boundary = plain_boundary(content)
         if boundary is not None:
             self.collector.take_boundary(boundary, origin, position, number, micros)
             return
-        arrival = Arrival(sent, origin, position, micros, number)
+        arrival = Arrival(content, origin, position, micros, number)
         if self.decoder.plain.take(arrival):
             self.collector.note_plain()
             return
-        for event in self.decoder.decode(parse_message(sent, position)):
+        for event in self.decoder.decode(parse_message(content, position)):
             self.collector.take(arrival.with_content(event))
 
     def _take_plain_changes(self) -> None:
@@ -138,33 +138,33 @@ class SplitReader:
         """Yield the rows of all messages, as `SPLIT_BLOCKS`; the last block has the outcome."""
         self._take_plain_changes()
         notes = self.collector.transactions.table()
-        arrived = Arrived.of(notes)
+        transactions = SplitTransactions.of(notes)
         batches, names, orders = EventBatches(self._context.cycle), list[str](), list[str | None]()
-        counted: list[tuple[str, str, int, int]] = []
-        for item in self._final_events(arrived):
+        file_counts: list[tuple[str, str, int, int]] = []
+        for item in self._final_events(transactions):
             file = self._files[item.origin]
             batches.add(item.event, self._context.window, file, item.transaction_id, item.records)
             names.append(item.name)
             orders.append(item.order)
             faults = int(isinstance(item.event, FaultyEvent))
-            counted.append((item.name, item.origin, 1 - faults, faults))
+            file_counts.append((item.name, item.origin, 1 - faults, faults))
             if batches.is_full:
                 yield from _row_blocks(split, batches, names, orders)
                 names.clear()
                 orders.clear()
         yield from _row_blocks(split, batches, names, orders)
-        self._count(*zip(*counted, strict=True))
+        self._count(*zip(*file_counts, strict=True))
         for run in self.collector.runs:
-            yield from _row_blocks(split, batches, *self._add_run(batches, run, arrived))
-        outcome, free = self._outcome(notes, arrived), pickle.dumps(self._free)
-        yield _block({SPLIT: split, OUTCOME: outcome.to_bytes(), FREE: free})
+            yield from _row_blocks(split, batches, *self._add_run(batches, run, transactions))
+        outcome, free_rows = self._outcome(notes, transactions), pickle.dumps(self._free)
+        yield _block({SPLIT: split, OUTCOME: outcome.to_bytes(), FREE: free_rows})
 
-    def _final_events(self, arrived: Arrived) -> Iterator[_RowEvent]:
+    def _final_events(self, transactions: SplitTransactions) -> Iterator[_RowEvent]:
         """Yield the events that become rows, with changes completed by later messages of the split."""
-        if self._needs_events(arrived):
+        if self._needs_events(transactions):
             self._expand_runs()
         has_metadata = self.settings.has_transaction_metadata
-        items = list(self._by_transaction(arrived) if has_metadata else self._one_by_one())
+        items = list(self._by_transaction(transactions) if has_metadata else self._one_by_one())
         altered = altered_events([item.event for item in items], self.decoder.rows)
         if not altered:
             yield from items
@@ -181,8 +181,8 @@ class SplitReader:
             if half is None or arrival.content is not half.content:
                 yield _RowEvent(arrival.content, "", 1, arrival.origin)
 
-    def _by_transaction(self, arrived: Arrived) -> Iterator[_RowEvent]:
-        facts, has_runs = arrived.by_name() if self.collector.members else {}, bool(self.collector.runs)
+    def _by_transaction(self, transactions: SplitTransactions) -> Iterator[_RowEvent]:
+        facts, has_runs = transactions.by_name() if self.collector.members else {}, bool(self.collector.runs)
         for name, members in self.collector.members.items():
             distinct = {member.content.event_id: member for member in members if member.content.event_id}
             nameless = [member for member in members if not member.content.event_id]
@@ -198,12 +198,12 @@ class SplitReader:
             self._free.append((order, arrival.origin, arrival.position, order is None))
             yield _RowEvent(event, "", 1, arrival.origin, "", order)
 
-    def _needs_events(self, arrived: Arrived) -> bool:
+    def _needs_events(self, transactions: SplitTransactions) -> bool:
         """Return whether plain changes are needed as single events."""
         collector = self.collector
         if not collector.runs:
             return False
-        is_seen_again = arrived.has_repetitions or self._shows_former_keys()
+        is_seen_again = transactions.has_repetitions or self._shows_former_keys()
         return is_seen_again or shares_keys(self._single_events(), collector.runs)
 
     def _shows_former_keys(self) -> bool:
@@ -222,7 +222,7 @@ class SplitReader:
         groups = (*self.collector.members.values(), self.collector.free)
         return [arrival.content for group in groups for arrival in group]
 
-    def _add_run(self, batches: EventBatches, run: PlainRun, arrived: Arrived) -> Marks:
+    def _add_run(self, batches: EventBatches, run: PlainRun, transactions: SplitTransactions) -> Marks:
         """Add plain changes, none of which has arrived twice; return the transaction and order of each."""
         count, names, records = len(run), [""] * len(run), [1] * len(run)
         orders: Sequence[str | None] = [None] * count
@@ -231,7 +231,7 @@ class SplitReader:
             self._free += zip(orders, run.origins, run.positions, repeat(False), strict=False)
         elif self.settings.has_transaction_metadata:
             names = list(run.transaction_ids)
-            records = arrived.records(names)
+            records = transactions.records(names)
         self._count(names, run.origins, [1] * count, [0] * count)
         paths = [self._files[origin].path for origin in run.origins]
         batches.add_run(run, self._context.window, paths, records)
@@ -254,14 +254,14 @@ class SplitReader:
     def outcome(self) -> SplitOutcome:
         """Return the outcome of all messages so far, with the counts of the yielded rows."""
         notes = self.collector.transactions.table()
-        return self._outcome(notes, Arrived.of(notes))
+        return self._outcome(notes, SplitTransactions.of(notes))
 
-    def _outcome(self, notes: pa.Table, arrived: Arrived) -> SplitOutcome:
+    def _outcome(self, notes: pa.Table, transactions: SplitTransactions) -> SplitOutcome:
         collector, half = self.collector, self.collector.first_half
         has_metadata = self.settings.has_transaction_metadata
-        names = collector.names.union(arrived.transactions[NAME].to_pylist())
+        names = collector.names.union(transactions.transactions[NAME].to_pylist())
         return SplitOutcome(
-            transactions=arrived.transactions if has_metadata else TRANSACTIONS.empty_table(),
+            transactions=transactions.transactions if has_metadata else TRANSACTIONS.empty_table(),
             names=array("Q", b"".join(map(digest, names))),
             places=places_of(notes, self._counted),
             truncates=list(self._truncates()),

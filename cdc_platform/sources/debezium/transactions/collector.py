@@ -132,7 +132,7 @@ class Collector:
         self.members[name].append(entry)
 
     def take_run(self, run: PlainRun) -> None:
-        """Add plain changes, which have arrived."""
+        """Add a run of plain changes in the order of arrival."""
         self.runs.append(run)
         if run.mod_type is ModType.SNAPSHOT:
             return
@@ -143,15 +143,15 @@ class Collector:
 
     def expand_runs(self) -> None:
         """Turn the plain changes into single events."""
-        changed = set[str]()
+        names = set[str]()
         for run in self.runs:
             places = zip(run.origins, run.positions, run.sent_micros, run.numbers, strict=True)
             for event, place in zip(run.events(), places, strict=True):
                 entry, name = Arrival(event, *place), event.transaction_id
                 is_member = bool(name) and self._has_transaction_metadata
                 (self.members[name] if is_member else self.free).append(entry)
-                changed.add(name)
-        for some in (self.free, *(self.members[name] for name in changed & self.members.keys())):
+                names.add(name)
+        for some in (self.free, *(self.members[name] for name in names & self.members.keys())):
             some.sort(key=attrgetter("number"))
         self.runs.clear()
 

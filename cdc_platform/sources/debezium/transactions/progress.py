@@ -69,8 +69,8 @@ class FileProgress:
 
     def to_text(self) -> str:
         """Return the text that `of` reads."""
-        waiting = _WAITING if self.is_waiting else ""
-        return f"{self.version}#{self.lines}{_BYTES}{self.read_bytes}{waiting}"
+        suffix = _WAITING if self.is_waiting else ""
+        return f"{self.version}#{self.lines}{_BYTES}{self.read_bytes}{suffix}"
 
     def lacks(self, file: SourceFile) -> bool:
         """Return whether the file has changed since."""
@@ -104,6 +104,6 @@ class PassedUntil:
         """
         if text is None:
             return cls()
-        commit, ordering_key, truncated = text.split("#", 2)
+        commit, ordering_key, truncates = text.split("#", 2)
         commit_lsn, committed_ms = map(whole_number, commit.split("@"))
-        return cls(ordering_key, commit_lsn, parse_stored(truncated, dict[str, str]), committed_ms)
+        return cls(ordering_key, commit_lsn, parse_stored(truncates, dict[str, str]), committed_ms)

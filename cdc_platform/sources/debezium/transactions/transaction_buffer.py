@@ -85,23 +85,23 @@ class TransactionBuffer:
             places: where their messages are, as `PLACES`.
             newest_micros: send time of the newest message.
         """
-        judged = self._judge(transactions, newest_micros)
-        waiting = judged.filter(judged[_WAITS])
-        limit = pc.min(waiting["first_order"]).as_py()
-        is_excluded = pc.or_(judged[_WAITS], _is_behind(judged, limit, waiting))
-        excluded, passing = judged.filter(is_excluded)[NAME], judged.filter(pc.invert(is_excluded))
-        is_partial = pc.and_(passing["has_metadata"], pc.invert(passing[_IS_WHOLE]))
-        partial = passing.filter(is_partial).to_pylist()
+        notes = self._judge(transactions, newest_micros)
+        open_transactions = notes.filter(notes[_WAITS])
+        limit = pc.min(open_transactions["first_order"]).as_py()
+        is_excluded = pc.or_(notes[_WAITS], _is_behind(notes, limit, open_transactions))
+        excluded, rest = notes.filter(is_excluded)[NAME], notes.filter(pc.invert(is_excluded))
+        is_partial = pc.and_(rest["has_metadata"], pc.invert(rest[_IS_WHOLE]))
+        partial = rest.filter(is_partial).to_pylist()
         faults = {transaction[NAME]: self._fault(transaction) for transaction in partial}
-        repeated = judged.filter(pc.and_(judged[_IS_REPEATED], pc.invert(judged[_WAITS])))
+        repeats = notes.filter(pc.and_(notes[_IS_REPEATED], pc.invert(notes[_WAITS])))
         return Admission(
-            self._until(passing),
+            self._until(rest),
             frozenset(excluded.to_pylist()),
             limit,
             {name: fault for name, fault in faults.items() if fault is not None},
             _first_positions(places.filter(pc.is_in(places[NAME], value_set=excluded.combine_chunks()))),
-            _as_waiting(waiting.sort_by("last_taken")),
-            _first_moment(repeated["since_micros"]),
+            _as_waiting(open_transactions.sort_by("last_taken")),
+            _first_moment(repeats["since_micros"]),
         )
 
     def _judge(self, transactions: pa.Table, newest_micros: int) -> pa.Table:
@@ -139,19 +139,19 @@ class TransactionBuffer:
             return is_repeated
         return pc.and_(is_repeated, pc.less_equal(committed_ms, until.committed_ms))
 
-    def _until(self, passing: pa.Table) -> PassedUntil:
+    def _until(self, transactions: pa.Table) -> PassedUntil:
         """Return the last transaction that has passed, after more of them.
 
         A part of a transaction that has only faulty events, or one that was committed after it was read, does
         not count, since its position would make all later transactions look repeated.
         """
-        counts = pc.or_(pc.invert(passing["has_events"]), passing["has_sound_events"])
-        counts = pc.or_(counts, passing[_IS_WHOLE])
+        counts = pc.or_(pc.invert(transactions["has_events"]), transactions["has_sound_events"])
+        counts = pc.or_(counts, transactions[_IS_WHOLE])
         if self.read_micros is not None:
             latest_ms = self.read_micros // 1000 + _CLOCKS_DIFFER_MS
-            counts = pc.and_(counts, pc.less_equal(passing[_COMMITTED], latest_ms))
-        counted, until = passing.filter(counts), self.passed_until
-        newest = (pc.max(counted[name]).as_py() for name in ("last_order", "commit_lsn", _COMMITTED))
+            counts = pc.and_(counts, pc.less_equal(transactions[_COMMITTED], latest_ms))
+        rows, until = transactions.filter(counts), self.passed_until
+        newest = (pc.max(rows[name]).as_py() for name in ("last_order", "commit_lsn", _COMMITTED))
         last_order, commit_lsn, committed_ms = newest
         return replace(
             until,
@@ -201,20 +201,20 @@ def _is_over(transactions: pa.Table) -> pa.Array:
     places = bounded["bounded_at"].to_numpy()
     order = np.argsort(places, kind="stable")
     # From a boundary or from a later one it is known that all commits up to a position have arrived.
-    reached = np.append(np.maximum.accumulate(commits[order][::-1])[::-1], -1)
+    ends = np.append(np.maximum.accumulate(commits[order][::-1])[::-1], -1)
     after = np.searchsorted(places[order], transactions["last_taken"].to_numpy(), side="right")
     first_commits = pc.fill_null(transactions["first_commit"], _LEAST).to_numpy()
-    return pa.array((after < len(places)) & (reached[after] > first_commits))
+    return pa.array((after < len(places)) & (ends[after] > first_commits))
 
 
-def _is_behind(transactions: pa.Table, limit: str | None, waiting: pa.Table) -> pa.Array:
+def _is_behind(transactions: pa.Table, limit: str | None, open_transactions: pa.Table) -> pa.Array:
     """Return whether each transaction was committed after one that waits.
 
     A transaction without a readable event, such as an empty one, has no ordering key, but a BEGIN.
     """
     first_order = transactions["first_order"]
     is_behind = pc.fill_null(pc.greater_equal(first_order, pa.scalar(limit, pa.string())), False)
-    begun = waiting.group_by("begun_origin").aggregate([("begun_at", "min")])
+    begun = open_transactions.group_by("begun_origin").aggregate([("begun_at", "min")])
     places = pc.index_in(transactions["begun_origin"], value_set=begun["begun_origin"], skip_nulls=True)
     is_later = pc.greater(transactions["begun_at"], begun["begun_at_min"].take(places))
     return pc.or_(is_behind, pc.fill_null(is_later, False))

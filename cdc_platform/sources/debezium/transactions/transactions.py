@@ -179,7 +179,7 @@ def _of_boundaries(
 
 
 @dataclass(frozen=True)
-class Arrived:
+class SplitTransactions:
     """Transactions of a split.
 
     Args:
@@ -195,12 +195,12 @@ class Arrived:
     has_repetitions: bool
 
     @classmethod
-    def of(cls, notes: pa.Table) -> "Arrived":
+    def of(cls, notes: pa.Table) -> "SplitTransactions":
         """Return the transactions of notes from `TransactionNotes`."""
         has_metadata = pc.or_(
             *(
-                pc.fill_null(known, False)
-                for known in (have_total_order(notes["order"]), notes["has_metadata"])
+                pc.fill_null(flags, False)
+                for flags in (have_total_order(notes["order"]), notes["has_metadata"])
             )
         )
         place = _NOTES.get_field_index("has_metadata")

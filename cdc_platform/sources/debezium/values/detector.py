@@ -128,7 +128,7 @@ _TIMES: Final[Mapping[str, TimeMode]] = {
 
 
 def evidence_of(
-    field: Mapping[str, Any] | None, declared: Encoding | None, version: Version, modes: ConnectorModes
+    field: Mapping[str, Any] | None, declaration: Encoding | None, version: Version, modes: ConnectorModes
 ) -> tuple[str, tuple[Shape, ...]]:
     """Return the type that determines the form of a column's unavailable values, and its possible shapes.
 
@@ -136,29 +136,29 @@ def evidence_of(
 
     Args:
         field: field of the schema block.
-        declared: encoding of the declared or propagated type.
+        declaration: encoding of the declared or propagated type.
         version: version of the connector.
         modes: modes of the connector in the settings.
     """
     if field is None:
-        source = declared.source if declared is not None else ""
+        source = declaration.source if declaration is not None else ""
         return source, shapes_of(source, version, modes)
     encoding, block_modes = block_encoding(field), _block_modes(field, modes)
-    if declared is not None and _is_of(encoding, declared):
-        return declared.source, shapes_of(declared.source, version, block_modes)
+    if declaration is not None and _is_of(encoding, declaration):
+        return declaration.source, shapes_of(declaration.source, version, block_modes)
     shapes = shapes_of(encoding.source, version, block_modes)
-    may_be_null = _may_be_another(encoding.source, declared, version, modes) and Shape.NULL not in shapes
+    may_be_null = _may_be_another(encoding.source, declaration, version, modes) and Shape.NULL not in shapes
     return encoding.source, (*shapes, Shape.NULL) if may_be_null else shapes
 
 
-def _is_of(encoding: Encoding, declared: Encoding) -> bool:
+def _is_of(encoding: Encoding, declaration: Encoding) -> bool:
     """Return whether the declared type is the column's own, not a text that holds values of another type."""
-    return is_known(declared.source) and (
-        declared.kind is not EncodingKind.TEXT or encoding.kind is EncodingKind.TEXT
+    return is_known(declaration.source) and (
+        declaration.kind is not EncodingKind.TEXT or encoding.kind is EncodingKind.TEXT
     )
 
 
-def _may_be_another(name: str, declared: Encoding | None, version: Version, modes: ConnectorModes) -> bool:
+def _may_be_another(name: str, declaration: Encoding | None, version: Version, modes: ConnectorModes) -> bool:
     """Return whether a type without a marker may look like the type of the schema block.
 
     The connector chooses the marker of arrays and of hstore by the name of the type, and a domain over such
@@ -168,7 +168,7 @@ def _may_be_another(name: str, declared: Encoding | None, version: Version, mode
         return Shape.NULL in shapes_of("bytea", version, modes)
     if name == "double precision":
         return modes.decimals is DecimalMode.DOUBLE
-    return name.endswith("[]") or (name in {"json", "hstore"} and declared is not None)
+    return name.endswith("[]") or (name in {"json", "hstore"} and declaration is not None)
 
 
 def _block_modes(field: Mapping[str, Any], modes: ConnectorModes) -> ConnectorModes:

@@ -122,9 +122,9 @@ def declared_encoding(postgres_type: PostgresType, modes: ConnectorModes) -> Enc
         element = declared_encoding(postgres_type.element, modes)
         column_type = ColumnType(ARRAY, element.column_type)
         return Encoding(EncodingKind.LIST, column_type, postgres_type.name, element=element)
-    read = _BY_MODE.get(postgres_type.name)
-    if read is not None:
-        return read(postgres_type, modes)
+    encoding_of = _BY_MODE.get(postgres_type.name)
+    if encoding_of is not None:
+        return encoding_of(postgres_type, modes)
     kind, code = _DECLARED.get(postgres_type.name, (EncodingKind.TEXT, "STRING"))
     return Encoding(kind, ColumnType(code), postgres_type.name)
 
@@ -229,39 +229,39 @@ _BY_MODE: Final = {
 }
 
 
-def agreed_encoding(reported: Encoding, declared: Encoding) -> Encoding:
+def agreed_encoding(report: Encoding, setting: Encoding) -> Encoding:
     """Return the encoding of a column with both a schema block and a declared type.
 
     The block determines the JSON, the declaration the type, unless it is the name of a domain or another type
     of the user's. A column that is kept as text also accepts values that its own type cannot represent, such
     as infinite dates.
     """
-    if not (declared.is_lenient or is_known(declared.source)):
-        return reported
-    if reported.element is not None and declared.element is not None:
-        element = agreed_encoding(reported.element, declared.element)
-        return replace(declared, element=element, column_type=ColumnType(ARRAY, element.column_type))
+    if not (setting.is_lenient or is_known(setting.source)):
+        return report
+    if report.element is not None and setting.element is not None:
+        element = agreed_encoding(report.element, setting.element)
+        return replace(setting, element=element, column_type=ColumnType(ARRAY, element.column_type))
     # A block has the same length for `bit` and `bit varying`.
-    digits = declared.digits if declared.kind is EncodingKind.BITS else reported.digits
-    if reported.kind is EncodingKind.TEXT:
-        return _texts_read_as(declared)
-    if declared.is_lenient or (declared.column_type.code == "STRING" and declared.kind is EncodingKind.TEXT):
-        return replace(reported, column_type=declared.column_type, digits=digits, is_lenient=True)
-    if reported.kind is EncodingKind.FLOAT and declared.kind in _DECIMALS:
-        return replace(declared, kind=EncodingKind.DECIMAL_TEXT)
-    return replace(declared, kind=reported.kind, digits=digits, element=reported.element)
+    digits = setting.digits if setting.kind is EncodingKind.BITS else report.digits
+    if report.kind is EncodingKind.TEXT:
+        return _texts_read_as(setting)
+    if setting.is_lenient or (setting.column_type.code == "STRING" and setting.kind is EncodingKind.TEXT):
+        return replace(report, column_type=setting.column_type, digits=digits, is_lenient=True)
+    if report.kind is EncodingKind.FLOAT and setting.kind in _DECIMALS:
+        return replace(setting, kind=EncodingKind.DECIMAL_TEXT)
+    return replace(setting, kind=report.kind, digits=digits, element=report.element)
 
 
 _DECIMALS: Final = (EncodingKind.UNSCALED, EncodingKind.SCALED, EncodingKind.DECIMAL_TEXT)
 
 
-def _texts_read_as(declared: Encoding) -> Encoding:
+def _texts_read_as(declaration: Encoding) -> Encoding:
     """Return the encoding that reads a plain text as the declared type."""
-    if declared.kind in _DECIMALS:
-        return replace(declared, kind=EncodingKind.DECIMAL_TEXT)
-    if declared.kind is EncodingKind.DURATION or declared.source == "hstore":
-        return replace(declared, kind=EncodingKind.TEXT)
-    return declared
+    if declaration.kind in _DECIMALS:
+        return replace(declaration, kind=EncodingKind.DECIMAL_TEXT)
+    if declaration.kind is EncodingKind.DURATION or declaration.source == "hstore":
+        return replace(declaration, kind=EncodingKind.TEXT)
+    return declaration
 
 
 def scale_fault(encoding: Encoding) -> str | None:

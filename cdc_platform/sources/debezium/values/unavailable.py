@@ -155,23 +155,21 @@ def is_known(source: str) -> bool:
 
 def marker_of(shape: Shape, placeholder: bytes) -> Any:
     """Return the JSON value of a shape."""
-    text, encoded = placeholder.decode(errors="replace"), base64.b64encode(placeholder).decode()
+    text, base64_text = placeholder.decode(errors="replace"), base64.b64encode(placeholder).decode()
     markers: Mapping[Shape, Any] = {
         Shape.TEXT: text,
-        Shape.BASE64: encoded,
+        Shape.BASE64: base64_text,
         Shape.TEXT_LIST: [text],
-        Shape.BASE64_LIST: [encoded],
+        Shape.BASE64_LIST: [base64_text],
         Shape.OCTET_LIST: list(memoryview(placeholder).cast("b")),
-        Shape.UUID_LIST: [str(_named_uuid(placeholder))],
+        # Java's UUID of a name, which has no namespace.
+        Shape.UUID_LIST: [
+            str(UUID(bytes=hashlib.md5(placeholder, usedforsecurity=False).digest(), version=3))
+        ],
         Shape.HSTORE_TEXT: json.dumps({text: text}, ensure_ascii=False, separators=(",", ":")),
         Shape.HSTORE_MAP: {text: text},
     }
     return markers[shape]
-
-
-def _named_uuid(name: bytes) -> UUID:
-    """Return Java's UUID of a name, which has no namespace."""
-    return UUID(bytes=hashlib.md5(name, usedforsecurity=False).digest(), version=3)
 
 
 def masked_markers(setting: str, mask: str, placeholder: bytes) -> tuple[str, ...]:
@@ -194,7 +192,7 @@ def masked_markers(setting: str, mask: str, placeholder: bytes) -> tuple[str, ..
     algorithm, _, salted = rest.partition(":")
     salt, _, length = salted.rpartition(":") if salted.rpartition(":")[2].isdigit() else (salted, "", "")
     end = int(length) if length else None
-    # The second version hashes the text, the first one Java's serialised form of it.
+    # Version 2 hashes the text, version 1 its form in Java's serialisation.
     java = b"\xac\xed\x00\x05t" + len(placeholder).to_bytes(2, "big") + placeholder
     try:
         return tuple(_digest(algorithm, salt, octets)[:end] for octets in (placeholder, java))

@@ -48,11 +48,11 @@ def reader_of(encoding: Encoding) -> Read:
     fault = scale_fault(encoding)
     if fault is not None:
         return lambda _value: refuse(fault)
-    read = _reader(encoding)
+    reader = _reader(encoding)
 
     def checked(value: Any) -> Any:
         try:
-            return read(value)
+            return reader(value)
         except ValueRefused:
             raise
         except MALFORMED as error:
@@ -106,19 +106,19 @@ def _reader(encoding: Encoding) -> Read:
     if encoding.kind is EncodingKind.LIST:
         return _list_reader(encoding)
     if encoding.kind in _SIMPLE:
-        read = _single if encoding.column_type.code == "FLOAT32" else _SIMPLE[encoding.kind]
-        return (lambda value: as_text(read(value))) if encoding.is_lenient else read
+        reader = _single if encoding.column_type.code == "FLOAT32" else _SIMPLE[encoding.kind]
+        return (lambda value: as_text(reader(value))) if encoding.is_lenient else reader
     column_type = encoding.column_type
-    read = _with_digits(encoding)
-    return _fitting(read, column_type.annotation) if column_type.code == DECIMAL else read
+    reader = _with_digits(encoding)
+    return _fitting(reader, column_type.annotation) if column_type.code == DECIMAL else reader
 
 
-def _fitting(read: Read, sizes: str | None) -> Read:
+def _fitting(reader: Read, sizes: str | None) -> Read:
     """Return a reader that rejects a decimal with more digits than its column's type."""
     precision, scale = map(int, (sizes or "").split(","))
 
     def fitting(value: Any) -> str:
-        text = str(read(value))
+        text = str(reader(value))
         whole, _, fraction = text.lstrip("-").partition(".")
         if len(whole.lstrip("0")) > precision - scale or len(fraction.rstrip("0")) > scale:
             refuse(f"has more digits than decimal({precision},{scale}): {excerpt(text)}")
@@ -148,14 +148,14 @@ def _with_digits(encoding: Encoding) -> Read:
 def _list_reader(encoding: Encoding) -> Read:
     if encoding.element is None:
         raise TypeError(encoding)
-    read = _reader(encoding.element)
+    reader = _reader(encoding.element)
 
     def read_all(value: list[Any]) -> list[Any]:
         if not isinstance(value, list):
             raise TypeError(value)
         items, characters = [], 0
         for item in value:
-            items.append(None if item is None else read(item))
+            items.append(None if item is None else reader(item))
             characters += len(items[-1]) if isinstance(items[-1], str) else 0
             if characters > _MAX_LIST_CHARACTERS:
                 refuse(f"has more than {_MAX_LIST_CHARACTERS:,} characters in its elements")

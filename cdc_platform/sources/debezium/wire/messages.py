@@ -39,7 +39,7 @@ class RawMessage(NamedTuple):
     position: int = 0
 
 
-Sent = bytes | RawMessage
+Content = bytes | RawMessage
 """A line of a file, or a message."""
 Content_co = TypeVar("Content_co", covariant=True)
 Other = TypeVar("Other")
@@ -100,9 +100,9 @@ class _MessageMalformed(ValueError):
     """A message is not in any supported format; the text states the reason."""
 
 
-def parse_message(sent: Sent, position: int) -> Message | FaultyEvent:
+def parse_message(content: Content, position: int) -> Message | FaultyEvent:
     """Return the message of a line at a position, or of a record, which has its own."""
-    return parse_line(sent, position) if isinstance(sent, bytes) else parse_raw(sent)
+    return parse_line(content, position) if isinstance(content, bytes) else parse_raw(content)
 
 
 def parse_line(line: bytes, position: int) -> Message | FaultyEvent:

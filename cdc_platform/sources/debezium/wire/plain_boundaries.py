@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from cdc_platform.sources.debezium.wire.message_contents import TransactionBegin, TransactionEnd
-from cdc_platform.sources.debezium.wire.messages import Sent, has_utf8_parts
+from cdc_platform.sources.debezium.wire.messages import Content, has_utf8_parts
 from cdc_platform.sources.debezium.wire.plain_lines import Long, Moments, PlainLine
 
 _STATUS: Final = b"status"
@@ -22,7 +22,7 @@ _MAX_DIGITS: Final = 18
 
 
 class _PlainBoundary(Moments, frozen=True, gc=False, kw_only=True, forbid_unknown_fields=True):
-    """The value of such a message, without a schema block."""
+    """The value of a BEGIN or END message without a schema block."""
 
     status: Literal["BEGIN", "END"]
     id: str
@@ -40,13 +40,13 @@ def may_be_boundary(text: bytes) -> bool:
     return _STATUS in text and any(word in text for word in _WORDS)
 
 
-def plain_boundary(sent: Sent) -> TransactionBegin | TransactionEnd | None:
+def plain_boundary(content: Content) -> TransactionBegin | TransactionEnd | None:
     """Return the beginning or end of a transaction; None for everything else, and for unusual forms."""
     try:
-        if isinstance(sent, bytes):
-            return _content_of(_LINES.decode(sent).value) if may_be_boundary(sent) else None
-        value = sent.value
-        is_usual = isinstance(value, bytes) and value.startswith(_FIRST_FIELD) and has_utf8_parts(sent)
+        if isinstance(content, bytes):
+            return _content_of(_LINES.decode(content).value) if may_be_boundary(content) else None
+        value = content.value
+        is_usual = isinstance(value, bytes) and value.startswith(_FIRST_FIELD) and has_utf8_parts(content)
         return _content_of(_VALUES.decode(value)) if is_usual and value else None
     except (ValueError, RecursionError):
         return None

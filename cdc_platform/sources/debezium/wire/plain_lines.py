@@ -12,8 +12,8 @@ import msgspec
 
 from cdc_platform.sources.debezium.wire.envelope import NEW_KEY, OLD_KEY, SEQUENCE
 from cdc_platform.sources.debezium.wire.messages import (
+    Content,
     RawMessage,
-    Sent,
     has_block_in,
     has_utf8_parts,
     is_utf8,
@@ -135,12 +135,12 @@ _KEYS: Final = msgspec.json.Decoder(dict[str, Any], float_hook=Decimal)
 _KEYS_WITH_BLOCKS: Final = msgspec.json.Decoder(TypedBlock[dict[str, Any]], float_hook=Decimal)
 
 
-def plain_change(sent: Sent) -> PlainChange | None:
+def plain_change(content: Content) -> PlainChange | None:
     """Return the plain change of a line or message; None if it is something else."""
     try:
-        if isinstance(sent, bytes):
-            return _of_line(sent)
-        return _of_raw(sent)
+        if isinstance(content, bytes):
+            return _of_line(content)
+        return _of_raw(content)
     except (ValueError, RecursionError, ArithmeticError):
         return None
 

@@ -75,7 +75,7 @@ def has_block(text: str | bytes) -> bool:
 
 @lru_cache(_MAX_BLOCKS)
 def parsed_block(text: bytes) -> Any:
-    """Return a schema block, which is a `SchemaBlock` if it has the documented form.
+    """Return a schema block: a `SchemaBlock` if it has the documented form, else its plain JSON.
 
     Raises:
         ValueError: it is not JSON.

@@ -135,10 +135,10 @@ class SpannerConnection:
             raise self._translate(error) from error
 
     def fetch(self, query: Query) -> list[list[bytes]]:
-        """Return all rows of a small query, with bounded retries.
+        """Return all rows of a small query; transient failures are retried a limited number of times.
 
         Raises:
-            SourceError: it failed, with bounded retries.
+            SourceError: the query failed, after the retries if the failure is transient.
         """
         rows: list[list[bytes]] = self._retry(lambda: list(self.rows(query)))
         return rows
@@ -176,13 +176,13 @@ class SpannerConnection:
 
     def _new_session(self) -> str:
         session = {"multiplexed": True, "creator_role": self.settings.database_role or ""}
-        created = self._api.create_session(
+        answer = self._api.create_session(
             request={"database": self.settings.database_path, "session": session},
             retry=None,
             timeout=self.settings.connect_deadline_s,
             metadata=self._metadata(),
         )
-        return str(created.name)
+        return str(answer.name)
 
     def _metadata(self) -> list[tuple[str, str]]:
         return [("google-cloud-resource-prefix", self.settings.database_path)]

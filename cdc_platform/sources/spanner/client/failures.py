@@ -136,7 +136,7 @@ MEANINGS: Final = (
 
 def to_source_error(settings: SpannerSettings, code: str, text: str) -> SourceError:
     """Return the platform's error for a gRPC status; its message names the stream and the remedy."""
-    meaning = find_meaning(MEANINGS, code, text, passing=_UNREACHABLE_ADVICE, refused=_REFUSED_ADVICE)
+    meaning = find_meaning(MEANINGS, code, text, transient=_UNREACHABLE_ADVICE, permanent=_REFUSED_ADVICE)
     answer = f"Spanner said {code}: {text}"
     return meaning.error(f"Cannot read {settings.title}. {meaning.advice}. {answer}")
 

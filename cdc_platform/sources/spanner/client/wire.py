@@ -74,7 +74,7 @@ def boolean(value: bytes) -> bool:
 
 
 def number(value: bytes) -> float:
-    """Return a number; NaN and the infinities come as text.
+    """Return a number value as a float; NaN and the infinities come as texts.
 
     Raises:
         ValueError: the value is not a number.

@@ -34,7 +34,7 @@ class RecordBatchBuilder:
 
     Records of a partition are ordered by timestamp. When one arrives, everything before its timestamp is
     complete, and at a heartbeat everything up to its timestamp: `complete_micros` is that limit.
-    `starts_later` is whether partitions start after the end of the window.
+    `starts_later` is true if partitions start after the end of the window.
     """
 
     def __init__(self, cycle: int, window: ReadWindow) -> None:
@@ -162,9 +162,9 @@ def to_batch(cycle: int, token: str, rows: Sequence[tuple[Any, ...]]) -> pa.Reco
 
 
 def _fault(row: tuple[Any, ...], _error: Exception) -> tuple[Any, ...]:
-    """Return the record with safe values, and without the count that the log requires.
+    """Return a malformed record with escaped texts, and without the count that the log requires.
 
-    The columns are omitted, because parsing them would undo their escapes.
+    It has no column types, because parsing them would undo the escapes.
     """
     record = RecordRow(*map(safe_value, row))
     mods = (
@@ -193,7 +193,7 @@ def _batch(cycle: int, token: str, rows: Sequence[tuple[Any, ...]]) -> pa.Record
 
 
 def window_batch(cycle: int, report: WindowReport, counts: Counter[str]) -> pa.RecordBatch:
-    """Return the row that reports on a window."""
+    """Return the raw record that reports the outcome of a read window."""
     row = report.to_row(cycle, counts[DATA], counts[HEARTBEAT], counts[CHILDREN] + counts[START])
     return pa.RecordBatch.from_pylist([row], schema=RAW_CHANGE_RECORDS)
 

@@ -61,7 +61,7 @@ def decode_change_record(change_record: bytes) -> list[RecordRow]:
         for record in items(change_record):
             data, heartbeats, children = items(record)
             rows.extend(map(_data_row_or_fault, items(data)))
-            rows.extend(map(_heartbeat_row, items(heartbeats)))
+            rows.extend(RecordRow(HEARTBEAT, _micros(items(heartbeat)[0])) for heartbeat in items(heartbeats))
             rows.extend(map(_children_row, items(children)))
     except MISSHAPEN as error:
         raise unreadable(change_record, error) from error
@@ -135,10 +135,6 @@ def data_row(record: bytes) -> RecordRow:
         text(tag),
         boolean(is_system),
     )
-
-
-def _heartbeat_row(record: bytes) -> RecordRow:
-    return RecordRow(HEARTBEAT, _micros(items(record)[0]))
 
 
 def _children_row(record: bytes) -> RecordRow:

@@ -142,7 +142,7 @@ def _column_types(columns: list[Mapping[str, Any]]) -> str:
 
 @lru_cache(maxsize=1024)
 def _column_types_of(columns: str) -> str:
-    declared = [
+    declarations = [
         {
             "name": _text(column["name"]),
             "type": column["type"],
@@ -151,8 +151,8 @@ def _column_types_of(columns: str) -> str:
         }
         for column in ast.literal_eval(columns)
     ]
-    check_columns(declared)
-    return json.dumps(declared, ensure_ascii=False)
+    check_columns(declarations)
+    return json.dumps(declarations, ensure_ascii=False)
 
 
 @lru_cache(maxsize=1024)

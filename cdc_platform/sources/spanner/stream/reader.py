@@ -28,8 +28,8 @@ def deal_out(windows: Sequence[ReadWindow], max_tasks: int) -> list[tuple[ReadWi
 
 def plan_tasks(settings_json: str, cycle: int, plan: ReadPlan, max_tasks: int) -> TaskPlan:
     """Return the read of the windows of a plan in at most `max_tasks` tasks."""
-    read = partial(_read_windows, settings_json, cycle, plan.finished_parents)
-    return TaskPlan(RAW_CHANGE_RECORDS, read, deal_out(plan.windows, max_tasks))
+    reader = partial(_read_windows, settings_json, cycle, plan.finished_parents)
+    return TaskPlan(RAW_CHANGE_RECORDS, reader, deal_out(plan.windows, max_tasks))
 
 
 def _read_windows(

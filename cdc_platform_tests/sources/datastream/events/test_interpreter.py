@@ -237,7 +237,7 @@ def test_an_event_that_does_not_say_whether_there_is_a_key() -> None:
     """Old events name no key at all; that is not a table without a key, unless a setting says so."""
     event = mysql()
     del event["source_metadata"]["primary_keys"]
-    assert "declare it in `keys`" in fault(event).reason
+    assert "declare its key in `keys`" in fault(event).reason
     assert change(event, keys={"shop.items": ("id",)}).keys == '{"id":1}'
     assert change(event, keyless={"shop.items": "append"}).keys == '{"_event_id":"u-1"}'
 

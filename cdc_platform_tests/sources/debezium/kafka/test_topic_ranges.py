@@ -78,7 +78,7 @@ def test_a_new_partition_of_a_known_topic_is_read_from_its_beginning() -> None:
             [replace(FIRST, earliest=31)],
             "partition 0, were deleted .* offset 30, .* available one 31, so 1 offsets",
         ),
-        ([replace(FIRST, topic_id="NEW")], "is not the same as before"),
+        ([replace(FIRST, topic_id="NEW")], "was deleted and recreated"),
         ([replace(FIRST, end_exclusive=20)], "ends at offset 20, before the next message to read, 30"),
         ([SECOND], "The partition shop.public.a/b/0 is gone"),
     ],

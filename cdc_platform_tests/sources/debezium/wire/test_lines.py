@@ -101,7 +101,7 @@ def test_a_damaged_gzip_says_so(damage: str) -> None:
     half = len(data) // 2
     damaged = data[:half] if damage == "cut" else data[:half] + bytes(8) + data[half + 8 :]
 
-    with pytest.raises(FileDamaged, match=r"not gzip after some position|ends too early"):
+    with pytest.raises(FileDamaged, match=r"gzip data is damaged or incomplete|ends too early"):
         check_gzip(BytesIO(damaged), 2**20)
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from cdc_platform.model.stream.events import FaultyEvent
 from cdc_platform.sources.debezium.wire.flattened_messages import read_content
 from cdc_platform.sources.debezium.wire.message_contents import TransactionBegin, TransactionEnd
-from cdc_platform.sources.debezium.wire.messages import RawMessage, Sent, parse_message
+from cdc_platform.sources.debezium.wire.messages import Content, RawMessage, parse_message
 from cdc_platform.sources.debezium.wire.plain_boundaries import plain_boundary
 
 ID = "571:53195832"
@@ -39,7 +39,7 @@ BOUNDARIES = st.fixed_dictionaries(
 )
 
 
-def messages_of(value: Any, key: bytes | None = b'{"id":"571"}') -> list[Sent]:
+def messages_of(value: Any, key: bytes | None = b'{"id":"571"}') -> list[Content]:
     """Return a value as a line, and as a message."""
     text = json.dumps(value, separators=(",", ":"))
     line = json.dumps({"topic": "t", "key": {"id": ID}, "value": value}).encode()

@@ -35,8 +35,8 @@ def nested(depth: int) -> Any:
 
 def rows_of(record: Any) -> list[dict[str, Any]]:
     """Return the records of a row of the query, the way through Arrow and back."""
-    encoded: bytes = to_value(record if isinstance(record, str) else json.dumps(record)).SerializeToString()
-    batch = to_batch(7, "token", [tuple(row) for row in decode_json_record(encoded)])
+    value: bytes = to_value(record if isinstance(record, str) else json.dumps(record)).SerializeToString()
+    batch = to_batch(7, "token", [tuple(row) for row in decode_json_record(value)])
     assert batch.schema == RAW_CHANGE_RECORDS
     rows: list[dict[str, Any]] = batch.to_pylist()
     return rows
