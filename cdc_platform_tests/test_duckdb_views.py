@@ -1,6 +1,5 @@
 """DuckDB's views of a cut: their names, and how DuckDB reaches the files in an object store."""
 
-import json
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -9,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from urllib.request import Request, urlopen
 
+import boto3
 import duckdb
 import pyarrow as pa
 import pytest
@@ -28,13 +28,6 @@ OpenInStore = Callable[..., duckdb.DuckDBPyConnection]
 REGION = {"s3.region": "us-east-1"}
 KEYS = {"s3.access-key-id": "me", "s3.secret-access-key": "it's secret"}
 ROLE = "arn:aws:iam::123456789012:role/reader"
-PUBLIC = {
-    "Version": "2012-10-17",
-    "Statement": [
-        {"Effect": "Allow", "Principal": "*", "Action": "s3:*", "Resource": "arn:aws:s3:::a-bucket/*"}
-    ],
-}
-"""Policy with which readers need no keys."""
 
 
 def test_an_extension_for_another_version_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,9 +56,7 @@ def store() -> Iterator[str]:
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
     endpoint = "http://{}:{}".format(*server.get_host_and_port())
-    for place, content in (("", b""), ("?policy", json.dumps(PUBLIC).encode())):
-        request = Request(f"{endpoint}/a-bucket{place}", content, method="PUT")  # noqa: S310  ours, on loopback
-        urlopen(request).close()  # noqa: S310  as above
+    urlopen(Request(f"{endpoint}/a-bucket", method="PUT")).close()  # noqa: S310  ours, on loopback
     yield endpoint
     server.stop()
 
@@ -89,9 +80,18 @@ def written(store: str, tmp_path_factory: pytest.TempPathFactory) -> Callable[[s
         catalog = {"type": "sql", "uri": uri, "s3.endpoint": store, **REGION}
         path = f"{scheme}://a-bucket/{scheme}/a lake"
         tables = numbered_tables(Lake(LakeSettings(path, {**catalog, **KEYS}), "bank"), ["zero", "one"])
+        publish_objects(store)
         return Stored(tables.cut, path, catalog)
 
     return write
+
+
+def publish_objects(store: str) -> None:
+    """Let readers without keys read all objects of the bucket."""
+    login = {"aws_access_key_id": "me", "aws_secret_access_key": "it's secret", "region_name": "us-east-1"}
+    client = boto3.client("s3", endpoint_url=store, **login)
+    for entry in client.list_objects_v2(Bucket="a-bucket")["Contents"]:
+        client.put_object_acl(Bucket="a-bucket", Key=entry["Key"], ACL="public-read")
 
 
 @pytest.fixture
