@@ -4,11 +4,12 @@ Object stores answer after tens of milliseconds, so no request is made whose ans
 """
 
 from collections.abc import Iterable
+from contextlib import ExitStack
 from pathlib import Path
 from threading import Lock
-from typing import Final
+from typing import Any, Final, cast
 
-from cachetools import LRUCache, cached
+from cachetools import LRUCache
 from pyarrow import BufferReader
 from pyarrow.fs import FileInfo, FileSelector, FileSystem
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
@@ -20,43 +21,42 @@ from pyiceberg.table.snapshots import Snapshot
 from cdc_platform.errors import LakeDamaged
 from cdc_platform.lake.catalog.object_store import find_store
 
-MAX_MANIFEST_BYTES: Final = 32 * 1024**2
-"""Maximum size of all manifests that a process keeps."""
-_MANIFEST_SUFFIX: Final = ".avro"
+MAX_FILE_BYTES: Final = 1024**2
+"""Maximum size of a file that is fetched whole: it takes less time than another request for a part."""
+MAX_CONTENT_BYTES: Final = 32 * 1024**2
+"""Maximum size of all files that a process keeps, the most recently used."""
 _RETRY_STRATEGY: Final = "s3.retry-strategy-impl"
+_contents: Final = LRUCache[str, bytes](MAX_CONTENT_BYTES, len)
+_contents_lock: Final = Lock()
 
 
 class LakeFile(PyArrowFile):
     """A file in the lake's metadata."""
 
     def open(self, seekable: bool = True) -> InputStream:
-        """Open the file; a manifest in an object store is fetched once for many reads.
-
-        Raises:
-            LakeDamaged: the file is missing.
-        """
-        if self.location.endswith(_MANIFEST_SUFFIX) and find_store(self.location) is not None:
-            content: InputStream = BufferReader(_read_manifest(self))
-            return content
-        return self.open_stored(seekable)
-
-    def open_stored(self, seekable: bool = True) -> InputStream:
-        """Open the file in its storage.
+        """Open the file; a small one in an object store is fetched once, since it never changes.
 
         Raises:
             LakeDamaged: the file is missing.
         """
         try:
-            return super().open(seekable)
+            return super().open(seekable) if find_store(self.location) is None else self._open_kept()
         except FileNotFoundError as error:
             raise LakeDamaged.missing(self.location) from error
 
-
-@cached(LRUCache(MAX_MANIFEST_BYTES, len), key=lambda file: file.location, lock=Lock())
-def _read_manifest(file: LakeFile) -> bytes:
-    """Return the content of a manifest or list of manifests, which never changes under its name."""
-    with file.open_stored() as stream:
-        return stream.read()
+    def _open_kept(self) -> InputStream:
+        with _contents_lock:
+            content = _contents.get(self.location)
+        if content is None:
+            with ExitStack() as opened:
+                stream: Any = opened.enter_context(super().open())
+                if stream.size() > MAX_FILE_BYTES:
+                    opened.pop_all()
+                    return cast("InputStream", stream)
+                content = stream.read()
+            with _contents_lock:
+                _contents[self.location] = content
+        return cast("InputStream", BufferReader(content))
 
 
 def read_metadata_file(file: InputFile) -> bytes:
