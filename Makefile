@@ -38,7 +38,7 @@ demo:  ## Start the demo with its UI.
 	cdc-platform demo
 
 bench:  ## Run most benchmarks once (many hours; docs/benchmarks.md has the single commands, and the others).
-	@for name in decode merge small_commits cycle growth partitions generations latency copy datastream unavailable log_length dashboard traffic soak; do \
+	@for name in decode merge small_commits cycle growth partitions generations latency round_trips copy datastream unavailable log_length dashboard traffic soak; do \
 		$(PYTHON) -m benchmarks.$$name || exit 1; \
 	done
 
