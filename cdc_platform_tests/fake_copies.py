@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from cdc_platform.errors import AccessDenied, CopyExpired
 from cdc_platform.model.schema.table_schema import TableSchema
-from cdc_platform.sources.spanner.copying.snapshot import table_arrow_schema
+from cdc_platform.sources.spanner.copying.columns import table_arrow_schema
 
 RowsAt = Callable[[str, int], Iterator[pa.RecordBatch]]
 """Table and moment to its rows."""

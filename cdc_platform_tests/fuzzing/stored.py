@@ -48,12 +48,7 @@ from cdc_platform.sources.debezium.kafka.topic_ranges import TopicProgress
 from cdc_platform.sources.debezium.rows.decoder import Decoder
 from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.transactions.progress import PASSED, STATE, FileProgress, PassedUntil
-from cdc_platform.sources.spanner.client.query import Parameter, Query
-from cdc_platform.sources.spanner.copying.copy_chunks import (
-    Chunk,
-    PartitionToken,
-)
-from cdc_platform.sources.spanner.copying.copy_plan import KeyRange, OrderedKeyColumn
+from cdc_platform.sources.spanner.copying.copy_chunks import Chunk, PartitionToken
 from cdc_platform.sources.spanner.copying.copy_source import plan_copy_tasks
 from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.fuzzing.mutations import TEXTS, bent, trees, written
@@ -189,11 +184,9 @@ def _chunk(text: str) -> Chunk:
 
 
 _ACCOUNTS: Final = table("accounts", {"id": "INT64"}, {"owner": "STRING(MAX)", "xs": "ARRAY<INT64>"})
-_KEY: Final = (OrderedKeyColumn(_ACCOUNTS.key_columns[0]),)
-_RANGE: Final = KeyRange(("1",), ("2",))
 _CHUNKS: Final = (
-    Chunk(Query("SELECT 1", _RANGE.parameters(_KEY), 5)),
-    Chunk(Query("SELECT 1", {"a": Parameter("STRING", None)}, 5), PartitionToken("s", b"\0t", b"\xff")),
+    Chunk(5, ("1", None, False, 0.5), ("2", "", True, -0.0)),
+    Chunk(5, partition=PartitionToken("s", b"\0t", b"\xff")),
 )
 
 

@@ -13,7 +13,7 @@ from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.sources.spanner.copying.snapshot import table_arrow_schema
+from cdc_platform.sources.spanner.copying.columns import table_arrow_schema
 from cdc_platform_tests.support.history import RawRow
 from cdc_platform_tests.support.pipelines import (
     ACCOUNTS,

@@ -16,8 +16,7 @@ from cdc_platform.model.stream.records import WHOLE_ROW_UPDATES, ModType, ValueC
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
 from cdc_platform.pipeline.on_demand.explanation import explain_row
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.sources.spanner.copying.columns import to_arrow
-from cdc_platform.sources.spanner.copying.snapshot import table_arrow_schema
+from cdc_platform.sources.spanner.copying.columns import table_arrow_schema, to_arrow
 from cdc_platform.sources.spanner.spanner_settings import Dialect
 from cdc_platform.sources.spanner.stream.batches import to_batch
 from cdc_platform.sources.spanner.stream.window_reader import RECORD_FORMS

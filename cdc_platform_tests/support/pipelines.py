@@ -35,7 +35,7 @@ from cdc_platform.pipeline.opened.pipeline_settings import MaintenanceSettings, 
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.pipeline.publishing.publication import publish_cut
 from cdc_platform.sources.loading import load_tasks, read_tasks
-from cdc_platform.sources.spanner.copying.snapshot import table_arrow_schema
+from cdc_platform.sources.spanner.copying.columns import table_arrow_schema
 from cdc_platform.sources.spanner.source import SpannerSource
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 from cdc_platform.sources.spanner.stream.reader import decode_again

@@ -23,7 +23,9 @@ from cdc_platform.spark.frames.table_frames import read_current
 
 SHORT_BATCH_S: Final = 10.0
 LONG_BATCH_S: Final = 40.0
-"""After a shorter batch of chunks, the next one is twice as large; after a longer one, half as large."""
+"""After a shorter batch of chunks, the next one is larger; after a longer one, half as large."""
+SHORTEST_BATCH_S: Final = 1.0
+"""A batch that takes less consists of little but its commit, and says little about the chunks to come."""
 PARALLEL_RATIO: Final = 1.5
 """If a larger batch takes less than this many times as long as the last one, it was copied in parallel."""
 
@@ -89,8 +91,9 @@ def align_branch(pipeline: Pipeline, progress: CopyProgress) -> tuple[int, int]:
 def batch_chunks(progress: CopyProgress, opened_micros: int) -> int:
     """Return the number of chunks in the next batch: one at first, then a number that takes a moderate time.
 
-    Batches grow while they are short, and while more chunks take hardly longer than fewer. Commits of an
-    earlier process do not count: a batch that was too long may have been the reason for its death.
+    Batches grow while they are short, and while more chunks take hardly longer than fewer: to twice as many
+    chunks, or to as many as are short one after another. Commits of an earlier process do not count: a batch
+    that was too long may have been the reason for its death.
 
     Args:
         progress: progress of the copy.
@@ -105,7 +108,8 @@ def batch_chunks(progress: CopyProgress, opened_micros: int) -> int:
     is_parallel = before is None or (
         last.chunks > before.chunks and last.seconds < PARALLEL_RATIO * before.seconds
     )
-    return 2 * last.chunks if last.seconds < SHORT_BATCH_S or is_parallel else last.chunks
+    growth = max(2, int(SHORT_BATCH_S / max(last.seconds, SHORTEST_BATCH_S)))
+    return growth * last.chunks if last.seconds < SHORT_BATCH_S or is_parallel else last.chunks
 
 
 def _columns_of_table(rows: DataFrame, target: StructType) -> Iterator[Column]:

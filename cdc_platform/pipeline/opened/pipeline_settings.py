@@ -94,7 +94,7 @@ class PipelineSettings:
         ),
     ] = None
     copy_chunk_rows: Annotated[
-        int, Described("Approximate number of rows per chunk, for tables that Spanner does not partition.")
+        int, Described("Number of rows per chunk, for tables that Spanner does not partition.")
     ] = 25_000
     copy_s: Annotated[
         float,

@@ -38,7 +38,7 @@ from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.pipeline.publishing.maintain import maintain_lake
 from cdc_platform.pipeline.publishing.publication import publish_cut
-from cdc_platform.sources.spanner.copying.snapshot import table_arrow_schema
+from cdc_platform.sources.spanner.copying.columns import table_arrow_schema
 from cdc_platform_tests.fake_stream import ReadSchedule, raw_rows
 from cdc_platform_tests.pipeline.bank import NOW, balances, bank_of, closing, opening, transfer
 from cdc_platform_tests.strategies import spark_cases, streams
@@ -242,7 +242,7 @@ def test_a_table_that_is_dropped_in_the_middle_of_its_copy(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
     """Its copy ends and is removed; recreated, it has the rows that it has got since; others went on."""
-    pipeline = bank_of(session_lake, 60, ACCOUNTS, TRANSFERS)
+    pipeline = bank_of(session_lake, 600, ACCOUNTS, TRANSFERS)
     source = source_of(pipeline)
     source.schema_at = lambda micros: SchemaRead(micros, source.schemas, {}, {})
     feed(pipeline, NOW, _booked(ModType.INSERT, NOW))
@@ -317,7 +317,7 @@ def test_a_kill_between_chunk_batches_loses_and_repeats_nothing(
 def test_lives_that_are_too_short_for_a_large_batch_make_progress(
     spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process that dies of more than two chunks at a time still completes the copy."""
+    """A process that dies of more than two chunks at a time copies some in each of its lives."""
     pipeline = bank_of(session_lake, 20, chunk_rows=2)
     feed(pipeline, NOW)
     left: list[int] = []
@@ -330,7 +330,6 @@ def test_lives_that_are_too_short_for_a_large_batch_make_progress(
         plan = load_plans(pipeline.lake)["accounts"]
         left.append(len(load_copy_progress(pipeline.lake.table("accounts"), plan).missing))
         assert len(left) < 2 or left[-1] < left[-2]
-    assert left == [7, 4, 0]
     step(pipeline, spark)
     assert list(range(1, 21)) == copied_ids(pipeline) == sorted(balances(pipeline))
 
@@ -347,6 +346,8 @@ def test_lives_that_are_too_short_for_a_large_batch_make_progress(
         ([(4, 0, 30.0), (2, 0, 16.0)], 4),
         ([(1, 0, 30.0), (2, 0, 60.0)], 1),  # it has just shrunk
         ([(4, 0, 5.0), (2, 0, 2.0)], 8),
+        ([(1, 0, 3.0)], 3),  # as many as take ten seconds one after another
+        ([(2, 0, 0.001)], 20),  # a short batch says little about the next one
     ],
 )
 def test_batches_grow_from_one_chunk_while_they_are_short(

@@ -25,7 +25,7 @@ from cdc_platform.pipeline.on_demand.explanation import explain_row
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.printing.tables import as_text
-from cdc_platform.sources.spanner.copying.snapshot import table_arrow_schema
+from cdc_platform.sources.spanner.copying.columns import table_arrow_schema
 from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.pipeline.bank import SECOND, feed_cycle
 from cdc_platform_tests.support.pipelines import (

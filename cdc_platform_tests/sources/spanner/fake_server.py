@@ -12,6 +12,7 @@ from google.cloud.spanner_v1.types import (
     CreateSessionRequest,
     ExecuteSqlRequest,
     PartialResultSet,
+    ReadRequest,
     Session,
     StructType,
     Type,
@@ -122,7 +123,7 @@ class FakeServer:
 
     host: str
     answers: list[Answer]
-    requests: list[ExecuteSqlRequest] = field(default_factory=list)
+    requests: list[Any] = field(default_factory=list)
     sessions: list[CreateSessionRequest] = field(default_factory=list)
 
     def settings(self, **changes: Any) -> SpannerSettings:
@@ -136,8 +137,8 @@ class FakeServer:
         self.sessions.append(request)
         return Session(name=f"{request.database}/sessions/{len(self.sessions)}")
 
-    def execute(self, request: ExecuteSqlRequest, context: Any) -> Iterator[PartialResultSet]:
-        """Answer ExecuteStreamingSql, with one message a row."""
+    def execute(self, request: ExecuteSqlRequest | ReadRequest, context: Any) -> Iterator[PartialResultSet]:
+        """Answer ExecuteStreamingSql and StreamingRead, with one message a row."""
         self.requests.append(request)
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         yield PartialResultSet(metadata={"row_type": answer.row_type})
@@ -149,9 +150,9 @@ class FakeServer:
             context.abort(answer.code, answer.text)
 
 
-def _is_due(request: ExecuteSqlRequest) -> Callable[[Sequence[Plain]], bool]:
-    """Return whether a row may answer a query: a change stream sends nothing older than its start."""
-    sent = dict(ExecuteSqlRequest.pb(request).params)
+def _is_due(request: ExecuteSqlRequest | ReadRequest) -> Callable[[Sequence[Plain]], bool]:
+    """Return whether a row may answer a request: a change stream sends nothing older than its start."""
+    sent = {} if isinstance(request, ReadRequest) else dict(ExecuteSqlRequest.pb(request).params)
     start = sent.get("start_timestamp") or sent.get("p1")
     if start is None:
         return lambda _row: True
@@ -175,10 +176,13 @@ def fake_server(*answers: Answer) -> Iterator[FakeServer]:
     create = grpc.unary_unary_rpc_method_handler(
         fake.create_session, CreateSessionRequest.deserialize, Session.serialize
     )
-    execute = grpc.unary_stream_rpc_method_handler(
-        fake.execute, ExecuteSqlRequest.deserialize, PartialResultSet.serialize
+    execute, read = (
+        grpc.unary_stream_rpc_method_handler(
+            fake.execute, request_type.deserialize, PartialResultSet.serialize
+        )
+        for request_type in (ExecuteSqlRequest, ReadRequest)
     )
-    handlers = {"CreateSession": create, "ExecuteStreamingSql": execute}
+    handlers = {"CreateSession": create, "ExecuteStreamingSql": execute, "StreamingRead": read}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
     server.start()
     try:

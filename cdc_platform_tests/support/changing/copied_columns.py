@@ -9,7 +9,7 @@ from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.model.schema.schema_reads import SchemaRead
 from cdc_platform.model.stream.records import ValueCaptureType
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.sources.spanner.copying.snapshot import table_arrow_schema
+from cdc_platform.sources.spanner.copying.columns import table_arrow_schema
 from cdc_platform_tests.pipeline.evolving import STEP, EvolvingSource, value_of
 from cdc_platform_tests.support.pipelines import START, feed, make_pipeline, source_of
 

@@ -16,7 +16,7 @@ class RowAssembler:
     def __init__(self) -> None:
         self.fields: Any = None
         self.resume_token = b""
-        self._row: list[bytes] = []
+        self._begun_row: list[bytes] = []
         self._pending: bytes | None = None
 
     def rows(self, messages: Iterable[Any]) -> Iterator[list[bytes]]:
@@ -25,28 +25,39 @@ class RowAssembler:
         Raises:
             RecordUnreadable: the stream ended within a row.
         """
+        for values in self.values(messages):
+            width = len(self.fields)
+            for start in range(0, len(values), width):
+                yield values[start : start + width]
+
+    def values(self, messages: Iterable[Any]) -> Iterator[list[bytes]]:
+        """Yield the values of all rows that end in a message as one list, row after row.
+
+        Raises:
+            RecordUnreadable: the stream ended within a row.
+        """
         for message in messages:
             if self.fields is None and message.metadata:
                 self.fields = _fields(message.metadata)
-            yield from self._add(message)
-            if message.resume_token and not self._row and self._pending is None:
+            if values := self._whole_rows(message):
+                yield values
+            if message.resume_token and not self._begun_row and self._pending is None:
                 self.resume_token = message.resume_token
-        if self._row or self._pending is not None:
+        if self._begun_row or self._pending is not None:
             raise RecordUnreadable("Spanner's answer ended in the middle of a row; read the window again")
 
-    def _add(self, message: Any) -> Iterator[list[bytes]]:
+    def _whole_rows(self, message: Any) -> list[bytes]:
         values = list(message.values)
         if self._pending is not None and values:
             values[0] = merge_chunks(self._pending, values[0])
             self._pending = None
         if message.chunked_value and values:
             self._pending = values.pop()
-        count = len(self.fields or ())
-        for value in values:
-            self._row.append(value)
-            if len(self._row) == count:
-                yield self._row
-                self._row = []
+        if self._begun_row:
+            values = self._begun_row + values
+        begun = len(values) % len(self.fields) if self.fields else len(values)
+        self._begun_row = values[len(values) - begun :]
+        return values[: len(values) - begun] if begun else values
 
 
 def merge_chunks(left: bytes, right: bytes) -> bytes:

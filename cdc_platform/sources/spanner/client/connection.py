@@ -5,7 +5,7 @@ exporter and decodes every value; the generated client below it does none of thi
 """
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -36,7 +36,7 @@ class SpannerConnection:
         self.settings = settings.with_environment()
         self._lock = threading.Lock()
         self._api: Any = None
-        self._call: Any = None
+        self._calls: dict[type, Any] = {}
         self._session: str | None = None
 
     def rows(self, query: Query, deadline_s: float | None = None) -> Iterator[list[bytes]]:
@@ -46,7 +46,7 @@ class SpannerConnection:
             SourceError: the call failed; `retryable` states whether another attempt makes sense.
         """
         return self.stream_request(
-            lambda session: to_request(query, self.settings, session), RowAssembler(), deadline_s
+            lambda session: to_request(query, self.settings, session), RowAssembler().rows, deadline_s
         )
 
     def stream(self, query: Query, assembler: RowAssembler) -> Iterator[list[bytes]]:
@@ -58,17 +58,17 @@ class SpannerConnection:
         """
         silence_s = self.settings.longest_silence_s
         return self.stream_request(
-            lambda session: to_request(query, self.settings, session), assembler, silence_s=silence_s
+            lambda session: to_request(query, self.settings, session), assembler.rows, silence_s=silence_s
         )
 
     def stream_request(
         self,
         make_request: Callable[[str], Any],
-        assembler: RowAssembler,
+        assemble: Callable[[Iterable[Any]], Iterator[list[bytes]]],
         deadline_s: float | None = None,
         silence_s: float | None = None,
     ) -> Iterator[list[bytes]]:
-        """Yield the rows of one attempt at a request, which is built for the client's session."""
+        """Yield what is assembled from one attempt at a request, which is built for the client's session."""
         messages: Any = None
         try:
             with self._translating():
@@ -78,7 +78,7 @@ class SpannerConnection:
                     if silence_s is None
                     else with_silence_limit(messages, silence_s, self._stuck_error)
                 )
-                yield from assembler.rows(read)
+                yield from assemble(read)
         finally:
             # A reader that stops early must not leave the query running.
             if messages is not None:
@@ -101,14 +101,17 @@ class SpannerConnection:
         )
         return session, bytes(transaction.id)
 
-    def partition_query(self, sql: str, session: str, transaction: bytes) -> list[bytes]:
-        """Return the partition tokens of a query, with bounded retries.
+    def partition_read(
+        self, table: str, columns: Sequence[str], session: str, transaction: bytes
+    ) -> list[bytes]:
+        """Return the partition tokens of a table, with bounded retries.
 
         Raises:
             SourceError: it failed, with bounded retries.
         """
-        request = {"session": session, "transaction": {"id": transaction}, "sql": sql}
-        answer = self._retry(lambda: self._api.partition_query(request=request, **self._unary(session)))
+        request = {"session": session, "transaction": {"id": transaction}, "table": table}
+        request |= {"columns": columns, "key_set": {"all_": True}}
+        answer = self._retry(lambda: self._api.partition_read(request=request, **self._unary(session)))
         return [bytes(partition.partition_token) for partition in answer.partitions]
 
     def _unary(self, session: str) -> dict[str, Any]:
@@ -163,13 +166,13 @@ class SpannerConnection:
     def _execute(self, make_request: Callable[[str], Any], deadline_s: float) -> Any:
         request = make_request(self._connect())
         metadata = [*self._metadata(), _routing(request.session)]
-        return self._call(request, timeout=deadline_s, metadata=metadata)
+        return self._calls[type(request)](request, timeout=deadline_s, metadata=metadata)
 
     def _connect(self) -> str:
         with self._lock:
             if self._api is None:
                 self._api = _generated_client(self.settings)
-                self._call = _streaming_call(self._api.transport)
+                self._calls = _streaming_calls(self._api.transport)
             if self._session is None:
                 self._session = self._new_session()
             return self._session
@@ -216,18 +219,22 @@ def _generated_client(settings: SpannerSettings) -> Any:
     return GeneratedClient(transport=SpannerGrpcTransport(channel=local_channel(settings.emulator_host)))
 
 
-def _streaming_call(transport: Any) -> Any:
-    """Return the call of the generated client, with values left as bytes; see wire.py."""
+def _streaming_calls(transport: Any) -> dict[type, Any]:
+    """Return the generated client's calls by the type of request, with values left as bytes; see wire.py."""
     from google.api_core.grpc_helpers import wrap_errors
-    from google.cloud.spanner_v1.types import ExecuteSqlRequest
+    from google.cloud.spanner_v1.types import ExecuteSqlRequest, ReadRequest
 
-    return wrap_errors(
-        transport.grpc_channel.unary_stream(
-            "/google.spanner.v1.Spanner/ExecuteStreamingSql",
-            request_serializer=ExecuteSqlRequest.serialize,
-            response_deserializer=rows_parser(),
-        ),
-    )
+    methods = {"ExecuteStreamingSql": ExecuteSqlRequest, "StreamingRead": ReadRequest}
+    return {
+        request_type: wrap_errors(
+            transport.grpc_channel.unary_stream(
+                f"/google.spanner.v1.Spanner/{method}",
+                request_serializer=request_type.serialize,
+                response_deserializer=rows_parser(),
+            ),
+        )
+        for method, request_type in methods.items()
+    }
 
 
 def _routing(session: str) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from cdc_platform.model.base.names import ROOT_TOKEN, quote_postgresql, quote_spanner
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.sources.spanner.client.placements import split_token
-from cdc_platform.sources.spanner.spanner_settings import Dialect, SpannerSettings
+from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 
 STRING: Final = "STRING"
 INT64: Final = "INT64"
@@ -89,23 +89,15 @@ def change_stream_query(
     )
 
 
-def quote_name(identifier: str, dialect: Dialect) -> str:
-    """Return an identifier quoted for the dialect; a schema is quoted separately."""
-    return quote_spanner(identifier) if dialect is Dialect.GOOGLESQL else quote_postgresql(identifier)
-
-
 def to_request(query: Query, settings: SpannerSettings, session: str) -> Any:
     """Return the request of Spanner's API for a query in a single-use read-only transaction."""
-    from google.cloud.spanner_v1.types import ExecuteSqlRequest, RequestOptions, TransactionSelector
+    from google.cloud.spanner_v1.types import ExecuteSqlRequest
 
     request = ExecuteSqlRequest(
         session=session,
         sql=query.sql,
-        transaction=TransactionSelector({"single_use": {"read_only": _read_only(query)}}),
-        request_options=RequestOptions(
-            priority=RequestOptions.Priority[f"PRIORITY_{settings.priority}"],
-            request_tag=settings.request_tag,
-        ),
+        transaction=single_use(query.read_micros),
+        request_options=request_options(settings),
     )
     message = ExecuteSqlRequest.pb(request)
     for name, parameter in query.parameters.items():
@@ -113,12 +105,22 @@ def to_request(query: Query, settings: SpannerSettings, session: str) -> Any:
     return request
 
 
-def _read_only(query: Query) -> dict[str, Any]:
+def single_use(read_micros: int | None) -> Any:
+    """Return the selector of a read-only transaction for one request, at a timestamp or strong."""
+    from google.cloud.spanner_v1.types import TransactionSelector
+
     # return_read_timestamp stays off: for change streams Spanner fills it with a value that
     # the client's datetime cannot hold.
-    if query.read_micros is None:
-        return {"strong": True}
-    return {"read_timestamp": to_rfc3339(query.read_micros)}
+    bound = {"strong": True} if read_micros is None else {"read_timestamp": to_rfc3339(read_micros)}
+    return TransactionSelector({"single_use": {"read_only": bound}})
+
+
+def request_options(settings: SpannerSettings) -> Any:
+    """Return the priority and the tag of every request."""
+    from google.cloud.spanner_v1.types import RequestOptions
+
+    priority = RequestOptions.Priority[f"PRIORITY_{settings.priority}"]
+    return RequestOptions(priority=priority, request_tag=settings.request_tag)
 
 
 def _bind(message: Any, name: str, parameter: Parameter) -> None:

@@ -1,4 +1,4 @@
-"""Values of ordinary query results as Arrow columns with the types of the lake's tables."""
+"""Values of tables, as Spanner sends them, as Arrow columns with the types of the lake's tables."""
 
 import json
 import re
@@ -11,10 +11,18 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdc_platform.errors import RecordUnreadable
 from cdc_platform.model.base.number_texts import whole_number
 from cdc_platform.model.base.schemas import TIMESTAMP
 from cdc_platform.model.base.timestamps import from_rfc3339, is_between_micros, to_nanosecond_text
-from cdc_platform.model.schema.table_schema import ARRAY, NANOSECONDS, PG_JSONB, PG_NUMERIC, ColumnType
+from cdc_platform.model.schema.table_schema import (
+    ARRAY,
+    NANOSECONDS,
+    PG_JSONB,
+    PG_NUMERIC,
+    ColumnType,
+    TableSchema,
+)
 from cdc_platform.sources.spanner.client.wire import (
     MISSHAPEN,
     boolean,
@@ -27,6 +35,7 @@ from cdc_platform.sources.spanner.client.wire import (
 )
 
 _SHOWN: Final = 100
+_EXCERPT_BYTES: Final = 500
 _NUMERIC: Final = re.compile(r"-?\d{1,29}(?:\.\d{1,9})?", re.ASCII)
 """A NUMERIC of GoogleSQL. Arrow crashes the process for a decimal with a large negative exponent."""
 
@@ -71,6 +80,47 @@ def arrow_type(column_type: ColumnType) -> pa.DataType:
     if column_type.code == ARRAY and column_type.element is not None:
         return pa.list_(arrow_type(column_type.element))
     return _reader(column_type)[0]
+
+
+def table_arrow_schema(table: TableSchema) -> pa.Schema:
+    """Return the Arrow schema of the table's rows."""
+    return pa.schema([(column.name, arrow_type(column.type)) for column in table.columns])
+
+
+def values_to_batch(table: TableSchema, values: Sequence[bytes]) -> pa.RecordBatch:
+    """Return the values of whole rows, row after row with the table's columns in order, as one batch.
+
+    Raises:
+        RecordUnreadable: a value does not have its column's type.
+    """
+    arrays = [_column(table, place, values) for place in range(len(table.columns))]
+    return pa.RecordBatch.from_arrays(arrays, schema=table_arrow_schema(table))
+
+
+def _column(table: TableSchema, place: int, values: Sequence[bytes]) -> pa.Array:
+    column = table.columns[place]
+    try:
+        return to_arrow(column.type, values[place :: len(table.columns)])
+    except MISSHAPEN as error:
+        raise _unreadable(table, place, values, error) from error
+
+
+def _unreadable(table: TableSchema, place: int, values: Sequence[bytes], error: Exception) -> Exception:
+    """Return the error of the first row whose value cannot be read, with the row's key."""
+    column, width = table.columns[place], len(table.columns)
+    rows = (values[start : start + width] for start in range(0, len(values), width))
+    row = next((row for row in rows if not is_readable(column.type, row[place])), None)
+    if row is None:
+        # Each single value is valid, but together they exceed the size of an Arrow array.
+        return RecordUnreadable(f"Values of `{table.name}`.`{column.name}` cannot be read: {error}")
+    key = {
+        column.name: shown_value(row[at]) for at, column in enumerate(table.columns) if column.is_primary_key
+    }
+    return RecordUnreadable(
+        f"Table `{table.name}`, key {key}: the value of the column `{column.name}` is not of its type "
+        f"{column.type.text} ({type(error).__name__}: {error}). Nothing of this part of the table was taken; "
+        f"report it with this value: {row[place][:_EXCERPT_BYTES]!r}"
+    )
 
 
 def to_arrow(column_type: ColumnType, values: Sequence[bytes]) -> pa.Array:

@@ -6,35 +6,60 @@ from dataclasses import dataclass
 from typing import Any
 
 from cdc_platform.model.base.stored_texts import parse_stored
-from cdc_platform.sources.spanner.client.query import Parameter, Query, to_request
+from cdc_platform.model.schema.table_schema import TableSchema
+from cdc_platform.sources.spanner.client.query import request_options, single_use
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
+
+Key = tuple[str | float | bool | None, ...]
+"""Values of the primary key as they are on the wire, so that every type of key can be a bound."""
 
 
 @dataclass(frozen=True)
 class PartitionToken:
-    """A part of a query's result as divided by Spanner; it is valid only in its session and transaction."""
+    """A part of a table as divided by Spanner; it is valid only in its session and transaction."""
 
     session: str
     transaction: bytes
     token: bytes
 
+    def to_stored(self) -> tuple[str, str, str]:
+        """Return the token as texts."""
+        transaction, token = (b64encode(part).decode() for part in (self.transaction, self.token))
+        return self.session, transaction, token
+
+    @classmethod
+    def from_stored(cls, texts: tuple[str, str, str]) -> "PartitionToken":
+        """Parse a token from the texts of `to_stored`.
+
+        Raises:
+            ValueError: a text is not Base64.
+        """
+        session, *parts = texts
+        return cls(session, *(b64decode(part, validate=True) for part in parts))
+
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some rows of a table at one time: those of a query, or of one partition token of it."""
+    """Rows of a table at one time: those in a range of its key, or those of one partition token.
 
-    query: Query
+    The range is ``(after_exclusive, until_inclusive]`` in the order of the primary key, in which a descending
+    column begins with its largest value; None means no bound.
+    """
+
+    at_micros: int
+    after_exclusive: Key | None = None
+    until_inclusive: Key | None = None
     partition: PartitionToken | None = None
 
     def to_text(self) -> str:
         """Return the chunk as JSON text, without its time."""
-        parameters = {name: [value.type_name, value.text] for name, value in self.query.parameters.items()}
-        fields: dict[str, Any] = {"sql": self.query.sql, "parameters": parameters}
-        if self.partition is not None:
-            fields["session"] = self.partition.session
-            fields["transaction"] = b64encode(self.partition.transaction).decode()
-            fields["token"] = b64encode(self.partition.token).decode()
-        return json.dumps(fields)
+        return json.dumps(
+            {
+                "after": self.after_exclusive,
+                "until": self.until_inclusive,
+                "partition": self.partition and self.partition.to_stored(),
+            }
+        )
 
     @classmethod
     def from_text(cls, text: str, at_micros: int) -> "Chunk":
@@ -43,41 +68,51 @@ class Chunk:
         Raises:
             ValueError, RecursionError: the text has another form.
         """
-        members = parse_stored(text, _StoredChunk)
-        parameters = {name: Parameter(*value) for name, value in members.parameters.items()}
-        return cls(Query(members.sql, parameters, at_micros), members.partition)
+        stored = parse_stored(text, _StoredChunk)
+        partition = None if stored.partition is None else PartitionToken.from_stored(stored.partition)
+        return cls(at_micros, stored.after, stored.until, partition)
 
 
 @dataclass(frozen=True)
 class _StoredChunk:
-    """The stored form of a chunk; a plain query has no token, session and transaction."""
+    """The stored form of a chunk."""
 
-    sql: str
-    parameters: dict[str, tuple[str, str | None]]
-    session: str | None = None
-    transaction: str | None = None
-    token: str | None = None
-
-    @property
-    def partition(self) -> PartitionToken | None:
-        if self.session is None or self.transaction is None or self.token is None:
-            if (self.session, self.transaction, self.token) != (None, None, None):
-                raise ValueError("a part of the partition token is missing")
-            return None
-        transaction, token = (b64decode(part, validate=True) for part in (self.transaction, self.token))
-        return PartitionToken(self.session, transaction, token)
+    after: Key | None
+    until: Key | None
+    partition: tuple[str, str, str] | None
 
 
-def chunk_request(chunk: Chunk, settings: SpannerSettings, session: str, resume_token: bytes) -> Any:
-    """Return the request that reads a chunk from its beginning or from a resume token."""
-    from google.cloud.spanner_v1.types import TransactionSelector
+def chunk_request(
+    table: TableSchema, chunk: Chunk, settings: SpannerSettings, session: str, resume_token: bytes
+) -> Any:
+    """Return the request that reads a chunk of a table from its beginning or from a resume token."""
+    from google.cloud.spanner_v1.types import ReadRequest, TransactionSelector
 
-    partition = chunk.partition
-    request = to_request(chunk.query, settings, partition.session if partition is not None else session)
-    request.resume_token = resume_token
-    if partition is not None:
-        request.transaction = TransactionSelector(id=partition.transaction)
-        request.partition_token = partition.token
+    request = ReadRequest(
+        session=session,
+        table=table.name,
+        columns=[column.name for column in table.columns],
+        transaction=single_use(chunk.at_micros),
+        request_options=request_options(settings),
+        resume_token=resume_token,
+    )
+    _set_keys(ReadRequest.pb(request).key_set, chunk)
+    if chunk.partition is not None:
+        request.session = chunk.partition.session
+        request.transaction = TransactionSelector(id=chunk.partition.transaction)
+        request.partition_token = chunk.partition.token
         # Spanner accepts it only with partition tokens.
         request.data_boost_enabled = settings.data_boost
     return request
+
+
+def _set_keys(key_set: Any, chunk: Chunk) -> None:
+    if chunk.after_exclusive is None and chunk.until_inclusive is None:
+        key_set.all_ = True
+        return
+    bounds = key_set.ranges.add()
+    # A bound of no columns is no bound.
+    start = bounds.start_closed if chunk.after_exclusive is None else bounds.start_open
+    for bound, key in ((start, chunk.after_exclusive), (bounds.end_closed, chunk.until_inclusive)):
+        bound.SetInParent()
+        bound.extend(key or ())

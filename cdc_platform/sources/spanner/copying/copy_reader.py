@@ -1,6 +1,6 @@
-"""Reader of one chunk of a copy, which resumes after interruptions."""
+"""Reader of one chunk of a table, which resumes after interruptions."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -9,6 +9,7 @@ import pyarrow as pa
 from cdc_platform.errors import (
     CopyExpired,
     KeyUnfit,
+    RecordUnreadable,
     RetentionExpired,
     SourceError,
     SourceNotFound,
@@ -17,10 +18,10 @@ from cdc_platform.errors import (
 from cdc_platform.model.schema.table_schema import TableSchema, spark_type
 from cdc_platform.sources.spanner.client.chunks import RowAssembler
 from cdc_platform.sources.spanner.client.client import SpannerClient
-from cdc_platform.sources.spanner.copying.columns import find_unfit_moment
+from cdc_platform.sources.spanner.copying.columns import find_unfit_moment, values_to_batch
 from cdc_platform.sources.spanner.copying.copy_chunks import Chunk, chunk_request
-from cdc_platform.sources.spanner.copying.snapshot import ROWS_PER_BATCH, rows_to_batch
 
+ROWS_PER_BATCH: Final = 10_000
 BYTES_PER_BATCH: Final = 16 * 1024 * 1024
 BUFFERED_BATCHES: Final = 4
 """Number of batches of rows that wait for a resume token that covers them; emulators send none."""
@@ -32,89 +33,108 @@ _TOKEN_SIGNS: Final = ("session", "transaction", "partition_token", "partition t
 
 
 @dataclass
-class _Rows:
-    """Rows that were read but not yet returned; the first ``safe`` of them need not be read again."""
+class _Buffer:
+    """Values of rows that were read but not yet returned; the first ``safe`` need not be read again."""
 
+    width: int
     fields: Any = None
-    rows: list[list[bytes]] = field(default_factory=list)
+    values: list[bytes] = field(default_factory=list)
     safe: int = 0
     buffered_bytes: int = 0
     token: bytes = b""
     is_ahead: bool = False
     """Whether rows were returned that the token does not cover, so that another call would repeat them."""
 
-    def add(self, row: list[bytes], token: bytes) -> None:
-        """Add a row, and the token of the rows before it."""
+    def add(self, values: list[bytes], token: bytes) -> None:
+        """Add the values of rows, and the token of the rows before them."""
         self.cover(token)
-        self.rows.append(row)
-        self.buffered_bytes += sum(map(len, row))
+        self.values.extend(values)
+        self.buffered_bytes += sum(map(len, values))
 
     def cover(self, token: bytes) -> None:
         """Store the token that resumes after all current rows."""
         if token != self.token:
-            self.token, self.safe, self.is_ahead = token, len(self.rows), False
+            self.token, self.safe, self.is_ahead = token, len(self.values), False
 
     def is_full(self, batches: int) -> bool:
         """Return whether the rows fill this many batches."""
-        return len(self.rows) >= batches * ROWS_PER_BATCH or self.buffered_bytes >= batches * BYTES_PER_BATCH
+        rows = len(self.values) // self.width
+        return rows >= batches * ROWS_PER_BATCH or self.buffered_bytes >= batches * BYTES_PER_BATCH
 
-    def take(self) -> list[list[bytes]]:
-        """Return rows: the safe ones, or all if there are too many."""
+    def take(self) -> list[bytes]:
+        """Return the values of rows: the safe ones, or all if there are too many."""
         if self.is_full(1) and self.safe:
-            return self._pop_rows(self.safe)
+            return self._pop(self.safe)
         if self.is_full(BUFFERED_BATCHES):
             self.is_ahead = True
-            return self._pop_rows(len(self.rows))
+            return self.take_all()
         return []
 
-    def take_all(self) -> list[list[bytes]]:
-        """Return the remaining rows, after the read has ended."""
-        return self._pop_rows(len(self.rows))
+    def take_all(self) -> list[bytes]:
+        """Return the remaining values."""
+        return self._pop(len(self.values))
 
     def forget_unsafe(self) -> None:
         """Drop the rows that the next call repeats."""
-        del self.rows[self.safe :]
-        self.buffered_bytes = sum(sum(map(len, row)) for row in self.rows)
+        del self.values[self.safe :]
+        self.buffered_bytes = sum(map(len, self.values))
 
-    def _pop_rows(self, count: int) -> list[list[bytes]]:
-        rows, self.rows = self.rows[:count], self.rows[count:]
+    def _pop(self, count: int) -> list[bytes]:
+        values, self.values = self.values[:count], self.values[count:]
         self.safe = 0
-        self.buffered_bytes = sum(sum(map(len, row)) for row in self.rows)
-        return rows
+        self.buffered_bytes = sum(map(len, self.values))
+        return values
 
 
 def read_chunk(client: SpannerClient, table: TableSchema, chunk: Chunk) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a chunk, each once, in no order.
+    """Yield the rows of a chunk of a copy, each once.
 
     Raises:
         CopyExpired: the source no longer keeps the version that the copy reads, or its partition tokens.
         KeyUnfit: a key is a timestamp that would be truncated.
         SourceError: the read failed otherwise; after `SourceUnreachable` the chunk may be read again.
     """
-    attempts, buffer = client.attempts(), _Rows()
+    try:
+        for values in read_values(client, table, chunk):
+            _check_keys(table, values)
+            yield values_to_batch(table, values)
+    except RetentionExpired as error:
+        raise _expired(error) from error
+
+
+def read_values(client: SpannerClient, table: TableSchema, chunk: Chunk) -> Iterator[list[bytes]]:
+    """Yield the values of some rows of a chunk at a time, row after row, each row once.
+
+    Rows come in the order of the primary key, unless the chunk is a partition token.
+
+    Raises:
+        RetentionExpired: the source no longer keeps the version of the chunk.
+        CopyExpired: the partition token is no longer valid.
+        SourceError: the read failed otherwise; after `SourceUnreachable` the chunk may be read again.
+    """
+    attempts, buffer = client.attempts(), _Buffer(len(table.columns))
     while True:
         before = buffer.token
         try:
-            for rows in _read_on(client, chunk, buffer):
-                _check_keys(table, rows)
-                yield rows_to_batch(table, rows)
+            yield from _read_on(client, table, chunk, buffer)
         except SourceError as error:
-            failure = _translate(error, chunk)
-            if not failure.retryable or buffer.is_ahead:
-                raise failure from error
+            if chunk.partition is not None and _is_token_gone(error):
+                raise _expired(error) from error
+            if not error.retryable or buffer.is_ahead:
+                raise
             if buffer.token != before:
                 attempts.reset()
             buffer.forget_unsafe()
-            attempts.wait_after(failure)
+            attempts.wait_after(error)
         else:
             return
 
 
-def _check_keys(table: TableSchema, rows: list[list[bytes]]) -> None:
+def _check_keys(table: TableSchema, values: Sequence[bytes]) -> None:
     for place, column in enumerate(table.columns):
         if not column.is_primary_key or spark_type(column.type) != "timestamp":
             continue
-        unfit = find_unfit_moment(row[place] for row in rows)
+        unfit = find_unfit_moment(values[place :: len(table.columns)])
         if unfit is not None:
             name = f"{table.name}.{column.name}"
             raise KeyUnfit(
@@ -125,39 +145,53 @@ def _check_keys(table: TableSchema, rows: list[list[bytes]]) -> None:
             )
 
 
-def _read_on(client: SpannerClient, chunk: Chunk, buffer: _Rows) -> Iterator[list[list[bytes]]]:
+def _read_on(
+    client: SpannerClient, table: TableSchema, chunk: Chunk, buffer: _Buffer
+) -> Iterator[list[bytes]]:
     resume_token = buffer.token
     assembler = RowAssembler()
     # A resumed answer may omit its columns.
     assembler.fields, assembler.resume_token = buffer.fields, resume_token
     deadline_s = max(CALL_S, client.settings.deadline_s)
-    rows = client.stream_request(
-        lambda session: chunk_request(chunk, client.settings, session, resume_token), assembler, deadline_s
+    answer = client.stream_request(
+        lambda session: chunk_request(table, chunk, client.settings, session, resume_token),
+        assembler.values,
+        deadline_s,
     )
     try:
-        for row in rows:
-            buffer.add(row, assembler.resume_token)
-            if full_rows := buffer.take():
-                yield full_rows
+        for values in answer:
+            _check_width(table, len(assembler.fields))
+            buffer.add(values, assembler.resume_token)
+            if full := buffer.take():
+                yield full
     finally:
         buffer.cover(assembler.resume_token)
         buffer.fields = assembler.fields
-    if full_rows := buffer.take_all():
-        yield full_rows
+    if remaining := buffer.take_all():
+        yield remaining
 
 
-def _translate(error: SourceError, chunk: Chunk) -> SourceError:
-    """Return an expiry error if the copy's version, session or tokens are gone, else the same error."""
-    is_token_gone = chunk.partition is not None and (
+def _check_width(table: TableSchema, width: int) -> None:
+    if width != len(table.columns):
+        raise RecordUnreadable(
+            f"A row of `{table.name}` has {width} values for {len(table.columns)} columns: Spanner's answer "
+            "has another shape than was asked for. Nothing of this part of the table was taken; report it."
+        )
+
+
+def _is_token_gone(error: SourceError) -> bool:
+    """Return whether a partition token's session, transaction or token is no longer valid."""
+    return (
         isinstance(error, SourceNotFound)
         or (isinstance(error, SourceUnreachable) and "Session not found" in str(error))
         or (type(error) is SourceError and any(sign in str(error).lower() for sign in _TOKEN_SIGNS))
     )
-    if isinstance(error, RetentionExpired) or is_token_gone:
-        return CopyExpired(
-            "The source no longer keeps the version that the copy reads. Spanner keeps versions for the "
-            "database's `version_retention_period`, one hour unless it is set: "
-            "ALTER DATABASE `...` SET OPTIONS (version_retention_period = '1d') lets a copy take longer. "
-            f"{error}"
-        )
-    return error
+
+
+def _expired(error: SourceError) -> CopyExpired:
+    return CopyExpired(
+        "The source no longer keeps the version that the copy reads. Spanner keeps versions for the "
+        "database's `version_retention_period`, one hour unless it is set: "
+        "ALTER DATABASE `...` SET OPTIONS (version_retention_period = '1d') lets a copy take longer. "
+        f"{error}"
+    )

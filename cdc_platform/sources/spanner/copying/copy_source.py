@@ -8,8 +8,8 @@ import pyarrow as pa
 from cdc_platform.model.base.stored_names import COPIES
 from cdc_platform.model.base.stored_texts import read_stored
 from cdc_platform.model.schema.table_schema import TableSchema
+from cdc_platform.sources.spanner.copying.columns import table_arrow_schema
 from cdc_platform.sources.spanner.copying.copy_chunks import Chunk
-from cdc_platform.sources.spanner.copying.snapshot import table_arrow_schema
 from cdc_platform.sources.task_plan import TaskPlan
 
 

@@ -4,11 +4,11 @@ from base64 import b64encode
 from dataclasses import replace
 
 import pytest
+from google.cloud.spanner_v1.types import KeySet
 
-from cdc_platform.errors import CopyExpired, KeyUnfit, SourceUnreachable
+from cdc_platform.errors import CopyExpired, KeyUnfit, RecordUnreadable, SourceUnreachable
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.sources.spanner.client.client import SpannerClient
-from cdc_platform.sources.spanner.client.query import INT64, Parameter, Query
 from cdc_platform.sources.spanner.copying import copy_reader
 from cdc_platform.sources.spanner.copying.copy_chunks import Chunk, PartitionToken
 from cdc_platform.sources.spanner.copying.copy_reader import read_chunk
@@ -26,8 +26,8 @@ def with_nanoseconds(schema: TableSchema) -> TableSchema:
     return replace(schema, columns=tuple(columns))
 
 
-RANGE = Chunk(Query("SELECT id, v FROM t WHERE id > @a0", {"a0": Parameter(INT64, "0")}, 1_000_000))
-TOKEN = Chunk(Query("SELECT id, v FROM t", {}, 1_000_000), PartitionToken("s/other", b"tx", b"part"))
+RANGE = Chunk(1_000_000, ("0",), ("9",))
+TOKEN = Chunk(1_000_000, partition=PartitionToken("s/other", b"tx", b"part"))
 ROWS = [[str(number), "v"] for number in range(5)]
 
 
@@ -38,20 +38,48 @@ def read(server: FakeServer, chunk: Chunk = RANGE, *, data_boost: bool = False) 
 
 
 def test_a_chunk_survives_being_kept() -> None:
-    """Its text gives it back, with its query or its partition token."""
-    for chunk in (RANGE, TOKEN):
+    """Its text gives it back, with its bounds of any type or its partition token."""
+    for chunk in (RANGE, TOKEN, Chunk(1_000_000, None, ("é", None, True, 0.1, "NaN"))):
         assert chunk == Chunk.from_text(chunk.to_text(), 1_000_000)
     assert b64encode(b"part").decode() in TOKEN.to_text()
 
 
 def test_a_range_is_read_at_its_moment() -> None:
-    """A chunk that is a range is its own query at the copy's timestamp."""
+    """A chunk that is a range is a read of its keys at the copy's timestamp."""
     with fake_server(Answer(ROWS, columns=2)) as server:
         assert read(server, data_boost=True) == [0, 1, 2, 3, 4]
     request = server.requests[0]
     assert request.transaction.single_use.read_only.read_timestamp.timestamp() == 1
+    assert (request.table, list(request.columns)) == ("t", ["id", "v"])
+    (bounds,) = request.key_set.ranges
+    assert (list(bounds.start_open), list(bounds.end_closed)) == (["0"], ["9"])
     # Data Boost answers partition tokens only.
-    assert (request.params["a0"], request.data_boost_enabled) == ("0", False)
+    assert not request.data_boost_enabled
+
+
+@pytest.mark.parametrize(
+    ("chunk", "expected"),
+    [
+        (Chunk(1), {"all_": True}),
+        (TOKEN, {"all_": True}),  # the key set with which the table was divided
+        (Chunk(1, None, ("9", None)), {"ranges": [{"start_closed": [], "end_closed": ["9", None]}]}),
+        (Chunk(1, (-0.0, True), None), {"ranges": [{"start_open": [-0.0, True], "end_closed": []}]}),
+    ],
+)
+def test_a_missing_bound_is_one_without_columns(chunk: Chunk, expected: dict[str, object]) -> None:
+    """The first and the last chunk are open to one side, and a table without bounds is read as a whole."""
+    with fake_server(Answer(ROWS, columns=2)) as server:
+        read(server, chunk)
+    assert KeySet(expected) == server.requests[0].key_set
+
+
+def test_an_answer_with_other_columns_is_refused() -> None:
+    """Rows with more values than the table has columns are an error, which names the table."""
+    with (
+        fake_server(Answer([["1", "v", "w"]], columns=3)) as server,
+        pytest.raises(RecordUnreadable, match="A row of `t` has 3 values for 2 columns"),
+    ):
+        read(server)
 
 
 def test_a_partition_token_is_read_in_its_transaction() -> None:
