@@ -81,8 +81,8 @@ MEANT_OTHERWISE: Final = frozenset("?#%")
 """Characters that addresses of catalogs and tables do not support in the name of a folder."""
 
 _HARMLESS: Final = (
-    "type|uri|warehouse|prefix|(?:io|catalog)-impl|cache-enabled|jdbc[.](?:user|schema-version)"
-    "|(?:client|s3)[.]region|s3[.](?:endpoint|path-style-access)|gcs[.](?:project-id|service[.]host)"
+    "type|uri|warehouse|prefix|(?:io|catalog)-impl|(?:io[.]manifest[.])?cache-enabled"
+    "|jdbc[.](?:user|schema-version)|(?:client|s3)[.]region|s3[.](?:endpoint|path-style-access)|gcs[.](?:project-id|service[.]host)"
     "|adls[.]account-name|glue[.](?:id|region|endpoint)"
     "|header[.]X-Iceberg-Access-Delegation|rest-table-cache[.]expire-after-write-ms"
 )
