@@ -1,7 +1,8 @@
 """Checks of the engine's source through Java's driver, which report mistakes before the engine starts."""
 
+import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -44,6 +45,12 @@ COMMENTS: Final = """
     AND n.nspname NOT IN ('pg_catalog', 'information_schema')
 """
 
+TABLES: Final = """
+    SELECT json_object_agg(n.nspname || '.' || c.relname, c.oid::text)
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.relkind = 'r' AND c.relpersistence = 'p' AND n.nspname NOT IN ('pg_catalog', 'information_schema')
+"""
+
 
 def database_of(settings: EngineInput) -> str:
     """Return a description of an engine's database for messages."""
@@ -81,6 +88,18 @@ def read_comments(settings: EngineInput) -> str:
     with _connect(settings) as connection:
         row = _first_row(connection, COMMENTS)
     return (row and row[0]) or "[]"
+
+
+def read_tables(settings: EngineInput) -> Mapping[str, str]:
+    """Return the identifiers of all tables of the database, by SCHEMA.TABLE.
+
+    Raises:
+        SourceError: the server cannot be reached, or rejects the query.
+    """
+    with _connect(settings) as connection:
+        row = _first_row(connection, TABLES)
+    tables: dict[str, str] = json.loads((row and row[0]) or "{}")
+    return tables
 
 
 def emit_marker(settings: EngineInput, marker: str) -> None:
