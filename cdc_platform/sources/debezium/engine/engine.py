@@ -9,10 +9,11 @@ import errno
 import json
 import logging
 import os
+import re
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,7 @@ from cdc_platform.sources.debezium.engine.engine_source import (
     check_capturable,
     emit_marker,
     read_comments,
+    read_generated,
     read_tables,
 )
 from cdc_platform.sources.debezium.engine.new_tables import NewTables
@@ -83,7 +85,9 @@ def capture(order: Order, run: Run) -> None:
             _keep_comments(spool, settings)
             prepare_offsets(spool, restart_lsn)
             new_tables = NewTables(spool, settings, read_tables(settings))
-        engine = _build(order, BatchWriter(writer, settings, run, new_tables), run, spool)
+        engine = _build(
+            order, BatchWriter(writer, settings, run, new_tables), run, spool, new_tables.properties
+        )
         thread = threading.Thread(target=engine.run, name="engine", daemon=True)
         thread.start()
         try:
@@ -130,12 +134,13 @@ def _keep_comments(spool: Spool, settings: EngineInput) -> None:
         LOGGER.warning("The comments of tables and columns stay as they were. %s", error)
 
 
-def _build(order: Order, batches: BatchWriter, run: Run, spool: Spool) -> Any:
+def _build(order: Order, batches: BatchWriter, run: Run, spool: Spool, snapshot: Mapping[str, str]) -> Any:
     import jpype
 
     json_format = jpype.JClass("io.debezium.engine.format.Json").class_
     properties = jpype.JClass("java.util.Properties")()
-    for name, value in order.settings.connector_properties(spool.offsets, spool.signals).items():
+    own = order.settings.connector_properties(spool.offsets, spool.signals)
+    for name, value in {**snapshot, **own, **_without(read_generated(order.settings), own)}.items():
         properties.setProperty(name, value)
     # Headers hold the old key of a row whose key has changed: without a format for headers they are lost.
     return (
@@ -148,6 +153,14 @@ def _build(order: Order, batches: BatchWriter, run: Run, spool: Spool) -> Any:
         .notifying(_change_consumer(batches, run))
         .build()
     )
+
+
+def _without(columns: Sequence[str], properties: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the property that leaves columns out: a snapshot would read values that no change updates."""
+    if not columns or "column.include.list" in properties:
+        return {}
+    excluded = properties.get("column.exclude.list", "").split(",")
+    return {"column.exclude.list": ",".join(filter(None, (*excluded, *map(re.escape, columns))))}
 
 
 def _change_consumer(batches: BatchWriter, run: Run) -> Any:

@@ -9,6 +9,8 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 
+from cdc_platform.errors import SpoolUnusable
+from cdc_platform.model.base.decoding_errors import MALFORMED
 from cdc_platform.model.base.stored_texts import parse_stored
 from cdc_platform.private_files import write_whole
 from cdc_platform.sources.debezium.engine.spool import Spool
@@ -34,6 +36,11 @@ class NewTables:
         self.names = _new_names(spool, self._present) if settings.snapshot in _READ_LATER else []
         if not self.names:
             self.take()
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """Properties of the connector, whose snapshot would otherwise read each partition as a table, too."""
+        return {"snapshot.include.collection.list": ",".join(map(re.escape, sorted(self._present)))}
 
     def signal(self) -> None:
         """Ask the connector, once, to read the rows."""
@@ -64,5 +71,12 @@ def _new_names(spool: Spool, present: Mapping[str, str]) -> list[str]:
     with reported_as_unusable(spool.folder):
         if not spool.tables.exists():
             return []
-        known = parse_stored(spool.tables.read_text(encoding="utf-8"), dict[str, str])
-    return sorted(name for name, oid in present.items() if known.get(name) != oid)
+        text = spool.tables.read_text(encoding="utf-8")
+    try:
+        stored = parse_stored(text, dict[str, str])
+    except MALFORMED as error:
+        raise SpoolUnusable(
+            f"The list of tables whose rows were read is damaged ({error}). Delete it, and take a snapshot "
+            f"of each table that was added since the newest start of the engine: {spool.tables}"
+        ) from error
+    return sorted(name for name, oid in present.items() if stored.get(name) != oid)

@@ -122,6 +122,11 @@ class EngineInput:
         return {"database": self.database, "slot": self.slot, "topic_prefix": self.topic_prefix}
 
     @property
+    def joins_partitions(self) -> bool:
+        """Whether changes of a partition are those of its table, under the table's name."""
+        return self.properties.get(_BY_ROOT, "true").lower() == "true"
+
+    @property
     def notification_topic(self) -> str:
         """Topic of the connector's notifications."""
         return self.properties.get(_NOTIFICATION_TOPIC, f"{self.topic_prefix}.notifications")
@@ -186,7 +191,10 @@ _CHANNELS: Final = (
     # The engine asks for snapshots of new tables.
     ("signal.enabled.channels", "source", "file"),
 )
+_BY_ROOT: Final = "publish.via.partition.root"
 _DEFAULTS: Final = {
+    # Otherwise a snapshot would read a partitioned table, whose changes then have the names of partitions.
+    _BY_ROOT: "true",
     # By default truncates are not sent, so rows would stay that the source no longer has.
     "skipped.operations": "none",
     # Without heartbeats, a slot stands still while only other tables change, and the server keeps its log.

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cdc_platform.errors import ReplicationRefused, SpoolUnusable
 from cdc_platform.sources.debezium.engine.engine_process import EngineProcess
 from cdc_platform.sources.debezium.engine.spool import Spool
 from cdc_platform.sources.debezium.settings.engine_settings import EngineInput, Snapshot
@@ -91,6 +92,48 @@ def test_the_rows_of_a_table_that_is_chosen_later_are_read(capturing: Cluster, t
         count = len(events_in(spool))
         capture_until_caught_up(replace(every, snapshot=Snapshot.NEVER), WITHIN_S)
         assert rows_after(spool, count) == []
+
+
+def test_a_partitioned_table_is_one_table(capturing: Cluster, tmp_path: Path) -> None:
+    """The snapshot and the changes have its name, also those of a partition that is added later."""
+    settings, spool = settings_of(capturing, "parted", tmp_path), Spool(tmp_path)
+    with database(capturing, "parted") as name:
+        ranges = ["CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (10)"]
+        play(capturing, name, ["CREATE TABLE p (id int PRIMARY KEY) PARTITION BY RANGE (id)", *ranges])
+        play(capturing, name, ["INSERT INTO p VALUES (1)"])
+        capture_until_caught_up(settings, WITHIN_S)
+        play(capturing, name, ["CREATE TABLE p2 PARTITION OF p FOR VALUES FROM (10) TO (20)"])
+        play(capturing, name, ["INSERT INTO p VALUES (11)", "UPDATE p SET id = 12 WHERE id = 1"])
+        capture_until_caught_up(settings, WITHIN_S)
+        expected = [("r", "p", 1), ("c", "p", 11), ("d", "p", 1), ("c", "p", 12)]
+        assert expected == rows_after(spool, 0)
+        publication = f"ALTER PUBLICATION {settings.publication} SET (publish_via_partition_root = false)"
+        play(capturing, name, [publication])
+        with pytest.raises(ReplicationRefused, match="under their own names"):
+            capture_until_caught_up(settings, WITHIN_S)
+
+
+def test_generated_columns_are_left_out(capturing: Cluster, tmp_path: Path) -> None:
+    """The server does not send their changes, so a value of the snapshot would stay as it was."""
+    spool = Spool(tmp_path)
+    settings = settings_for(capturing, "computed", tmp_path, **{"column.exclude.list": "public[.]t[.]secret"})
+    with database(capturing, "computed") as name:
+        columns = 'id int PRIMARY KEY, secret int, "twice, ü" int GENERATED ALWAYS AS (id * 2) STORED'
+        play(capturing, name, [f"CREATE TABLE t ({columns})", "INSERT INTO t VALUES (1, 1)"])
+        capture_until_caught_up(settings, WITHIN_S)
+        play(capturing, name, ["INSERT INTO t VALUES (2, 2)"])
+        capture_until_caught_up(settings, WITHIN_S)
+    rows = [event["value"]["after"] for event in events_in(spool) if "after" in (event["value"] or {})]
+    assert rows == [{"id": 1}, {"id": 2}]
+
+
+def test_a_damaged_list_of_tables_is_reported(capturing: Cluster, tmp_path: Path) -> None:
+    """Nothing shows which tables are new then."""
+    settings, spool = settings_of(capturing, "damaged", tmp_path), Spool(tmp_path)
+    spool.make_folder()
+    spool.tables.write_text('{"t"')
+    with database(capturing, "damaged"), pytest.raises(SpoolUnusable, match="take a snapshot of each table"):
+        capture_until_caught_up(settings, WITHIN_S)
 
 
 def test_an_engine_that_is_killed_before_it_has_read_new_tables_reads_them_later(
