@@ -9,7 +9,6 @@ import errno
 import json
 import logging
 import os
-import re
 import signal
 import sys
 import threading
@@ -32,7 +31,7 @@ from cdc_platform.sources.debezium.engine.engine_source import (
     read_generated,
     read_tables,
 )
-from cdc_platform.sources.debezium.engine.new_tables import NewTables
+from cdc_platform.sources.debezium.engine.new_tables import NewTables, expressions_of
 from cdc_platform.sources.debezium.engine.spool import Spool
 from cdc_platform.sources.debezium.engine.spool_files import reported_as_unusable
 from cdc_platform.sources.debezium.engine.stored_offsets import prepare_offsets
@@ -159,8 +158,8 @@ def _without(columns: Sequence[str], properties: Mapping[str, str]) -> Mapping[s
     """Return the property that leaves columns out: a snapshot would read values that no change updates."""
     if not columns or "column.include.list" in properties:
         return {}
-    excluded = properties.get("column.exclude.list", "").split(",")
-    return {"column.exclude.list": ",".join(filter(None, (*excluded, *map(re.escape, columns))))}
+    own = properties.get("column.exclude.list")
+    return {"column.exclude.list": ",".join(filter(None, (own, expressions_of(columns))))}
 
 
 def _change_consumer(batches: BatchWriter, run: Run) -> Any:

@@ -50,6 +50,8 @@ TABLES: Final = """
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE CASE WHEN ? = 'true' THEN c.relkind IN ('r', 'p') AND NOT c.relispartition ELSE c.relkind = 'r' END
     AND c.relpersistence = 'p' AND n.nspname NOT IN ('pg_catalog', 'information_schema')
+    AND (? <> 'disabled' OR EXISTS (SELECT FROM pg_publication_tables p WHERE p.pubname = ?
+        AND p.schemaname = n.nspname AND p.tablename = c.relname))
 """
 GENERATED: Final = """
     SELECT json_agg(n.nspname || '.' || c.relname || '.' || a.attname)
@@ -104,15 +106,17 @@ def read_comments(settings: EngineInput) -> str:
 
 
 def read_tables(settings: EngineInput) -> Mapping[str, str]:
-    """Return the identifiers of all tables of the database, by SCHEMA.TABLE.
+    """Return the identifiers of the database's tables, by SCHEMA.TABLE.
 
-    Partitions are among them only if they are captured as tables.
+    They are those of the publication, if only its owner adds tables to it. Partitions are among them if they
+    are captured as tables.
 
     Raises:
         SourceError: the server cannot be reached, or rejects the query.
     """
     with _connect(settings) as connection:
-        row = _first_row(connection, TABLES, str(settings.joins_partitions).lower())
+        values = str(settings.joins_partitions).lower(), settings.publication_mode, settings.publication
+        row = _first_row(connection, TABLES, *values)
     tables: dict[str, str] = json.loads((row and row[0]) or "{}")
     return tables
 
@@ -158,7 +162,7 @@ def _check_publication(connection: Any, settings: EngineInput) -> None:
             "the property `publish.via.partition.root: false` and name the partitions in `partitions`. "
             f"Source: {database_of(settings)}"
         )
-    if settings.properties.get("publication.autocreate.mode") != "disabled":
+    if settings.publication_mode != "disabled":
         return
     if _first_row(connection, "SELECT 1 FROM pg_publication WHERE pubname = ?", settings.publication) is None:
         raise ReplicationRefused(

@@ -6,7 +6,7 @@ read the rows that the table has already; a blocking snapshot of such tables alo
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 from cdc_platform.errors import SpoolUnusable
@@ -40,13 +40,12 @@ class NewTables:
     @property
     def properties(self) -> Mapping[str, str]:
         """Properties of the connector, whose snapshot would otherwise read each partition as a table, too."""
-        return {"snapshot.include.collection.list": ",".join(map(re.escape, sorted(self._present)))}
+        return {"snapshot.include.collection.list": expressions_of(sorted(self._present))}
 
     def signal(self) -> None:
         """Ask the connector, once, to read the rows."""
         if self.names and not self._is_signalled:
-            collections = [re.escape(name) for name in self.names]
-            data = {"type": "BLOCKING", "data-collections": collections}
+            data = {"type": "BLOCKING", "data-collections": list(map(expression_of, self.names))}
             signal = {"id": "new_tables", "type": "execute-snapshot", "data": data}
             write_whole(self._spool.signals, json.dumps(signal))
             self._is_signalled = True
@@ -55,6 +54,16 @@ class NewTables:
         """Store that the spool has the rows of all tables."""
         write_whole(self._spool.tables, json.dumps(self._present))
         self.names = []
+
+
+def expression_of(name: str) -> str:
+    """Return the regular expression of a name, in the form that lists of the connector's properties take."""
+    return re.escape(name).replace(",", r"\,")
+
+
+def expressions_of(names: Iterable[str]) -> str:
+    """Return the names as a list of regular expressions for a property of the connector."""
+    return ",".join(map(expression_of, names))
 
 
 def _captured(settings: EngineInput, present: Mapping[str, str]) -> Mapping[str, str]:

@@ -98,7 +98,7 @@ class EngineInput:
             raise SettingError("input.engine.topic_prefix", f"{problem}, but is: {self.topic_prefix!r}")
         if not self.publication.strip():
             raise SettingError("input.engine.publication", "is empty; leave it out for `cdc_platform`")
-        owned = self._own_properties(Path()).keys() - {"message.prefix.include.list"}
+        owned = self._own_properties(Path()).keys() - {"message.prefix.include.list"} | {_SIGNAL_FILE}
         for name in self.properties:
             if name.startswith(OWNED) or name in owned:
                 raise SettingError(
@@ -127,6 +127,11 @@ class EngineInput:
         return self.properties.get(_BY_ROOT, "true").lower() == "true"
 
     @property
+    def publication_mode(self) -> str:
+        """How the connector makes the publication."""
+        return self.properties.get(_PUBLICATION_MODE, _DEFAULTS[_PUBLICATION_MODE]).lower()
+
+    @property
     def notification_topic(self) -> str:
         """Topic of the connector's notifications."""
         return self.properties.get(_NOTIFICATION_TOPIC, f"{self.topic_prefix}.notifications")
@@ -138,7 +143,7 @@ class EngineInput:
         """
         own = self._own_properties(offsets)
         # In addition to those of the user, the engine's own channels.
-        own |= {_NOTIFICATION_TOPIC: self.notification_topic, "signal.file": str(signals)}
+        own |= {_NOTIFICATION_TOPIC: self.notification_topic, _SIGNAL_FILE: str(signals)}
         own |= {
             name: ",".join(dict.fromkeys((*self.properties.get(name, default).split(","), needed)))
             for name, default, needed in _CHANNELS
@@ -191,6 +196,8 @@ _CHANNELS: Final = (
     # The engine asks for snapshots of new tables.
     ("signal.enabled.channels", "source", "file"),
 )
+_PUBLICATION_MODE: Final = "publication.autocreate.mode"
+_SIGNAL_FILE: Final = "signal.file"
 _BY_ROOT: Final = "publish.via.partition.root"
 _DEFAULTS: Final = {
     # Otherwise a snapshot would read a partitioned table, whose changes then have the names of partitions.
@@ -199,7 +206,7 @@ _DEFAULTS: Final = {
     "skipped.operations": "none",
     # Without heartbeats, a slot stands still while only other tables change, and the server keeps its log.
     "heartbeat.interval.ms": "10000",
-    "publication.autocreate.mode": "filtered",
+    _PUBLICATION_MODE: "filtered",
     # Without PostgreSQL's types, null in an array of texts may mean NULL or a value that was not sent.
     "column.propagate.source.type": ".*",
     "max.batch.size": "8192",

@@ -94,6 +94,22 @@ def test_the_rows_of_a_table_that_is_chosen_later_are_read(capturing: Cluster, t
         assert rows_after(spool, count) == []
 
 
+def test_the_owner_of_a_publication_decides_what_is_read(capturing: Cluster, tmp_path: Path) -> None:
+    """A table that the publication lacks is not read; it is new once its owner adds it."""
+    mode, spool = {"publication.autocreate.mode": "disabled"}, Spool(tmp_path)
+    settings = settings_for(capturing, "published", tmp_path, **mode)
+    with database(capturing, "published") as name:
+        play(capturing, name, ["CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1)"])
+        play(capturing, name, ['CREATE TABLE "u, v" (id int PRIMARY KEY)', 'INSERT INTO "u, v" VALUES (2)'])
+        play(capturing, name, [f"CREATE PUBLICATION {settings.publication} FOR TABLE t"])
+        capture_until_caught_up(settings, WITHIN_S)
+        assert rows_after(spool, 0) == [("r", "t", 1)]
+        count = len(events_in(spool))
+        play(capturing, name, [f'ALTER PUBLICATION {settings.publication} ADD TABLE "u, v"'])
+        capture_until_caught_up(settings, WITHIN_S)
+        assert rows_after(spool, count) == [("r", "u, v", 2)]
+
+
 def test_a_partitioned_table_is_one_table(capturing: Cluster, tmp_path: Path) -> None:
     """The snapshot and the changes have its name, also those of a partition that is added later."""
     settings, spool = settings_of(capturing, "parted", tmp_path), Spool(tmp_path)
