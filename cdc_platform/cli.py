@@ -4,13 +4,11 @@ import atexit
 import gc
 import signal
 from importlib.metadata import version
-from pathlib import Path
-from sysconfig import get_path
 from typing import Any, Final
 
 import click
 
-from cdc_platform.commands.error_texts import expected_error
+from cdc_platform.commands.error_texts import expected_error, print_error
 from cdc_platform.commands.operating.maintain import maintain
 from cdc_platform.commands.operating.quarantine import quarantine
 from cdc_platform.commands.operating.sync import sync
@@ -25,15 +23,9 @@ from cdc_platform.commands.servers.dashboard import dashboard
 from cdc_platform.commands.servers.demo import demo
 from cdc_platform.commands.servers.simulate import simulate
 from cdc_platform.commands.servers.spark_server import spark_server
-from cdc_platform.printing.lines import print_line, print_text
+from cdc_platform.printing.lines import print_line
 from cdc_platform.printing.progress_display import shown_step
 from cdc_platform.stopping import SIGNAL_EXIT
-
-ERROR_PAGES: Final = (
-    Path(__file__).parents[1] / "docs" / "errors",
-    Path(get_path("data")) / "share" / "doc" / "cdc_platform" / "errors",
-)
-"""Folders that may have the page of each error: that of a checkout, and that of an installed wheel."""
 
 FIRST_STEPS: Final = """\b
 See the platform work:
@@ -78,11 +70,7 @@ class Commands(click.Group):
             expected = expected_error(error)
             if expected is None:
                 raise
-            name = type(expected).__name__
-            print_text(f"{name}: {expected}", "red", err=True)
-            page = next((page for folder in ERROR_PAGES if (page := folder / f"{name}.md").exists()), None)
-            if page is not None:
-                print_line(f"See {page}", err=True)
+            print_error(expected)
             ctx.exit(1)
         except KeyboardInterrupt:
             print_line("Stopped.", err=True)

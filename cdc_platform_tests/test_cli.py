@@ -126,7 +126,7 @@ def test_a_moment_that_is_none_is_shown_with_an_example(tmp_path: Path) -> None:
     """The message has the form that the option takes, and what was found."""
     code, _, errors = run("query", begin(write_defs(tmp_path)), "FROM accounts", "--at", "yesterday")
     assert code == 1
-    assert "must look like 2026-01-31T08:00:00Z, but is: 'yesterday'" in errors
+    assert "`--at` must look like 2026-01-31T08:00:00Z, but is: 'yesterday'" in errors
 
 
 def test_a_command_does_not_search_for_garbage_as_it_ends() -> None:

@@ -11,7 +11,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from cdc_platform.cli import ERROR_PAGES
+from cdc_platform.commands.error_texts import ERROR_PAGES
 
 pytestmark = pytest.mark.integration
 

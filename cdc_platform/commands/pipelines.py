@@ -7,8 +7,9 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from cdc_platform.errors import CdcError, SettingError
-from cdc_platform.printing.lines import print_line, print_text
+from cdc_platform.commands.error_texts import expected_error, print_error
+from cdc_platform.errors import SettingError
+from cdc_platform.printing.lines import print_line
 from cdc_platform.printing.progress_display import shown_step
 from cdc_platform.stopping import stop_signals
 
@@ -96,17 +97,19 @@ def try_each(
     """Do work on each pipeline, report those that fail, and return the results of the others.
 
     Raises:
-        CdcError: all of them fail, or nothing more is wanted; it is the error of the last one.
+        Exception: all of them fail, or nothing more is wanted, and it is the error of the last one; or a
+            defect.
     """
     results: list[Result] = []
     for number, item in enumerate(pipelines, start=1):
         try:
             results.append(work(item))
-        except CdcError as error:
+        except Exception as error:
+            expected = expected_error(error)
             # A signal may be the cause of the error, and decides what is reported.
-            if not goes_on() or (number == len(pipelines) and not results):
+            if expected is None or not goes_on() or (number == len(pipelines) and not results):
                 raise
-            print_text(f"{type(error).__name__}: {error}", "red", err=True)
+            print_error(expected)
     return results
 
 

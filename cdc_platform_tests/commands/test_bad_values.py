@@ -19,6 +19,7 @@ import yaml
 from cdc_platform.components.loading import load_settings
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.model.base.stored_names import CHECK_RESULTS
+from cdc_platform.pipeline.checks.unlogged_checks import BEHIND_WAIT
 from cdc_platform.pipeline.opened.pipeline import open_pipeline
 from cdc_platform.read import open_tables
 from cdc_platform.simulator.server import Simulator
@@ -302,6 +303,8 @@ def test_bad_values_are_quarantined_and_all_else_is_published(
         assert code == 0, output + errors
         assert re.search(r"warn +quarantine_empty +records in quarantine: ", output)
         assert ("warn   files_readable" in output, sent.unread in output) == (bool(sent.unread), True)
+        holds_back = bool(sent.unread) and sent.component.startswith("debezium")
+        assert (BEHIND_WAIT in output) is holds_back
 
         state = _state(sent, defs)
         code, output, errors = run("sync", defs, "--until-caught-up")

@@ -1,5 +1,6 @@
 """Files that declare several pipelines: one rule for all commands."""
 
+import errno
 import json
 import re
 from contextlib import nullcontext
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cdc_platform.commands.error_texts import ERROR_PAGES
 from cdc_platform.commands.pipelines import share_spark, try_each
 from cdc_platform.components.loading import load_each, load_settings
 from cdc_platform.errors import CommitConflict
@@ -16,6 +18,7 @@ from cdc_platform_tests.commands.invoking import begin, run
 from cdc_platform_tests.lake.quarantine_entries import quarantine, quarantine_entry
 from cdc_platform_tests.yaml_files import bank_attributes, write_two
 
+MISSING_FILE = "NotFoundException: File does not exist: file:/lake/bank/accounts/data/a.parquet"
 REPORTS = ("status", "quarantine list", "cuts")
 
 
@@ -128,6 +131,39 @@ def test_a_damaged_lake_hides_no_other_from_reports(tmp_path: Path, command: str
     code, output, errors = run(*command.split(), damage_one(tmp_path))
     assert (code, "pipeline" in output, "shop" in output) == (1, True, True)
     assert "LakeDamaged: " in output + errors
+
+
+@pytest.mark.parametrize(
+    ("error", "name"),
+    [
+        (CommitConflict("overtaken"), "CommitConflict"),
+        (OSError(errno.ENOSPC, "No space left on device"), "DiskFull"),
+        (RuntimeError(MISSING_FILE), "LakeDamaged"),
+    ],
+)
+def test_an_expected_error_ends_its_pipeline_alone(
+    error: Exception, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The error of one pipeline leads to its page, also where a library raised it, and the others go on."""
+
+    def work(number: int) -> int:
+        if number == 1:
+            raise error
+        return number
+
+    assert try_each([1, 2], work) == [2]
+    lines = capsys.readouterr().err.splitlines()
+    assert (f"{name}:", f"See {ERROR_PAGES[0] / name}.md") == (lines[0].split()[0], lines[-1])
+
+
+def test_a_defect_ends_the_command() -> None:
+    """An error that nothing explains needs its traceback."""
+
+    def work(_number: int) -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        try_each([1, 2], work)
 
 
 @pytest.mark.parametrize(("wants_more", "expected"), [(True, [2]), (False, [])])

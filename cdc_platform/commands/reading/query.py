@@ -11,7 +11,8 @@ import click
 
 from cdc_platform.commands.options import DEFS, NAME, CommandOnDefs, examples
 from cdc_platform.errors import SettingError
-from cdc_platform.model.base.timestamps import to_rfc3339
+from cdc_platform.model.base.declared_settings import micros_of_setting
+from cdc_platform.model.base.timestamps import to_datetime, to_rfc3339
 from cdc_platform.printing.lines import FOOTER, print_line, print_text
 from cdc_platform.printing.progress_display import shown_step
 
@@ -56,10 +57,13 @@ def query(defs: Path, sql: str, name: str | None, cut: int | None, moment: str |
     """
     from cdc_platform.read import open_tables
 
+    if cut is not None and moment is not None:
+        raise click.UsageError("Choose one of --cut and --at.")
+    at = None if moment is None else to_datetime(micros_of_setting("--at", moment))
     if form == PARQUET and sys.stdout.isatty():
         raise click.UsageError("A terminal cannot show Parquet: write it to a file, `> rows.parquet`.")
     with shown_step("tables of the cut"):
-        tables = open_tables(defs, name).at(cut, moment=moment)
+        tables = open_tables(defs, name).at(cut, moment=at)
         print_line(f"cut {tables.cut.cut} at {to_rfc3339(tables.cut.position_micros)}", err=True)
         connection = tables.duckdb()
     _run(connection, sql, form)

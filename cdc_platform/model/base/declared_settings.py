@@ -20,6 +20,8 @@ from cdc_platform.model.base.timestamps import from_rfc3339
 
 Declared = TypeVar("Declared")
 _HOST: Final = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[^\s/:,\[\]]+):[0-9]{1,5}")
+_MAX_S: Final = 3_155_760_000
+"""Maximum of a setting in seconds, 100 years: times that are further away may be outside the calendar."""
 _HALF_SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]+):/(?!/)")
 
 
@@ -245,7 +247,10 @@ def _read(setting: Setting, value: Any, folder: Path | None, place: str) -> Any:
         return _read_choice(setting.choices, value, folder, place)
     if setting.is_path and folder is not None and value is not None:
         return resolve_path(folder, value, place)
-    return _read_value(setting.kind, value, folder, place)
+    read = _read_value(setting.kind, value, folder, place)
+    if setting.name.endswith("_s") and read is not None and read > _MAX_S:
+        raise SettingError(place, f"must be at most {_MAX_S}, the seconds of 100 years, but is: {read}")
+    return read
 
 
 def _read_choice(choices: Mapping[str, type], value: Any, folder: Path | None, place: str) -> Any:

@@ -77,11 +77,12 @@ class ColumnHistory:
     ``has_gap`` means that the table was not watched for a while. ``places`` are the ordinals of the columns
     outside the key at the last exact schema read, without the columns that changed since.
     ``unwatched`` and ``generated`` are columns that the lake lacks: the change stream does not watch them, or
-    cannot send them.
+    cannot send them. ``database`` is that of the table; empty if it is unknown or in the table's name.
     """
 
     name: str
     versions: tuple[ColumnVersion, ...] = ()
+    database: str = ""
     is_watched: bool = True
     is_dropped: bool = False
     is_created: bool = False

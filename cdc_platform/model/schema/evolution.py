@@ -110,6 +110,7 @@ def _add_table(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
     is_uncopied = event.value == UNCOPIED or (table.is_uncopied and not table.is_dropped)
     return replace(
         table,
+        database=event.name or "",
         is_watched=True,
         is_dropped=False,
         is_created=is_created,

@@ -12,13 +12,22 @@ MAY_NOT_FIT: Final = "may_not_fit"
 """Member of a column in `column_types`, true if its values may not fit its declared type."""
 
 
+DATABASE: Final = "database"
+"""Member of a key column in `column_types`: the database of the table, if its name does not contain it."""
+
+
 @dataclass(frozen=True)
 class ObservedColumn:
-    """The description of a column by a record or by the source."""
+    """The description of a column by a record or by the source.
+
+    ``database`` is that of the table, if the column belongs to its key and the name of the table in the lake
+    does not contain it.
+    """
 
     type: ColumnType
     is_primary_key: bool
     ordinal: int
+    database: str = ""
 
 
 @dataclass(frozen=True)
@@ -40,6 +49,11 @@ class ObservedColumns:
         """The place in the order at which the table had these columns."""
         return self.micros, self.order
 
+    @property
+    def database(self) -> str:
+        """The database of the table; empty if it is unknown or in the name of the table."""
+        return database_of(self.columns)
+
     @classmethod
     def of_table(cls, micros: int, table: TableSchema, *, is_whole: bool) -> "ObservedColumns":
         """Return the columns of a table's schema as an observation."""
@@ -59,6 +73,7 @@ def parse_column_types(text: str | None) -> Mapping[str, ObservedColumn] | None:
                 ColumnType.from_json(column["type"]),
                 bool(column["is_primary_key"]),
                 int(column["ordinal_position"]),
+                str(column.get(DATABASE, "")),
             )
             for column in entries
         }
@@ -86,6 +101,11 @@ def declares_types_of(table: TableSchema | None, column_types: str) -> bool:
         for column in table.columns
         if column.source_name in columns
     )
+
+
+def database_of(columns: Mapping[str, ObservedColumn]) -> str:
+    """Return the database of a table with these columns; empty if they do not state it."""
+    return next((column.database for column in columns.values() if column.database), "")
 
 
 def key_types(columns: Mapping[str, ObservedColumn]) -> Mapping[str, ColumnType]:

@@ -56,9 +56,10 @@ class SchemaEvent:
     ``since_order`` is the ordering key of the first event of that moment to which it applies; it is empty if
     the change applies to all records of that moment.
 
-    ``name`` is the name of a column or option. ``value`` and ``previous`` are a column's type, a list of
-    names or the ordinals of columns as JSON, an option's text, `created` for a table that did not exist
-    before, or `uncopied` for a table that may have had rows before, which no copy brings.
+    ``name`` is the name of a column or option, or the database of an added table, if that is known.
+    ``value`` and ``previous`` are a column's type, a list of names or the ordinals of columns as JSON, an
+    option's text, `created` for a table that did not exist before, or `uncopied` for a table that may have
+    had rows before, which no copy brings.
     A change without a time was found when the pipeline began, or took effect at an unknown time.
     """
 

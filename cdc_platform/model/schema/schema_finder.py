@@ -136,7 +136,7 @@ class _Finder(SchemaRecorder):
             # It is a later table; records that are still to come show when it was created.
             return
         table_columns = (
-            self._recreate(table, observation) if is_recreated else self._watch(table, observation.place)
+            self._recreate(table, observation) if is_recreated else self._watch(table, observation)
         )
         for name, column in observation.columns.items():
             version = table_columns.live(name)
@@ -163,10 +163,10 @@ class _Finder(SchemaRecorder):
     def _recreate(self, table: str, observation: ObservedColumns) -> ColumnHistory:
         """Record that a table was recreated, and drop the key columns that it no longer has."""
         was_dropped = self.history.tables[table].is_dropped
-        columns = self._watch(table, observation.place)
+        columns = self._watch(table, observation)
         if not was_dropped:
             self.record(SchemaChange.TABLE_DROPPED, table, since=observation.place)
-            columns = self._watch(table, observation.place)
+            columns = self._watch(table, observation)
         for version in columns.live_versions:
             if version.is_primary_key and version.name not in observation.columns:
                 self.drop(table, version, observation.place)
@@ -235,17 +235,17 @@ class _Finder(SchemaRecorder):
             self.name_tables(SchemaChange.KEYLESS_TABLES, self.history.keyless, schema_read.keyless, since)
         self.set_options(schema_read, is_first=is_first)
 
-    def _watch(self, table: str, place: OrderPlace) -> ColumnHistory:
+    def _watch(self, table: str, observation: ObservedColumns) -> ColumnHistory:
         columns = self.history.tables.get(table)
         if columns is None or not columns.is_watched:
             is_beginning = self.history.cycle == 0 and columns is None
-            since = None if is_beginning else place
+            since = None if is_beginning else observation.place
             is_new = columns is None and table not in self.before.other_names | self.renamed
             is_inserted = self.shows_creation and is_new
             value = (
                 CREATED if is_inserted else UNCOPIED if columns is None and table in self.uncopied else None
             )
-            self.record(SchemaChange.TABLE_ADDED, table, None, value, since=since)
+            self.record(SchemaChange.TABLE_ADDED, table, observation.database or None, value, since=since)
             if columns is None:
                 self.fresh[table] = False
         return self.history.tables[table]

@@ -19,6 +19,10 @@ from cdc_platform.pipeline.reading.read_reports import list_unread
 WAITS_S: Final = 60.0
 """Time after its commit within which a transaction may still arrive."""
 
+BEHIND_WAIT: Final = (
+    ". All files after it wait: repair it, or move it out of the folder if you can do without its events"
+)
+
 
 def check_arrival(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> CheckResult:
     """Look for incomplete transactions, which hold back all later ones."""
@@ -62,9 +66,10 @@ def check_files(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> Chec
     unread = list_unread(pipeline)
     examples = "; ".join(file.describe() for file in unread[:SHOWN])
     more = f"; and {len(unread) - SHOWN} more" if len(unread) > SHOWN else ""
+    waiting = BEHIND_WAIT if pipeline.capabilities.comes_in_order else ""
     return CheckResult(
         not unread,
-        f"{examples}{more}" if unread else "every existing file has been read",
+        f"{examples}{more}{waiting}" if unread else "every existing file has been read",
         {"unread_files": len(unread)},
     )
 

@@ -1,13 +1,14 @@
-"""Events with another key than their table: their rows would mix with the table's rows, or replace them."""
+"""Events of another key or database than their table: their rows would mix with its rows, or replace them."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from cdc_platform.model.schema.evolution import SchemaHistory
 from cdc_platform.model.schema.observed_columns import (
     ObservedColumn,
+    database_of,
     declares_types_of,
     key_types,
     parse_column_types,
@@ -20,30 +21,42 @@ Key = frozenset[tuple[str, str]]
 """Columns of a key with the families of their types; keys of different families do not compare as equal."""
 
 
+class KeyedTable(NamedTuple):
+    """The key of a table, and its database; empty if that is unknown or in the table's name."""
+
+    key: Key
+    database: str
+
+    def is_foreign_to(self, table: "KeyedTable") -> bool:
+        """Return whether rows with this key, of this database, do not belong to a table."""
+        has_other_database = bool(self.database and table.database) and self.database != table.database
+        return has_other_database or self.key != table.key
+
+
 def find_foreign_keys(
     pipeline: Pipeline, history: SchemaHistory, shapes: Mapping[TypedTable, str]
 ) -> Mapping[TypedTable, str]:
-    """Return the shapes of a window's events with other keys than their tables, each with the reason.
+    """Return the shapes of events of other keys or databases than their tables, each with the reason.
 
-    A new table gets the key of its first event in the source's order: ``shapes`` has the ordering key of
-    each shape's first event. ``history`` is the schema history before the window. Needs no Spark.
+    A new table gets the key and the database of its first event in the source's order: ``shapes`` has the
+    ordering key of each shape's first event. ``history`` is the schema history before the window. Needs no
+    Spark.
     """
     if pipeline.capabilities.comes_in_order:
         return {}
-    keys: defaultdict[str, dict[str, Key]] = defaultdict(dict)
+    keys: defaultdict[str, dict[str, KeyedTable]] = defaultdict(dict)
     for table, text in shapes:
-        key = key_of(parse_column_types(text) or {})
-        if key:
-            keys[table][text] = key
+        columns = parse_column_types(text)
+        if columns:
+            keys[table][text] = KeyedTable(key_of(columns), database_of(columns))
     reasons: dict[TypedTable, str] = {}
     for table, by_text in keys.items():
-        table_key = _known_key(history, table)
-        if table_key is None and len({*by_text.values()}) > 1:
-            table_key = by_text[min(by_text, key=lambda text: (shapes[table, text], text))]
+        first = by_text[min(by_text, key=lambda text: (shapes[table, text], text))]
+        owner = _known_key(history, table) or first
         reasons |= {
-            (table, text): _reason(table, table_key, key)
-            for text, key in by_text.items()
-            if table_key is not None and key != table_key
+            (table, text): _reason(table, owner, keyed)
+            for text, keyed in by_text.items()
+            if keyed.is_foreign_to(owner)
         }
     return reasons
 
@@ -53,17 +66,24 @@ def key_of(columns: Mapping[str, ObservedColumn]) -> Key:
     return frozenset((name, key_family(kind)) for name, kind in key_types(columns).items())
 
 
-def _known_key(history: SchemaHistory, table: str) -> Key | None:
+def _known_key(history: SchemaHistory, table: str) -> KeyedTable | None:
     table_columns = history.tables.get(table)
-    columns = (
-        (version for version in table_columns.live_versions if version.is_primary_key)
-        if table_columns
-        else ()
-    )
-    return frozenset((version.name, key_family(version.type)) for version in columns) or None
+    if table_columns is None:
+        return None
+    columns = (version for version in table_columns.live_versions if version.is_primary_key)
+    key = frozenset((version.name, key_family(version.type)) for version in columns)
+    return KeyedTable(key, table_columns.database) if key else None
 
 
-def _reason(table: str, table_key: Key, key: Key) -> str:
+def _reason(table: str, owner: KeyedTable, keyed: KeyedTable) -> str:
+    table_key, key = owner.key, keyed.key
+    if keyed._replace(key=table_key).is_foreign_to(owner):
+        return (
+            f"The rows of `{table}` come from the database `{owner.database}`, and this one from "
+            f"`{keyed.database}`. Declare a pipeline for each database, or name their tables apart by "
+            '`table_name: "{database}.{schema}.{table}"`; if it is one database that was renamed, or one '
+            'table in shards, set `table_name: "{schema}.{table}"` and replay'
+        )
     expected, actual = (", ".join(sorted(name for name, _ in columns)) for columns in (table_key, key))
     if expected != actual:
         return (

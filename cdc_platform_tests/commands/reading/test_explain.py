@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cdc_platform.cli import ERROR_PAGES
+from cdc_platform.commands.error_texts import ERROR_PAGES
 from cdc_platform.errors import RowNotFound
 from cdc_platform_tests.commands.invoking import begin, run
 from cdc_platform_tests.yaml_files import write_defs

@@ -102,6 +102,7 @@ def test_fields_without_a_description_are_no_settings_of_the_yaml() -> None:
         ({"colour": "green"}, "colour", "must be one of red, blue, but is: 'green'"),
         ({"colours": {"x": "green"}}, "colours.x", "must be one of red, blue"),
         ({"rest_s": float("inf")}, "rest_s", "must be a finite number"),
+        ({"rest_s": 1e30}, "rest_s", "must be at most 3155760000, the seconds of 100 years, but is: 1e+30"),
     ],
 )
 def test_what_cannot_be_read_is_named(given: dict[str, Any], setting: str, problem: str) -> None:

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
-from cdc_platform.cli import ERROR_PAGES, main
+from cdc_platform.cli import main
+from cdc_platform.commands.error_texts import ERROR_PAGES
 from cdc_platform.commands.reading.explain import describe_explanation
 from cdc_platform.errors import RowNotFound, TableNotFound
 from cdc_platform.lake.catalog.lake_settings import LakeSettings

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from cdc_platform.errors import RecordUnreadable
 from cdc_platform.model.base.names import case_key
+from cdc_platform.model.schema.observed_columns import DATABASE
 from cdc_platform.model.schema.table_schema import ColumnType
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.sources.datastream.events.column_names import EVENT_ID, ROW_HASH, lake_names
@@ -15,7 +16,7 @@ from cdc_platform.sources.datastream.settings.datastream_settings import Datastr
 from cdc_platform.sources.datastream.settings.declarations import full_name
 from cdc_platform.sources.datastream.settings.kinds import SourceKind
 from cdc_platform.sources.datastream.settings.policies import KeylessPolicy
-from cdc_platform.sources.datastream.settings.table_names import table_name
+from cdc_platform.sources.datastream.settings.table_names import table_name, unnamed_database
 from cdc_platform.sources.datastream.values.rows import Columns
 
 DOCUMENT_ID: Final = "_id"
@@ -121,7 +122,9 @@ def make_layout(
     protected_names = settings.protected_columns(table)
     return Layout(
         table=table,
-        column_types=_column_types(names, columns, key_columns, keyless),
+        column_types=_column_types(
+            names, columns, key_columns, keyless, unnamed_database(kind, metadata, settings.table_name)
+        ),
         keys=tuple(sorted((names[name], name) for name in key_columns)),
         values=values,
         missing_keys=tuple((own, name) for name, own in lake_names(gaps, gaps, policy).items()),
@@ -189,8 +192,12 @@ def _column_types(
     columns: Mapping[str, ColumnType],
     keys: Sequence[str],
     keyless: KeylessPolicy | None,
+    database: str,
 ) -> str:
-    """Return the JSON array for `SourceEvent.column_types`; key columns come first, in order."""
+    """Return the JSON array for `SourceEvent.column_types`; key columns come first, in order.
+
+    They state the database, if the table's name does not contain it.
+    """
     entries = [
         (names[name], columns[name], name in keys)
         for name in dict.fromkeys((*keys, *columns))
@@ -201,6 +208,7 @@ def _column_types(
     return json.dumps(
         [
             {"name": name, "type": kind.to_fields(), "is_primary_key": is_key, "ordinal_position": ordinal}
+            | ({DATABASE: database} if database and is_key else {})
             for ordinal, (name, kind, is_key) in enumerate(entries, start=1)
         ],
         ensure_ascii=False,

@@ -49,6 +49,16 @@ def table_name(kind: SourceKind, metadata: Mapping[str, Any], template: str | No
     return name
 
 
+def unnamed_database(kind: SourceKind, metadata: Mapping[str, Any], template: str | None) -> str:
+    """Return the database of an event's table; empty if it is unknown, or if the user chose the table's name.
+
+    Without a template the tables of two databases would be one; a template without {database} wants that.
+    """
+    database = metadata.get("database")
+    is_named = template is not None or "{database}" in _TEMPLATES[kind]
+    return "" if is_named or not isinstance(database, str) else database
+
+
 def name_by_template(template: str | None, *parts: str) -> str | None:
     """Return the name that a template gives to a table with these parts; None if it needs other parts.
 

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from cdc_platform.sources.debezium.engine.new_tables import NewTables
 from cdc_platform.sources.debezium.engine.spool import SpoolWriter
 from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
 
@@ -51,12 +52,13 @@ class BatchWriter:
     position, such as those of a COPY (Debezium up to 3.6, dbz#1554). Heartbeats are not written.
     """
 
-    def __init__(self, writer: SpoolWriter, settings: EngineInput, run: Run) -> None:
-        self._writer, self._run = writer, run
+    def __init__(self, writer: SpoolWriter, settings: EngineInput, run: Run, new_tables: NewTables) -> None:
+        self._writer, self._run, self._new_tables = writer, run, new_tables
+        self._notifications = settings.notification_topic
         self._heartbeats = f"__debezium-heartbeat.{settings.topic_prefix}"
         self._messages = f"{settings.topic_prefix}.message"
         self._transactions = f"{settings.topic_prefix}.transaction"
-        self._is_open = self._has_marker = False
+        self._is_open = self._has_marker = self._has_new_rows = False
 
     def write(self, records: Sequence[Any], committer: Any) -> None:
         """Write a batch and acknowledge its complete transactions."""
@@ -76,7 +78,10 @@ class BatchWriter:
             committer.markProcessed(last_whole)
         committer.markBatchFinished()
         self._writer.keep_offsets()
-        if is_at_marker:
+        if self._has_new_rows:
+            self._new_tables.take()
+            self._has_new_rows = False
+        if is_at_marker and not self._new_tables.names:
             self._run.reach_marker()
 
     def _follow(self, topic: str, record: Any) -> None:
@@ -85,6 +90,13 @@ class BatchWriter:
             self._is_open = _has_begun(str(record.value()))
         elif topic == self._messages and self._run.marker in str(record.key()):
             self._has_marker = True
+        elif topic == self._notifications and self._new_tables.names:
+            self._has_new_rows |= _ends_snapshot(str(record.value()))
+
+
+def _ends_snapshot(notification: str) -> bool:
+    event = json.loads(notification)
+    return bool(event.get("payload", event)["type"] == "COMPLETED")
 
 
 def _has_begun(transaction: str) -> bool:

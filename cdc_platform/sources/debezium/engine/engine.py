@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,14 @@ from cdc_platform.model.base.libraries import optional_library
 from cdc_platform.private_files import write_whole
 from cdc_platform.sources.debezium.engine.batches import BatchWriter, Run
 from cdc_platform.sources.debezium.engine.engine_failures import failure_of
-from cdc_platform.sources.debezium.engine.engine_source import check_capturable, emit_marker, read_comments
+from cdc_platform.sources.debezium.engine.engine_source import (
+    check_capturable,
+    emit_marker,
+    read_comments,
+    read_generated,
+    read_tables,
+)
+from cdc_platform.sources.debezium.engine.new_tables import NewTables, expressions_of
 from cdc_platform.sources.debezium.engine.spool import Spool
 from cdc_platform.sources.debezium.engine.spool_files import reported_as_unusable
 from cdc_platform.sources.debezium.engine.stored_offsets import prepare_offsets
@@ -76,11 +83,14 @@ def capture(order: Order, run: Run) -> None:
         with reported_as_unusable(spool.folder):
             _keep_comments(spool, settings)
             prepare_offsets(spool, restart_lsn)
-        engine = _build(order, BatchWriter(writer, settings, run), run, spool)
+            new_tables = NewTables(spool, settings, read_tables(settings))
+        engine = _build(
+            order, BatchWriter(writer, settings, run, new_tables), run, spool, new_tables.properties
+        )
         thread = threading.Thread(target=engine.run, name="engine", daemon=True)
         thread.start()
         try:
-            _wait(order, run)
+            _wait(order, run, new_tables)
         finally:
             run.stopping = True
             _close(engine)
@@ -89,11 +99,15 @@ def capture(order: Order, run: Run) -> None:
         raise failure_of(run.failure, settings) from run.failure
 
 
-def _wait(order: Order, run: Run) -> None:
-    """Wait for the end; a marker that was written before the engine's slot or snapshot never arrives."""
+def _wait(order: Order, run: Run, new_tables: NewTables) -> None:
+    """Wait for the end; a marker that was written before the engine's slot or snapshot never arrives.
+
+    After a restart the engine looks for a commit, such as that of a marker, before it heeds a signal.
+    """
     pause_s = LOOK_EVERY_S
     while not run.ended.wait(pause_s):
-        if run.report_to is not None and run.is_polling.is_set():
+        if run.is_polling.is_set() and (run.report_to is not None or new_tables.names):
+            new_tables.signal()
             emit_marker(order.settings, run.marker)
             pause_s = NEXT_MARKER_AFTER_S
 
@@ -119,12 +133,13 @@ def _keep_comments(spool: Spool, settings: EngineInput) -> None:
         LOGGER.warning("The comments of tables and columns stay as they were. %s", error)
 
 
-def _build(order: Order, batches: BatchWriter, run: Run, spool: Spool) -> Any:
+def _build(order: Order, batches: BatchWriter, run: Run, spool: Spool, snapshot: Mapping[str, str]) -> Any:
     import jpype
 
     json_format = jpype.JClass("io.debezium.engine.format.Json").class_
     properties = jpype.JClass("java.util.Properties")()
-    for name, value in order.settings.connector_properties(spool.offsets).items():
+    own = order.settings.connector_properties(spool.offsets, spool.signals)
+    for name, value in {**snapshot, **own, **_without(read_generated(order.settings), own)}.items():
         properties.setProperty(name, value)
     # Headers hold the old key of a row whose key has changed: without a format for headers they are lost.
     return (
@@ -137,6 +152,14 @@ def _build(order: Order, batches: BatchWriter, run: Run, spool: Spool) -> Any:
         .notifying(_change_consumer(batches, run))
         .build()
     )
+
+
+def _without(columns: Sequence[str], properties: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the property that leaves columns out: a snapshot would read values that no change updates."""
+    if not columns or "column.include.list" in properties:
+        return {}
+    own = properties.get("column.exclude.list")
+    return {"column.exclude.list": ",".join(filter(None, (own, expressions_of(columns))))}
 
 
 def _change_consumer(batches: BatchWriter, run: Run) -> Any:

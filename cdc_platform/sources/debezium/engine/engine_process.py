@@ -28,7 +28,7 @@ from cdc_platform.private_files import open_private
 from cdc_platform.sources.debezium.engine.batches import CAUGHT_UP
 from cdc_platform.sources.debezium.engine.engine import Order
 from cdc_platform.sources.debezium.engine.spool import Spool
-from cdc_platform.sources.debezium.engine.spool_files import reported_as_unusable
+from cdc_platform.sources.debezium.engine.spool_files import SpoolFile, reported_as_unusable
 from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
 
 PROGRAM: Final = "cdc_platform.sources.debezium.engine.engine"
@@ -95,14 +95,22 @@ class EngineProcess:
     def wait_until_caught_up(self, timeout_s: float) -> None:
         """Wait until everything committed before the start is in the spool; the engine keeps running.
 
+        A snapshot of a large database takes hours, and would begin again if it was interrupted.
+
+        Args:
+            timeout_s: seconds without new events to wait.
+
         Raises:
             CdcError: the failure of the engine; the spool is complete, and a new start resumes.
-            SourceUnreachable: the engine has not caught up in time, and keeps running.
+            SourceUnreachable: no event has arrived in this time; the engine keeps running.
         """
+        newest: list[SpoolFile] | None = None
         with self._report, selectors.DefaultSelector() as selector:
             selector.register(self._report, selectors.EVENT_READ)
-            if not selector.select(timeout_s):
-                raise self._not_caught_up(timeout_s)
+            while not selector.select(timeout_s):
+                before, newest = newest, self.spool.files()[-1:]
+                if newest == before:
+                    raise self._not_caught_up(timeout_s)
             has_caught_up = self._report.read(len(CAUGHT_UP)) == CAUGHT_UP
         if not has_caught_up:
             self.wait(STOP_WITHIN_S)
@@ -140,8 +148,8 @@ class EngineProcess:
 
     def _not_caught_up(self, timeout_s: float | None) -> SourceUnreachable:
         return SourceUnreachable(
-            f"The engine has not caught up within {timeout_s or 0:g} s; it resumes from there when it is "
-            f"started again. Log: {self.spool.log}"
+            f"The engine has not caught up, and sent nothing for {timeout_s or 0:g} s; it resumes from there "
+            f"when it is started again. Log: {self.spool.log}"
         )
 
     def _failure(self, code: int) -> CdcError:

@@ -1,7 +1,8 @@
 """Checks of the engine's source through Java's driver, which report mistakes before the engine starts."""
 
+import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -44,6 +45,27 @@ COMMENTS: Final = """
     AND n.nspname NOT IN ('pg_catalog', 'information_schema')
 """
 
+TABLES: Final = """
+    SELECT json_object_agg(n.nspname || '.' || c.relname, c.oid::text)
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE CASE WHEN ? = 'true' THEN c.relkind IN ('r', 'p') AND NOT c.relispartition ELSE c.relkind = 'r' END
+    AND c.relpersistence = 'p' AND n.nspname NOT IN ('pg_catalog', 'information_schema')
+    AND (? <> 'disabled' OR EXISTS (SELECT FROM pg_publication_tables p WHERE p.pubname = ?
+        AND p.schemaname = n.nspname AND p.tablename = c.relname))
+"""
+GENERATED: Final = """
+    SELECT json_agg(n.nspname || '.' || c.relname || '.' || a.attname)
+    FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+    LEFT JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary
+    WHERE a.attgenerated <> '' AND c.relkind IN ('r', 'p') AND NOT coalesce(a.attnum = ANY (i.indkey), false)
+"""
+PUBLISHED_PARTITION: Final = """
+    SELECT p.schemaname || '.' || p.tablename
+    FROM pg_publication_tables p JOIN pg_class c ON c.relname = p.tablename AND c.relispartition
+    JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = p.schemaname
+    WHERE p.pubname = ? LIMIT 1
+"""
+
 
 def database_of(settings: EngineInput) -> str:
     """Return a description of an engine's database for messages."""
@@ -83,6 +105,34 @@ def read_comments(settings: EngineInput) -> str:
     return (row and row[0]) or "[]"
 
 
+def read_tables(settings: EngineInput) -> Mapping[str, str]:
+    """Return the identifiers of the database's tables, by SCHEMA.TABLE.
+
+    They are those of the publication, if only its owner adds tables to it. Partitions are among them if they
+    are captured as tables.
+
+    Raises:
+        SourceError: the server cannot be reached, or rejects the query.
+    """
+    with _connect(settings) as connection:
+        values = str(settings.joins_partitions).lower(), settings.publication_mode, settings.publication
+        row = _first_row(connection, TABLES, *values)
+    tables: dict[str, str] = json.loads((row and row[0]) or "{}")
+    return tables
+
+
+def read_generated(settings: EngineInput) -> Sequence[str]:
+    """Return the generated columns outside of keys, as SCHEMA.TABLE.COLUMN.
+
+    Raises:
+        SourceError: the server cannot be reached, or rejects the query.
+    """
+    with _connect(settings) as connection:
+        row = _first_row(connection, GENERATED)
+    columns: list[str] = json.loads((row and row[0]) or "[]")
+    return columns
+
+
 def emit_marker(settings: EngineInput, marker: str) -> None:
     """Write a message to the source's log, after everything committed so far.
 
@@ -104,7 +154,15 @@ def emit_marker(settings: EngineInput, marker: str) -> None:
 
 
 def _check_publication(connection: Any, settings: EngineInput) -> None:
-    if settings.properties.get("publication.autocreate.mode") != "disabled":
+    partition = _first_row(connection, PUBLISHED_PARTITION, settings.publication)
+    if partition is not None and settings.joins_partitions:
+        raise ReplicationRefused(
+            f"The publication sends changes of partitions, such as `{partition[0]}`, under their own names. "
+            f"Run `ALTER PUBLICATION {settings.publication} SET (publish_via_partition_root = true)`, or set "
+            "the property `publish.via.partition.root: false` and name the partitions in `partitions`. "
+            f"Source: {database_of(settings)}"
+        )
+    if settings.publication_mode != "disabled":
         return
     if _first_row(connection, "SELECT 1 FROM pg_publication WHERE pubname = ?", settings.publication) is None:
         raise ReplicationRefused(

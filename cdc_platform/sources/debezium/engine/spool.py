@@ -53,6 +53,16 @@ class Spool:
         """Comments of the source's tables and columns, as they were at the newest start of an engine."""
         return self.folder / "comments.json"
 
+    @property
+    def tables(self) -> Path:
+        """Identifiers of the source's tables whose rows, and not only changes, the spool has."""
+        return self.folder / "tables.json"
+
+    @property
+    def signals(self) -> Path:
+        """Signals to the connector, which empties the file."""
+        return self.folder / "signals.jsonl"
+
     def make_folder(self) -> None:
         """Create the folder if it is missing; only its owner can access it, since it holds rows."""
         make_private_folder(self.folder)

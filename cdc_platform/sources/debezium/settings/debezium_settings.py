@@ -155,9 +155,10 @@ class DebeziumSettings(SourceSettings):
     def __post_init__(self) -> None:
         check_members(self)
         for name in self.null_policies:
-            if "." not in name and "(" in name:
-                problem = "has sizes: name the type without them, or TABLE.COLUMN"
-                raise SettingError(f"null_policies.{name}", problem)
+            _check_policy_name(name)
+        for setting in ("columns", "keys", "ignored_columns", "column_placeholders", "full_identity"):
+            for name in getattr(self, setting):
+                _check_table(setting, name)
         check_table_name(self.table_name)
         for pattern, target in self.partitions.items():
             _check_partition(pattern, target)
@@ -260,6 +261,17 @@ def _merge_modes(own: Mapping[str, Any], properties: Mapping[str, str]) -> Conne
                 "remove one of them",
             )
     return read_settings(ConnectorModes, {**own, **modes}, place="connector.")
+
+
+def _check_policy_name(name: str) -> None:
+    if "." not in name and "(" in name:
+        raise SettingError(f"null_policies.{name}", "has sizes: name the type without them, or TABLE.COLUMN")
+
+
+def _check_table(setting: str, name: str) -> None:
+    # A pattern would match nothing: columns that should stay out of the lake would be in it.
+    if name.endswith("*"):
+        raise SettingError(f"{setting}.{name}", "must name one table, such as public.orders: not a pattern")
 
 
 def _check_partition(pattern: str, target: str) -> None:

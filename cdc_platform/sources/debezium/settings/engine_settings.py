@@ -98,7 +98,7 @@ class EngineInput:
             raise SettingError("input.engine.topic_prefix", f"{problem}, but is: {self.topic_prefix!r}")
         if not self.publication.strip():
             raise SettingError("input.engine.publication", "is empty; leave it out for `cdc_platform`")
-        owned = self._own_properties(Path()).keys() - {"message.prefix.include.list"}
+        owned = self._own_properties(Path()).keys() - {"message.prefix.include.list"} | {_SIGNAL_FILE}
         for name in self.properties:
             if name.startswith(OWNED) or name in owned:
                 raise SettingError(
@@ -121,13 +121,34 @@ class EngineInput:
         """Return the properties that must not change during the life of a spool."""
         return {"database": self.database, "slot": self.slot, "topic_prefix": self.topic_prefix}
 
-    def connector_properties(self, offsets: Path) -> dict[str, str]:
+    @property
+    def joins_partitions(self) -> bool:
+        """Whether changes of a partition are those of its table, under the table's name."""
+        return self.properties.get(_BY_ROOT, "true").lower() == "true"
+
+    @property
+    def publication_mode(self) -> str:
+        """How the connector makes the publication."""
+        return self.properties.get(_PUBLICATION_MODE, _DEFAULTS[_PUBLICATION_MODE]).lower()
+
+    @property
+    def notification_topic(self) -> str:
+        """Topic of the connector's notifications."""
+        return self.properties.get(_NOTIFICATION_TOPIC, f"{self.topic_prefix}.notifications")
+
+    def connector_properties(self, offsets: Path, signals: Path) -> dict[str, str]:
         """Return the properties of the engine and the connector.
 
         The engine flushes offsets with every batch, and stops at messages that cannot be written.
         """
-        notified = {"notification.sink.topic.name": f"{self.topic_prefix}.notifications"}
-        return _DEFAULTS | notified | dict(self.properties) | self._own_properties(offsets)
+        own = self._own_properties(offsets)
+        # In addition to those of the user, the engine's own channels.
+        own |= {_NOTIFICATION_TOPIC: self.notification_topic, _SIGNAL_FILE: str(signals)}
+        own |= {
+            name: ",".join(dict.fromkeys((*self.properties.get(name, default).split(","), needed)))
+            for name, default, needed in _CHANNELS
+        }
+        return _DEFAULTS | dict(self.properties) | own
 
     def _own_properties(self, offsets: Path) -> dict[str, str]:
         schemas = str(self.with_schemas).lower()
@@ -167,14 +188,25 @@ class EngineInput:
         return owned
 
 
+_NOTIFICATION_TOPIC: Final = "notification.sink.topic.name"
+_CHANNELS: Final = (
+    # property, default, channel that is always among its own
+    # A snapshot has no event for an empty table; notifications show that it has covered the table.
+    ("notification.enabled.channels", "sink", "sink"),
+    # The engine asks for snapshots of new tables.
+    ("signal.enabled.channels", "source", "file"),
+)
+_PUBLICATION_MODE: Final = "publication.autocreate.mode"
+_SIGNAL_FILE: Final = "signal.file"
+_BY_ROOT: Final = "publish.via.partition.root"
 _DEFAULTS: Final = {
+    # Otherwise a snapshot would read a partitioned table, whose changes then have the names of partitions.
+    _BY_ROOT: "true",
     # By default truncates are not sent, so rows would stay that the source no longer has.
     "skipped.operations": "none",
     # Without heartbeats, a slot stands still while only other tables change, and the server keeps its log.
     "heartbeat.interval.ms": "10000",
-    "publication.autocreate.mode": "filtered",
-    # A snapshot has no event for an empty table; notifications show that it has covered the table.
-    "notification.enabled.channels": "sink",
+    _PUBLICATION_MODE: "filtered",
     # Without PostgreSQL's types, null in an array of texts may mean NULL or a value that was not sent.
     "column.propagate.source.type": ".*",
     "max.batch.size": "8192",

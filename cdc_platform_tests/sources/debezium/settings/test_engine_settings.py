@@ -39,7 +39,7 @@ def test_a_password_is_not_shown() -> None:
 
 def test_settings_become_properties_of_the_connector() -> None:
     """The user's own properties are added to the platform's, and override its defaults."""
-    properties = SETTINGS.connector_properties(Path("offsets.dat"))
+    properties = SETTINGS.connector_properties(Path("offsets.dat"), Path("signals.jsonl"))
     expected = {
         "database.hostname": "db",
         "database.port": "6432",

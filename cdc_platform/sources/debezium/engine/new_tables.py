@@ -1,0 +1,91 @@
+"""Tables whose rows the spool lacks, and the snapshot that reads them while the engine follows changes.
+
+The connector captures the changes of a table that was created, or chosen, since the last start. It does not
+read the rows that the table has already; a blocking snapshot of such tables alone does.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+
+from cdc_platform.errors import SpoolUnusable
+from cdc_platform.model.base.decoding_errors import MALFORMED
+from cdc_platform.model.base.stored_texts import parse_stored
+from cdc_platform.private_files import write_whole
+from cdc_platform.sources.debezium.engine.spool import Spool
+from cdc_platform.sources.debezium.engine.spool_files import reported_as_unusable
+from cdc_platform.sources.debezium.settings.engine_settings import EngineInput, Snapshot
+
+_READ_LATER = (Snapshot.INITIAL, Snapshot.WHEN_NEEDED)
+
+
+class NewTables:
+    """Tables whose rows are to be read.
+
+    Args:
+        spool: its writer has been opened.
+        settings: of the engine.
+        present: identifiers of the database's tables by SCHEMA.TABLE. A recreated table has another one.
+    """
+
+    def __init__(self, spool: Spool, settings: EngineInput, present: Mapping[str, str]) -> None:
+        self._spool = spool
+        self._present = _captured(settings, present)
+        self._is_signalled = False
+        self.names = _new_names(spool, self._present) if settings.snapshot in _READ_LATER else []
+        if not self.names:
+            self.take()
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """Properties of the connector, whose snapshot would otherwise read each partition as a table, too."""
+        return {"snapshot.include.collection.list": expressions_of(sorted(self._present))}
+
+    def signal(self) -> None:
+        """Ask the connector, once, to read the rows."""
+        if self.names and not self._is_signalled:
+            data = {"type": "BLOCKING", "data-collections": list(map(expression_of, self.names))}
+            signal = {"id": "new_tables", "type": "execute-snapshot", "data": data}
+            write_whole(self._spool.signals, json.dumps(signal))
+            self._is_signalled = True
+
+    def take(self) -> None:
+        """Store that the spool has the rows of all tables."""
+        write_whole(self._spool.tables, json.dumps(self._present))
+        self.names = []
+
+
+def expression_of(name: str) -> str:
+    """Return the regular expression of a name, in the form that lists of the connector's properties take."""
+    return re.escape(name).replace(",", r"\,")
+
+
+def expressions_of(names: Iterable[str]) -> str:
+    """Return the names as a list of regular expressions for a property of the connector."""
+    return ",".join(map(expression_of, names))
+
+
+def _captured(settings: EngineInput, present: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the tables that the settings choose; all, if Python does not support an expression of Java."""
+    if settings.tables:
+        with suppress(re.error):
+            pattern = re.compile("|".join(f"(?:{table})" for table in settings.tables), re.IGNORECASE)
+            return {name: oid for name, oid in present.items() if pattern.fullmatch(name)}
+    return present
+
+
+def _new_names(spool: Spool, present: Mapping[str, str]) -> list[str]:
+    """Return the tables without rows in the spool; none at the first start, whose snapshot reads all."""
+    with reported_as_unusable(spool.folder):
+        if not spool.tables.exists():
+            return []
+        text = spool.tables.read_text(encoding="utf-8")
+    try:
+        stored = parse_stored(text, dict[str, str])
+    except MALFORMED as error:
+        raise SpoolUnusable(
+            f"The list of tables whose rows were read is damaged ({error}). Delete it, and take a snapshot "
+            f"of each table that was added since the newest start of the engine: {spool.tables}"
+        ) from error
+    return sorted(name for name, oid in present.items() if stored.get(name) != oid)
