@@ -46,7 +46,7 @@ def test_rows_of_two_databases_do_not_mix(
     assert found_rows(pipeline, "dbo.orders") == [{"id": 1, "v": "first"}]
     (reason,) = {row["reason"] for row in quarantined_rows(pipeline)}
     assert "`dbo.orders` come from the database `first`, and this one from `second`" in reason
-    joined = replace(source, table_name="{schema}.{table}")
-    pipeline = open_pipeline(replace(pipeline.settings, source=joined))
+    one_table = replace(source, table_name="{schema}.{table}")
+    pipeline = open_pipeline(replace(pipeline.settings, source=one_table))
     replay_records(pipeline, QuarantineFilter())
     assert found_rows(sync(pipeline, spark), "dbo.orders") == []
