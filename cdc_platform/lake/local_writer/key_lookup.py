@@ -211,7 +211,7 @@ def _fields(table: Table, columns: Sequence[str], *further: NestedField) -> Sche
 
 
 def _batches(table: Table, file: DataFile, fields: Schema) -> Iterator[pa.RecordBatch]:
-    """Yield fields of a file's rows in order; pyiceberg's scan reads most of the file ahead, into new memory."""
+    """Yield fields of a file's rows in order; a scan of pyiceberg reads most of it ahead, into new memory."""
     with table.io.new_input(file.file_path).open() as stream, pq.ParquetFile(stream) as parquet:
         stored = pyarrow_to_schema(parquet.schema_arrow, table.name_mapping(), format_version=V3)
         present = prune_columns(stored, {field.field_id for field in fields.fields})

@@ -128,13 +128,13 @@ class FileSplitter:
     def _splits_of(self, segment: Segment, growing: _Growing) -> Iterator[FileSplit]:
         with opened_chunks(self.store, segment, self.max_unpacked_bytes) as chunks:
             for chunk in chunks:
-                lines, text_bytes = len(chunk.texts), sum(map(len, chunk.texts))
+                lines = len(chunk)
+                text_bytes = len(chunk.text) - lines
                 if self._is_full(growing.lines + lines, growing.text_bytes + text_bytes):
                     yield from self._splits_in(chunk, growing)
                 elif lines:
-                    self.starts.follow(chunk.texts)
-                    last = Line(chunk.texts[-1], chunk.begun_bytes + sum(chunk.lengths))
-                    growing.add(lines, text_bytes, last)
+                    self.starts.follow(chunk)
+                    growing.add(lines, text_bytes, chunk.last)
 
     def _splits_in(self, chunk: Lines, growing: _Growing) -> Iterator[FileSplit]:
         """Yield the splits that end in a chunk, whose lines are looked at one by one."""
@@ -142,7 +142,7 @@ class FileSplitter:
             is_full = self._is_full(growing.lines, growing.text_bytes)
             if is_full and self.starts.may_begin(line.text, growing.previous_text):
                 yield growing.take()
-            self.starts.follow((line.text,))
+            self.starts.follow(line)
             growing.add(1, len(line.text), line)
 
     def _is_full(self, lines: int, text_bytes: int) -> bool:
