@@ -1,6 +1,6 @@
 """Lookup of the rows of some keys in the files of a table."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -183,51 +183,50 @@ def read_rows(table: Table, found_rows: Sequence[MatchedRows], columns: Sequence
     fields = _fields(table, columns, ROW_ID)
 
     def read(rows: MatchedRows) -> pa.Table:
-        file_rows = _to_table(fields, _matched(rows, _batches(table, rows.file, fields)))
+        is_matched = np.zeros(rows.file.record_count, dtype=np.bool_)
+        is_matched[rows.positions] = True
+        file_rows = _read(table, rows.file, fields, is_matched)
         first = rows.file[FILE_FIRST_ROW_ID]
         row_ids = pa.array(rows.positions + first) if first is not None else pa.nulls(len(rows), pa.int64())
         place = file_rows.schema.get_field_index(ROW_ID.name)
         return file_rows.set_column(place, ROW_ID.name, pc.coalesce(file_rows[ROW_ID.name], row_ids))
 
     with ThreadPoolExecutor(max_workers=cpu_count()) as pool:
-        parts = [_to_table(fields, ()), *pool.map(read, found_rows)]
+        parts = [_no_rows(fields), *pool.map(read, found_rows)]
     return pa.concat_tables(parts, promote_options="permissive")
-
-
-def _matched(rows: MatchedRows, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the matched ones of a file's rows."""
-    is_matched = np.zeros(rows.file.record_count, dtype=np.bool_)
-    is_matched[rows.positions] = True
-    begin = 0
-    for batch in batches:
-        end = begin + batch.num_rows
-        # Taking rows by number would make Arrow put all texts of a batch into one array.
-        yield batch.filter(pa.array(is_matched[begin:end]))
-        begin = end
 
 
 def _fields(table: Table, columns: Sequence[str], *further: NestedField) -> Schema:
     return Schema(*(table.schema().find_field(name) for name in columns), *further)
 
 
-def _batches(table: Table, file: DataFile, fields: Schema) -> Iterator[pa.RecordBatch]:
-    """Yield fields of a file's rows in order; a scan of pyiceberg reads most of it ahead, into new memory."""
+def _no_rows(fields: Schema) -> pa.Table:
+    return schema_to_pyarrow(fields, include_field_ids=False).empty_table()
+
+
+def _read(
+    table: Table, file: DataFile, fields: Schema, is_chosen: npt.NDArray[np.bool_] | None = None
+) -> pa.Table:
+    """Return fields of a file's rows, or of chosen ones, which are kept as they are read.
+
+    A scan of pyiceberg reads most of a file ahead, into memory that the system must fill with zeros.
+    """
+    parts, begin = [_no_rows(fields)], 0
     with table.io.new_input(file.file_path).open() as stream, pq.ParquetFile(stream) as parquet:
         stored = pyarrow_to_schema(parquet.schema_arrow, table.name_mapping(), format_version=V3)
         present = prune_columns(stored, {field.field_id for field in fields.fields})
-        names = [field.name for field in present.fields]
-        for batch in parquet.iter_batches(BATCH_ROWS, columns=names):
-            yield _to_requested_schema(fields, present, batch, allow_timestamp_tz_mismatch=True)
-
-
-def _to_table(fields: Schema, batches: Iterable[pa.RecordBatch]) -> pa.Table:
-    nothing = schema_to_pyarrow(fields, include_field_ids=False).empty_table()
-    tables = (pa.Table.from_batches([batch]) for batch in batches)
-    return pa.concat_tables([nothing, *tables], promote_options="permissive")
+        for batch in parquet.iter_batches(BATCH_ROWS, columns=[field.name for field in present.fields]):
+            rows = _to_requested_schema(fields, present, batch, allow_timestamp_tz_mismatch=True)
+            if is_chosen is not None:
+                # Taking rows by number would make Arrow put all texts of a batch into one array.
+                rows = rows.filter(pa.array(is_chosen[begin : begin + batch.num_rows]))
+            parts.append(pa.Table.from_batches([rows]))
+            begin += batch.num_rows
+    return pa.concat_tables(parts, promote_options="permissive")
 
 
 def _find_in(table: Table, files: TableFiles, fields: Schema, index: KeyIndex, file: DataFile) -> MatchedRows:
-    codes = index.find(_to_table(fields, _batches(table, file, fields)))
+    codes = index.find(_read(table, file, fields))
     rows = MatchedRows(file, np.flatnonzero(codes != MISSING), codes[codes != MISSING], BitMap64())
     vector = files.vectors.get(file.file_path)
     if vector is None or not len(rows):

@@ -3,9 +3,11 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import BinaryIO, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from cdc_platform.sources.debezium.wire.schema_blocks import load_json
 from cdc_platform.sources.text_files import (
@@ -57,7 +59,13 @@ class Lines:
     def __len__(self) -> int:
         """Return the number of lines."""
         is_open = bool(self.text) and not self.text.endswith(b"\n")
-        return int(np.count_nonzero(np.frombuffer(self.text, np.uint8) == _LINE_FEED)) + is_open
+        return int(np.count_nonzero(self._feeds)) + is_open
+
+    @property
+    def _feeds(self) -> npt.NDArray[np.bool_]:
+        """Whether a byte of the text is a line feed."""
+        feeds: npt.NDArray[np.bool_] = np.frombuffer(self.text, np.uint8) == _LINE_FEED
+        return feeds
 
     @property
     def end_bytes(self) -> int:
@@ -73,20 +81,15 @@ class Lines:
     @cached_property
     def texts(self) -> Sequence[bytes]:
         """The text of each line, without its line feed."""
-        return self.text.removesuffix(b"\n").split(b"\n") if self.text else []
+        texts = self.text.split(b"\n")
+        return texts if texts[-1] else texts[:-1]
 
     def one_by_one(self) -> Iterator[Line]:
         """Yield each line with the byte at which it ends."""
-        lengths = np.fromiter(map(len, self.texts), np.int64)
-        ends = self.begun_bytes + self.left_out_bytes + np.cumsum(lengths + 1)
-        ends = np.zeros_like(ends) if self.is_gzip else np.minimum(ends, self.end_bytes)
-        is_long = bool((lengths > MAX_LINE_BYTES).any())
-        return map(Line, map(_shown, self.texts) if is_long else self.texts, ends.tolist())
-
-    def without_mark(self) -> "Lines":
-        """Return the lines without a byte order mark."""
-        left_out_bytes = self.left_out_bytes + len(BYTE_ORDER_MARK)
-        return replace(self, text=self.text[len(BYTE_ORDER_MARK) :], left_out_bytes=left_out_bytes)
+        begun_bytes = self.begun_bytes + self.left_out_bytes
+        ends = np.append(np.flatnonzero(self._feeds) + begun_bytes + 1, self.end_bytes)[: len(self.texts)]
+        texts = self.texts if len(self.text) <= MAX_LINE_BYTES else map(_shown, self.texts)
+        return map(Line, texts, np.zeros_like(ends).tolist() if self.is_gzip else ends.tolist())
 
     def without_first(self, lines: int) -> "Lines":
         """Return the lines without a number of first lines."""
@@ -114,15 +117,15 @@ def raw_lines(stream: BinaryIO, first: bytes, read_bytes: int) -> Iterator[Lines
     """Yield the lines of a file after its first chunk was read; see `read_lines`."""
     is_gzip = not read_bytes and first.startswith(GZIP_MAGIC)
     chunks = decompress(stream, first) if is_gzip else read_plain(stream, first)
-    end_bytes = max(read_bytes - 1, 0)
-    for number, (text, left_out_bytes, is_ended) in enumerate(_cut(chunks)):
-        lines = Lines(text, end_bytes, left_out_bytes, is_gzip)
+    begin = next(chunks, b"")
+    text = begin if read_bytes else begin.removeprefix(BYTE_ORDER_MARK)
+    end_bytes = max(read_bytes - 1, 0) + len(begin) - len(text)
+    for number, (part, left_out_bytes, is_ended) in enumerate(_cut(chain((text,), chunks))):
+        lines = Lines(part, end_bytes, left_out_bytes, is_gzip)
         end_bytes = lines.end_bytes
         if number == 0 and read_bytes:
             _check_end(lines.texts[0])
             lines = lines.without_first(1)
-        elif number == 0 and text.startswith(BYTE_ORDER_MARK):
-            lines = lines.without_mark()
         if is_ended or _is_whole(lines):
             yield lines
 
