@@ -88,7 +88,8 @@ class Lines:
         """Yield each line with the byte at which it ends."""
         begun_bytes = self.begun_bytes + self.left_out_bytes
         ends = np.append(np.flatnonzero(self._feeds) + begun_bytes + 1, self.end_bytes)[: len(self.texts)]
-        texts = self.texts if len(self.text) <= MAX_LINE_BYTES else map(_shown, self.texts)
+        is_long = len(self.text) > MAX_LINE_BYTES
+        texts = (_join([text], len(text)) for text in self.texts) if is_long else self.texts
         return map(Line, texts, np.zeros_like(ends).tolist() if self.is_gzip else ends.tolist())
 
     def without_first(self, lines: int) -> "Lines":
@@ -126,14 +127,9 @@ def raw_lines(stream: BinaryIO, first: bytes, read_bytes: int) -> Iterator[Lines
         if number == 0 and read_bytes:
             _check_end(lines.texts[0])
             lines = lines.without_first(1)
-        if is_ended or _is_whole(lines):
+        # A last line may be complete without an end.
+        if is_ended or (lines.text and (is_gzip or _is_object(lines.text.decode(errors="surrogateescape")))):
             yield lines
-
-
-def _is_whole(lines: Lines) -> bool:
-    """Return whether there is a last line that is complete without an end."""
-    text = lines.text
-    return bool(text) and (lines.is_gzip or _is_object(text.decode(errors="surrogateescape")))
 
 
 def check_gzip(stream: BinaryIO, max_bytes: int) -> None:
@@ -177,10 +173,6 @@ def _cut(chunks: Iterable[bytes]) -> Iterator[tuple[bytes, int, bool]]:
             parts, length = [chunk[end:]], len(chunk) - end
     text = _join(parts, length)
     yield text, length - len(text), False
-
-
-def _shown(text: bytes) -> bytes:
-    return _join([text], len(text))
 
 
 def _join(parts: list[bytes], length: int) -> bytes:
