@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.expressions import AlwaysTrue
-from pyiceberg.io.pyarrow import ArrowScan
+import pyarrow.parquet as pq
+from pyiceberg.io.pyarrow import _to_requested_schema, pyarrow_to_schema, schema_to_pyarrow
 from pyiceberg.manifest import DataFile
-from pyiceberg.schema import Schema
-from pyiceberg.table import FileScanTask, Table
+from pyiceberg.schema import Schema, prune_columns
+from pyiceberg.table import Table
 from pyiceberg.types import (
     DateType,
     IcebergType,
@@ -29,7 +29,7 @@ from pyiceberg.types import (
 from pyroaring import BitMap64
 
 from cdc_platform.lake.local_writer.deletion_vectors import read_vector
-from cdc_platform.lake.local_writer.manifests import FILE_FIRST_ROW_ID
+from cdc_platform.lake.local_writer.manifests import FILE_FIRST_ROW_ID, V3
 from cdc_platform.lake.local_writer.table_files import TableFiles
 
 Positions = npt.NDArray[np.int64]
@@ -39,6 +39,8 @@ Bound = int | str
 MISSING: Final = -1
 ROW_ID: Final = NestedField(2147483540, "_row_id", LongType(), required=False)
 """Iceberg's reserved column, which a file has if its rows' ids do not follow from their positions."""
+BATCH_ROWS: Final = 1 << 16
+"""Rows of a file that are in memory at a time, mostly of keys that are not looked up."""
 _NUMBERS: Final = (IntegerType, LongType, DateType, TimestampType, TimestamptzType)
 
 
@@ -168,7 +170,7 @@ def find_rows(
         within: the data files to read.
         keys: distinct keys, by the names of the table's columns.
     """
-    seek = partial(_find_in, table, files, _scan(table, keys.column_names), KeyIndex(keys))
+    seek = partial(_find_in, table, files, _fields(table, keys.column_names), KeyIndex(keys))
     with ThreadPoolExecutor(max_workers=cpu_count()) as pool:
         return [rows for rows in pool.map(seek, within) if len(rows)]
 
@@ -178,32 +180,53 @@ def read_rows(table: Table, found_rows: Sequence[MatchedRows], columns: Sequence
 
     The id of a row, in the column `_row_id`, is its stored one, or else follows from its position.
     """
-    scan = _scan(table, columns, ROW_ID)
+    fields = _fields(table, columns, ROW_ID)
 
     def read(rows: MatchedRows) -> pa.Table:
-        choice = np.zeros(rows.file.record_count, dtype=np.bool_)
-        choice[rows.positions] = True
-        # Taking rows by number would make Arrow put all texts of a file into one array.
-        file_rows = scan.to_table([FileScanTask(rows.file)]).filter(pa.array(choice))
+        is_matched = np.zeros(rows.file.record_count, dtype=np.bool_)
+        is_matched[rows.positions] = True
+        file_rows = _read(table, rows.file, fields, is_matched)
         first = rows.file[FILE_FIRST_ROW_ID]
         row_ids = pa.array(rows.positions + first) if first is not None else pa.nulls(len(rows), pa.int64())
         place = file_rows.schema.get_field_index(ROW_ID.name)
         return file_rows.set_column(place, ROW_ID.name, pc.coalesce(file_rows[ROW_ID.name], row_ids))
 
     with ThreadPoolExecutor(max_workers=cpu_count()) as pool:
-        parts = [scan.to_table([]), *pool.map(read, found_rows)]
+        parts = [_no_rows(fields), *pool.map(read, found_rows)]
     return pa.concat_tables(parts, promote_options="permissive")
 
 
-def _scan(table: Table, columns: Sequence[str], *further: NestedField) -> ArrowScan:
-    fields = [table.schema().find_field(name) for name in columns]
-    return ArrowScan(table.metadata, table.io, Schema(*fields, *further), AlwaysTrue())
+def _fields(table: Table, columns: Sequence[str], *further: NestedField) -> Schema:
+    return Schema(*(table.schema().find_field(name) for name in columns), *further)
 
 
-def _find_in(
-    table: Table, files: TableFiles, scan: ArrowScan, index: KeyIndex, file: DataFile
-) -> MatchedRows:
-    codes = index.find(scan.to_table([FileScanTask(file)]))
+def _no_rows(fields: Schema) -> pa.Table:
+    return schema_to_pyarrow(fields, include_field_ids=False).empty_table()
+
+
+def _read(
+    table: Table, file: DataFile, fields: Schema, is_chosen: npt.NDArray[np.bool_] | None = None
+) -> pa.Table:
+    """Return fields of a file's rows, or of chosen ones, which are kept as they are read.
+
+    A scan of pyiceberg reads most of a file ahead, into memory that the system must fill with zeros.
+    """
+    parts, begin = [_no_rows(fields)], 0
+    with table.io.new_input(file.file_path).open() as stream, pq.ParquetFile(stream) as parquet:
+        stored = pyarrow_to_schema(parquet.schema_arrow, table.name_mapping(), format_version=V3)
+        present = prune_columns(stored, {field.field_id for field in fields.fields})
+        for batch in parquet.iter_batches(BATCH_ROWS, columns=[field.name for field in present.fields]):
+            rows = _to_requested_schema(fields, present, batch, allow_timestamp_tz_mismatch=True)
+            if is_chosen is not None:
+                # Taking rows by number would make Arrow put all texts of a batch into one array.
+                rows = rows.filter(pa.array(is_chosen[begin : begin + batch.num_rows]))
+            parts.append(pa.Table.from_batches([rows]))
+            begin += batch.num_rows
+    return pa.concat_tables(parts, promote_options="permissive")
+
+
+def _find_in(table: Table, files: TableFiles, fields: Schema, index: KeyIndex, file: DataFile) -> MatchedRows:
+    codes = index.find(_read(table, file, fields))
     rows = MatchedRows(file, np.flatnonzero(codes != MISSING), codes[codes != MISSING], BitMap64())
     vector = files.vectors.get(file.file_path)
     if vector is None or not len(rows):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry, ManifestFile
+from pyiceberg.manifest import DataFile, FileFormat, ManifestContent, ManifestEntry, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
@@ -31,7 +31,7 @@ def is_writable(table: Table) -> bool:
 
 
 def read_files(table: Table, snapshot: Snapshot) -> TableFiles | None:
-    """Return the files of a snapshot of a table; None if it has partitions, or deletes without vectors."""
+    """Return the files of a snapshot; None if it has partitions, other formats, or deletes without vectors."""
     if not is_writable(table):
         return None
     manifests = read_manifests(table.io, snapshot)
@@ -39,10 +39,11 @@ def read_files(table: Table, snapshot: Snapshot) -> TableFiles | None:
     deletes = _entries(table.io, manifests, ManifestContent.DELETES)
     if not all(is_vector(entry.data_file) for entry in deletes):
         return None
-    if any(len(entry.data_file.partition) for entry in data):
+    files = [entry.data_file for entry in data]
+    if any(len(file.partition) or file.file_format is not FileFormat.PARQUET for file in files):
         return None
     vectors = {vector_place(entry.data_file).data_file: entry for entry in deletes}
-    return TableFiles(manifests, tuple(entry.data_file for entry in data), vectors)
+    return TableFiles(manifests, tuple(files), vectors)
 
 
 def _entries(io: FileIO, manifests: Sequence[ManifestFile], content: ManifestContent) -> list[ManifestEntry]:

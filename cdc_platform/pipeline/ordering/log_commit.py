@@ -31,6 +31,7 @@ from cdc_platform.pipeline.reading.local_read import MAX_BYTES
 from cdc_platform.spark.frames.table_frames import cache_frame, read_current, read_version, with_columns_of
 from cdc_platform.spark.log.order import LogStats, OrderedChanges, sound_changes, unsound_records
 from cdc_platform.spark.log.ordered_rows import deletion_marker_rows, sound_rows
+from cdc_platform.spark.session.session_settings import PLANNED_ONCE, changed_settings
 from cdc_platform.spark.tables.deletion_markers import deletion_markers
 
 
@@ -63,6 +64,9 @@ def _commit_by_tasks(strategy: OrderingStrategy, in_order: OrderedChanges, windo
         frame, counts = in_order.frame, in_order.stats
         if counts is None:
             frame, counts = strategy.finalise(cache_frame(cache, frame), window, cache)
+        else:
+            # The only exchange is that into ranges.
+            cache.enter_context(changed_settings(frame.sparkSession, PLANNED_ONCE))
         stats = _checked(counts, window.mark)
         if stats.quarantined:
             unsound = unsound_records(frame, window.cycle)

@@ -30,7 +30,7 @@ from cdc_platform.pipeline.reading.local_read import commit_local
 from cdc_platform.pipeline.reading.read_plan import plan_reads
 from cdc_platform.pipeline.reading.replayed_texts import replayed_records
 from cdc_platform.pipeline.reading.trace import trace_lineage
-from cdc_platform.spark.session.session_settings import local_cores
+from cdc_platform.spark.session.session_settings import PLANNED_ONCE, changed_settings, local_cores
 
 LOGGER: Final = logging.getLogger(__name__)
 
@@ -216,7 +216,11 @@ def _commit_plan(
     properties = {POSITION: str(plan.end_micros)}
     if commit_local(pipeline, raw, step, plan, properties, replayed_rows):
         return True
-    with pipeline.progress.step("read by Spark") as reading, pipeline.source.reading():
+    with (
+        pipeline.progress.step("read by Spark") as reading,
+        pipeline.source.reading(),
+        changed_settings(spark, PLANNED_ONCE),
+    ):
         partitions, source_files = as_count(len(plan.windows), "partition"), plan.files
         reading.note = partitions if source_files is None else as_count(source_files, "file")
         tasks = max_tasks(pipeline, spark, step.before, plan)

@@ -8,6 +8,7 @@ from pyspark.sql import functions as F
 
 from cdc_platform.model.base.timestamps import to_datetime
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities
+from cdc_platform.spark.session.session_settings import PLANNED_ONCE, changed_settings
 
 IDENTITY: Final = ("server_transaction_id", "record_sequence")
 """Columns that duplicates of an event share."""
@@ -99,7 +100,9 @@ def find_repeats(records: DataFrame, log: DataFrame | None, tasks: int) -> Repea
     by_transaction = by_id.groupBy("transaction").agg(
         F.expr("max(new) AS most"), F.expr("bool_or(new > 0 AND all > new) AS is_logged")
     )
-    row = by_transaction.selectExpr(
+    repeats = by_transaction.selectExpr(
         "max(most) > 1 AS among_them", "bool_or(is_logged) AS in_log", "count_if(most > 0) AS transactions"
-    ).collect()[0]
+    )
+    with changed_settings(records.sparkSession, PLANNED_ONCE):
+        row = repeats.collect()[0]
     return Repeats(bool(row["among_them"]), bool(row["in_log"]), row["transactions"])

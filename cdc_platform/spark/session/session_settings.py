@@ -29,11 +29,12 @@ INTERPRETED: Final = {
     # (apache/iceberg#13937); for some thousand rows it is not faster.
     "spark.sql.iceberg.vectorization.enabled": "false",
 }
-ONE_TASK: Final = {
-    # Otherwise each exchange is a separate job, after which the rest is planned again.
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.shuffle.partitions": "1",
-}
+PLANNED_ONCE: Final = {"spark.sql.adaptive.enabled": "false"}
+"""For queries that state the number of tasks of each exchange.
+
+Otherwise each exchange is a separate job, after which Spark plans the rest again.
+"""
+ONE_TASK: Final = {**PLANNED_ONCE, "spark.sql.shuffle.partitions": "1"}
 
 
 def interpreting(

@@ -348,6 +348,18 @@ def test_a_table_whose_rows_are_deleted_otherwise_is_sparks(
     assert read_files(subject.table, snapshot) is None
 
 
+def test_a_table_with_other_files_than_parquet_is_sparks(
+    spark: "SparkSession", session_lake: LakeSettings
+) -> None:
+    """This process reads the rows of Parquet files batch by batch, and of no others."""
+    subject = Subject(spark, session_lake, "formats")
+    spark.sql(f"ALTER TABLE {subject.sql_name} SET TBLPROPERTIES ('write.format.default'='orc')")
+    spark.sql(f"INSERT INTO {subject.sql_name} SELECT * FROM {subject.sql_name} WHERE id = 1")
+    snapshot = head(subject.table)
+    assert snapshot is not None
+    assert read_files(subject.table, snapshot) is None
+
+
 def test_a_text_whose_bound_cannot_be_cut_is_written(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:

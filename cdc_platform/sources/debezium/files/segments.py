@@ -75,8 +75,9 @@ def opened_chunks(
 def _without_first(chunks: Iterator[Lines], lines: int) -> Iterator[Lines]:
     remaining_lines = lines
     for chunk in chunks:
-        if remaining_lines < len(chunk.texts):
-            yield chunk.without_first(remaining_lines)
-        remaining_lines -= min(remaining_lines, len(chunk.texts))
+        left_out = min(remaining_lines, len(chunk)) if remaining_lines else 0
+        remaining_lines -= left_out
+        if not remaining_lines:
+            yield chunk.without_first(left_out)
     if remaining_lines:
         raise FileDamaged(f"{lines - remaining_lines} lines instead of {lines}. {GROW_ONLY}")

@@ -1,13 +1,12 @@
 """Lines of a stream at which a split may begin: their decoding does not depend on earlier lines."""
 
-from collections.abc import Sequence
-
 from cdc_platform.model.base.decoding_errors import MALFORMED
 from cdc_platform.model.stream.events import FaultyEvent
 from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.settings.connector import SnapshotPolicy
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
 from cdc_platform.sources.debezium.wire.flattened_messages import read_content
+from cdc_platform.sources.debezium.wire.lines import Line, Lines
 from cdc_platform.sources.debezium.wire.message_contents import (
     DataEvent,
     EnvelopeContent,
@@ -36,11 +35,11 @@ class SplitStarts:
         self._is_open = False
         self._newest: tuple[bytes, EnvelopeContent | None] = (b"", None)
 
-    def follow(self, texts: Sequence[bytes]) -> None:
+    def follow(self, lines: Line | Lines) -> None:
         """Follow lines; only the last one that begins or ends a transaction matters."""
         if not self._settings.has_transaction_metadata:
             return
-        for text in reversed(texts):
+        for text in reversed(lines.texts if isinstance(lines, Lines) else (lines.text,)):
             if may_be_boundary(text):
                 content = _content_of(text)
                 if isinstance(content, TransactionBegin | TransactionEnd):

@@ -128,13 +128,13 @@ class FileSplitter:
     def _splits_of(self, segment: Segment, builder: _SplitBuilder) -> Iterator[FileSplit]:
         with opened_chunks(self.store, segment, self.max_unpacked_bytes) as chunks:
             for chunk in chunks:
-                lines, text_bytes = len(chunk.texts), sum(map(len, chunk.texts))
+                lines = len(chunk)
+                text_bytes = len(chunk.text) - lines
                 if self._is_full(builder.lines + lines, builder.text_bytes + text_bytes):
                     yield from self._splits_in(chunk, builder)
                 elif lines:
-                    self.starts.follow(chunk.texts)
-                    last = Line(chunk.texts[-1], chunk.begun_bytes + sum(chunk.lengths))
-                    builder.add(lines, text_bytes, last)
+                    self.starts.follow(chunk)
+                    builder.add(lines, text_bytes, chunk.last)
 
     def _splits_in(self, chunk: Lines, builder: _SplitBuilder) -> Iterator[FileSplit]:
         """Yield the splits that end in a chunk, by examining its lines one by one."""
@@ -142,7 +142,7 @@ class FileSplitter:
             is_full = self._is_full(builder.lines, builder.text_bytes)
             if is_full and self.starts.may_begin(line.text, builder.previous_text):
                 yield builder.take()
-            self.starts.follow((line.text,))
+            self.starts.follow(line)
             builder.add(1, len(line.text), line)
 
     def _is_full(self, lines: int, text_bytes: int) -> bool:

@@ -157,6 +157,10 @@ def _sharing(outcomes: Sequence[SplitOutcome]) -> tuple[int, int] | None:
     nothing shared: it would be merged with itself for ever.
     """
     names = np.concatenate([np.frombuffer(outcome.names, np.uint64) for outcome in outcomes])
+    # Numbers alone are sorted fifteen times as fast as with their places, and usually all are different.
+    in_order = np.sort(names)
+    if (in_order[1:] != in_order[:-1]).all():
+        return None
     order = np.argsort(names, kind="stable")
     places = np.repeat(np.arange(len(outcomes)), [len(outcome.names) for outcome in outcomes])[order]
     # Equal names are in the order of their splits.

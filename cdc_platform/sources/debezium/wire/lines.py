@@ -1,8 +1,13 @@
 """Lines of a file of messages, plain or gzip."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain
 from typing import BinaryIO, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from cdc_platform.sources.debezium.wire.schema_blocks import load_json
 from cdc_platform.sources.text_files import (
@@ -20,6 +25,7 @@ MAX_UNPACKED_BYTES: Final = 1024**3
 MAX_LINE_BYTES: Final = 128 * 1024**2
 """Maximum bytes of a line; decoding takes several times as much memory."""
 _SHOWN_BYTES: Final = 100_000
+_LINE_FEED: Final = ord("\n")
 
 
 class Line(NamedTuple):
@@ -34,27 +40,64 @@ class Line(NamedTuple):
     """Bytes of the file up to its end; 0 in a gzip file, which appears whole."""
 
 
-class Lines(NamedTuple):
-    """Consecutive lines of a file that one chunk of it completes.
+@dataclass(frozen=True)
+class Lines:
+    """Consecutive lines of a file that one chunk of it completes; they are parted only where that is needed.
 
-    ``lengths`` are their bytes in the file, including their ends; ``begun_bytes`` is their offset there. In a
-    gzip file, all of these are 0.
+    Args:
+        text: their text, with the line feed of each; the last line of a file may lack it.
+        begun_bytes: offset of the first one in the file; 0 in a gzip.
+        left_out_bytes: bytes of the first one in the file that its text lacks.
+        is_gzip: whether their places in the file have no meaning.
     """
 
-    texts: Sequence[bytes]
-    lengths: Sequence[int]
+    text: bytes
     begun_bytes: int
+    left_out_bytes: int = 0
+    is_gzip: bool = False
+
+    def __len__(self) -> int:
+        """Return the number of lines."""
+        is_open = bool(self.text) and not self.text.endswith(b"\n")
+        return int(np.count_nonzero(self._feeds)) + is_open
+
+    @property
+    def _feeds(self) -> npt.NDArray[np.bool_]:
+        """Whether a byte of the text is a line feed."""
+        feeds: npt.NDArray[np.bool_] = np.frombuffer(self.text, np.uint8) == _LINE_FEED
+        return feeds
+
+    @property
+    def end_bytes(self) -> int:
+        """Offset of their end in the file; 0 in a gzip."""
+        return 0 if self.is_gzip else self.begun_bytes + self.left_out_bytes + len(self.text)
+
+    @property
+    def last(self) -> Line:
+        """The last line."""
+        end = len(self.text) - self.text.endswith(b"\n")
+        return Line(self.text[self.text.rfind(b"\n", 0, end) + 1 : end], self.end_bytes)
+
+    @cached_property
+    def texts(self) -> Sequence[bytes]:
+        """The text of each line, without its line feed."""
+        texts = self.text.split(b"\n")
+        return texts if texts[-1] else texts[:-1]
 
     def one_by_one(self) -> Iterator[Line]:
         """Yield each line with the byte at which it ends."""
-        ends = accumulate(self.lengths, initial=self.begun_bytes)
-        next(ends)
-        return map(Line, self.texts, ends)
+        begun_bytes = self.begun_bytes + self.left_out_bytes
+        ends = np.append(np.flatnonzero(self._feeds) + begun_bytes + 1, self.end_bytes)[: len(self.texts)]
+        is_long = len(self.text) > MAX_LINE_BYTES
+        texts = (_join([text], len(text)) for text in self.texts) if is_long else self.texts
+        return map(Line, texts, np.zeros_like(ends).tolist() if self.is_gzip else ends.tolist())
 
     def without_first(self, lines: int) -> "Lines":
         """Return the lines without a number of first lines."""
-        begun_bytes = self.begun_bytes + sum(self.lengths[:lines])
-        return Lines(self.texts[lines:], self.lengths[lines:], begun_bytes)
+        if not lines:
+            return self
+        rest = b"\n".join(self.text.split(b"\n", lines)[lines:])
+        return replace(self, text=rest, begun_bytes=self.end_bytes - len(rest), left_out_bytes=0)
 
 
 def read_lines(stream: BinaryIO, read_bytes: int = 0) -> Iterator[Line]:
@@ -75,23 +118,18 @@ def raw_lines(stream: BinaryIO, first: bytes, read_bytes: int) -> Iterator[Lines
     """Yield the lines of a file after its first chunk was read; see `read_lines`."""
     is_gzip = not read_bytes and first.startswith(GZIP_MAGIC)
     chunks = decompress(stream, first) if is_gzip else read_plain(stream, first)
-    end_bytes = max(read_bytes - 1, 0)
-    for number, (texts, lengths, is_ended) in enumerate(_cut(chunks)):
-        lines = Lines(texts, [0] * len(texts) if is_gzip else lengths, end_bytes)
-        end_bytes += sum(lines.lengths)
+    begin = next(chunks, b"")
+    text = begin if read_bytes else begin.removeprefix(BYTE_ORDER_MARK)
+    end_bytes = max(read_bytes - 1, 0) + len(begin) - len(text)
+    for number, (part, left_out_bytes, is_ended) in enumerate(_cut(chain((text,), chunks))):
+        lines = Lines(part, end_bytes, left_out_bytes, is_gzip)
+        end_bytes = lines.end_bytes
         if number == 0 and read_bytes:
-            _check_end(texts[0])
+            _check_end(lines.texts[0])
             lines = lines.without_first(1)
-        elif number == 0:
-            texts[0] = texts[0].removeprefix(BYTE_ORDER_MARK)
-        if is_ended or _is_whole(lines, is_gzip=is_gzip):
+        # A last line may be complete without an end.
+        if is_ended or (lines.text and (is_gzip or _is_object(lines.text.decode(errors="surrogateescape")))):
             yield lines
-
-
-def _is_whole(lines: Lines, *, is_gzip: bool) -> bool:
-    """Return whether there is a last line that is complete without an end."""
-    (text,) = lines.texts or (b"",)
-    return bool(text) and (is_gzip or _is_object(text.decode(errors="surrogateescape")))
 
 
 def check_gzip(stream: BinaryIO, max_bytes: int) -> None:
@@ -113,29 +151,28 @@ def check_gzip(stream: BinaryIO, max_bytes: int) -> None:
             )
 
 
-def _cut(chunks: Iterable[bytes]) -> Iterator[tuple[list[bytes], list[int], bool]]:
+def _cut(chunks: Iterable[bytes]) -> Iterator[tuple[bytes, int, bool]]:
     """Yield the lines that each chunk completes, then the text after the last line feed.
 
     Only the start of a line beyond the limit is yielded, followed by text that is not JSON.
 
     Yields:
-        texts without line feeds, their lengths with them, and whether there are any.
+        text of lines with their line feeds, the bytes that the first one lacks, and whether all are ended.
     """
     parts: list[bytes] = []
     length = 0
     for chunk in chunks:
-        first, *rest = chunk.split(b"\n")
+        first_end, end = chunk.find(b"\n"), chunk.rfind(b"\n") + 1
+        first = chunk[:first_end] if end else chunk
         length += len(first)
         if length <= MAX_LINE_BYTES:
             parts.append(first)
-        if rest:
-            last = rest.pop()
-            lengths = [length + 1, *(len(line) + 1 for line in rest)]
-            if max(lengths) > MAX_LINE_BYTES:
-                rest = [_join([line], len(line)) for line in rest]
-            yield [_join(parts, length), *rest], lengths, True
-            parts, length = [last], len(last)
-    yield [_join(parts, length)], [length], False
+        if end:
+            text = _join(parts, length)
+            yield b"".join((text, memoryview(chunk)[first_end:end])), length - len(text), True
+            parts, length = [chunk[end:]], len(chunk) - end
+    text = _join(parts, length)
+    yield text, length - len(text), False
 
 
 def _join(parts: list[bytes], length: int) -> bytes:

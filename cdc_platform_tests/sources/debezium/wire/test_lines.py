@@ -4,12 +4,13 @@ import gzip
 import os
 from collections.abc import Iterable
 from io import BytesIO
+from itertools import accumulate
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cdc_platform.sources.debezium.wire.lines import Line, check_gzip, read_lines
+from cdc_platform.sources.debezium.wire.lines import Line, check_gzip, raw_lines, read_lines
 from cdc_platform.sources.text_files import BYTE_ORDER_MARK, FileDamaged
 from cdc_platform_tests.support.footprints.copied_bytes import MeasuredStream
 
@@ -83,6 +84,31 @@ def _stripped(lines: list[str]) -> list[str]:
 
 def _lines_since(data: bytes, read_bytes: int) -> list[Line]:
     return list(read_lines(BytesIO(data[max(read_bytes - 1, 0) :]), read_bytes))
+
+
+class Chunks(BytesIO):
+    """A file that is read in chunks of a few bytes, however many are asked for."""
+
+    def __init__(self, data: bytes, chunk_bytes: int) -> None:
+        super().__init__(data)
+        self._chunk_bytes = chunk_bytes
+
+    def read(self, _size: int | None = -1, /) -> bytes:
+        """Return the next chunk."""
+        return super().read(self._chunk_bytes)
+
+
+@given(texts=st.lists(st.text("a{}\r", max_size=6).map(str.encode), max_size=8), size=st.integers(1, 9))
+def test_a_chunk_describes_its_lines_without_parting_them(texts: list[bytes], size: int) -> None:
+    """The number, the end and the last one of a chunk's lines are those of its lines one by one."""
+    file = Chunks(b"".join(text + b"\n" for text in texts), size)
+    expected = map(Line, texts, accumulate(len(text) + 1 for text in texts))
+    chunks = [*raw_lines(file, file.read(), 0)]
+    by_chunk = [[*chunk.one_by_one()] for chunk in chunks]
+    assert [*expected] == [line for part in by_chunk for line in part]
+    assert [(len(part), part[-1]) for part in by_chunk] == [(len(chunk), chunk.last) for chunk in chunks]
+    for number, _ in enumerate(texts[: len(by_chunk[0])] if by_chunk else ()):
+        assert by_chunk[0][number:] == [*chunks[0].without_first(number).one_by_one()]
 
 
 def test_a_line_that_continues_after_it_was_read_is_damage() -> None:
