@@ -31,7 +31,7 @@ def is_writable(table: Table) -> bool:
 
 
 def read_files(table: Table, snapshot: Snapshot) -> TableFiles | None:
-    """Return the files of a snapshot; None if it has partitions, other formats, or deletes without vectors."""
+    """Return a snapshot's files; None if it has partitions, other formats, or deletes without vectors."""
     if not is_writable(table):
         return None
     manifests = read_manifests(table.io, snapshot)
