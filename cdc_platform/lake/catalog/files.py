@@ -37,7 +37,7 @@ class LakeFile(PyArrowFile):
         """Open the file; a small one in an object store is fetched once, since it never changes.
 
         Raises:
-            LakeDamaged: the file is missing.
+            LakeDamaged: the file is missing, and this process has not fetched it.
         """
         try:
             return super().open(seekable) if find_store(self.location) is None else self._open_kept()

@@ -29,8 +29,9 @@ class KeyedTable(NamedTuple):
 
     def is_foreign_to(self, table: "KeyedTable") -> bool:
         """Return whether rows with this key, of this database, do not belong to a table."""
-        has_other_database = bool(self.database and table.database) and self.database != table.database
-        return has_other_database or self.key != table.key
+        # Oracle and SQL Server do not tell the names of databases apart by case.
+        names = {name.casefold() for name in (self.database, table.database) if name}
+        return len(names) > 1 or self.key != table.key
 
 
 def find_foreign_keys(
@@ -51,8 +52,11 @@ def find_foreign_keys(
             keys[table][text] = KeyedTable(key_of(columns), database_of(columns))
     reasons: dict[TypedTable, str] = {}
     for table, by_text in keys.items():
-        first = by_text[min(by_text, key=lambda text: (shapes[table, text], text))]
-        owner = _known_key(history, table) or first
+        in_order = [by_text[text] for text in sorted(by_text, key=lambda text: (shapes[table, text], text))]
+        owner = _known_key(history, table) or in_order[0]
+        if not owner.database:
+            # An event may leave it out.
+            owner = owner._replace(database=next(filter(None, (keyed.database for keyed in in_order)), ""))
         reasons |= {
             (table, text): _reason(table, owner, keyed)
             for text, keyed in by_text.items()

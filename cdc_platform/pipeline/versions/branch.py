@@ -72,7 +72,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class _Completion:
-    """Number of commits of an attempt, and what they build on; ``matched`` as in `completion`."""
+    """Number of commits of an attempt, and what they build on; ``matched`` is its number of closed rows."""
 
     base: int
     commits: int

@@ -118,7 +118,13 @@ def raw_lines(stream: BinaryIO, first: bytes, read_bytes: int) -> Iterator[Lines
     """Yield the lines of a file after its first chunk was read; see `read_lines`."""
     is_gzip = not read_bytes and first.startswith(GZIP_MAGIC)
     chunks = decompress(stream, first) if is_gzip else read_plain(stream, first)
-    begin = next(chunks, b"")
+    begin = b""
+    for chunk in chunks:
+        begin += chunk
+        if len(begin) >= len(BYTE_ORDER_MARK):
+            break
+    if read_bytes and not begin:
+        return  # it was cut after it was listed; the next listing shows that
     text = begin if read_bytes else begin.removeprefix(BYTE_ORDER_MARK)
     end_bytes = max(read_bytes - 1, 0) + len(begin) - len(text)
     for number, (part, left_out_bytes, is_ended) in enumerate(_cut(chain((text,), chunks))):

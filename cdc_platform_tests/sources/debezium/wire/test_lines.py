@@ -26,6 +26,24 @@ def _decoded(lines: Iterable[Line]) -> list[str]:
     return [line.text.decode(errors="surrogateescape") for line in lines]
 
 
+class ByteByByte(BytesIO):
+    """A file of which each read returns one byte."""
+
+    def read(self, _size: int | None = -1, /) -> bytes:
+        """Return the next byte."""
+        return super().read(1)
+
+
+def test_a_byte_order_mark_may_come_in_parts() -> None:
+    """A store, or a gzip, may give the first bytes of a file one by one."""
+    assert _decoded(read_lines(ByteByByte(BYTE_ORDER_MARK + b'{"a":1}\n'))) == ['{"a":1}']
+
+
+def test_a_file_that_was_cut_meanwhile_has_no_lines() -> None:
+    """It may have become shorter since it was listed."""
+    assert _decoded(read_lines(BytesIO(b""), read_bytes=9)) == []
+
+
 def test_only_a_line_feed_ends_a_line() -> None:
     """A text may have what other systems take for the end of a line, plain or gzip."""
     data = "\n".join([*LINES, ""]).encode()
