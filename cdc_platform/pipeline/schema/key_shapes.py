@@ -29,7 +29,7 @@ class KeyedTable(NamedTuple):
 
     def is_foreign_to(self, table: "KeyedTable") -> bool:
         """Return whether rows with this key, of this database, do not belong to a table."""
-        # Oracle and SQL Server do not tell the names of databases apart by case.
+        # Oracle and SQL Server do not distinguish names of databases by case.
         names = {name.casefold() for name in (self.database, table.database) if name}
         return len(names) > 1 or self.key != table.key
 
