@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from cdc_platform.sources.debezium.engine.new_tables import NewTables
 from cdc_platform.sources.debezium.engine.spool import SpoolWriter
-from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
+from cdc_platform.sources.debezium.settings.engine_settings import MARKER_PREFIX, EngineInput
 
 CAUGHT_UP: Final = b"\n"
 
@@ -58,10 +58,14 @@ class BatchWriter:
         self._heartbeats = f"__debezium-heartbeat.{settings.topic_prefix}"
         self._messages = f"{settings.topic_prefix}.message"
         self._transactions = f"{settings.topic_prefix}.transaction"
-        self._is_open = self._has_marker = self._has_new_rows = False
+        self._is_open = self._has_marker = False
 
     def write(self, records: Sequence[Any], committer: Any) -> None:
-        """Write a batch and acknowledge its complete transactions."""
+        """Write a batch and acknowledge its complete transactions.
+
+        Raises:
+            CaptureStopped: the rows of new tables cannot be read; the batch is written.
+        """
         events, last_whole, is_at_marker = [], None, False
         for record in records:
             topic = str(record.destination())
@@ -78,9 +82,7 @@ class BatchWriter:
             committer.markProcessed(last_whole)
         committer.markBatchFinished()
         self._writer.keep_offsets()
-        if self._has_new_rows:
-            self._new_tables.take()
-            self._has_new_rows = False
+        self._new_tables.finish()
         if is_at_marker and not self._new_tables.names:
             self._run.reach_marker()
 
@@ -90,18 +92,24 @@ class BatchWriter:
             self._is_open = _has_begun(str(record.value()))
         elif topic == self._messages and self._run.marker in str(record.key()):
             self._has_marker = True
-        elif topic == self._notifications and self._new_tables.names:
-            self._has_new_rows |= _ends_snapshot(str(record.value()))
-
-
-def _ends_snapshot(notification: str) -> bool:
-    event = json.loads(notification)
-    return bool(event.get("payload", event)["type"] == "COMPLETED")
+        elif topic == self._notifications:
+            self._new_tables.follow(str(record.value()))
 
 
 def _has_begun(transaction: str) -> bool:
     boundary = json.loads(transaction)
     return bool(boundary.get("payload", boundary)["status"] == "BEGIN")
+
+
+def is_progress(event: str, topic_prefix: str) -> bool:
+    """Return whether an event of the spool is more than a marker of the engine and its transaction.
+
+    The engine writes a marker every few seconds while it waits, so markers show only that the log is read.
+    """
+    fields = json.loads(event)
+    if fields["topic"] == f"{topic_prefix}.message":
+        return MARKER_PREFIX not in json.dumps(fields["key"])
+    return bool(fields["topic"] != f"{topic_prefix}.transaction")
 
 
 def event_text(topic: str, record: Any) -> str:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from contextlib import ExitStack, suppress
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -25,10 +26,10 @@ from cdc_platform.errors import (
     SourceUnreachable,
 )
 from cdc_platform.private_files import open_private
-from cdc_platform.sources.debezium.engine.batches import CAUGHT_UP
+from cdc_platform.sources.debezium.engine.batches import CAUGHT_UP, is_progress
 from cdc_platform.sources.debezium.engine.engine import Order
 from cdc_platform.sources.debezium.engine.spool import Spool
-from cdc_platform.sources.debezium.engine.spool_files import SpoolFile, reported_as_unusable
+from cdc_platform.sources.debezium.engine.spool_files import reported_as_unusable
 from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
 
 PROGRAM: Final = "cdc_platform.sources.debezium.engine.engine"
@@ -40,7 +41,7 @@ class EngineProcess:
     """A running engine, which ends with the context and with the process that started it."""
 
     def __init__(self, settings: EngineInput) -> None:
-        self.spool = Spool(settings.folder())
+        self.spool, self._topic_prefix = Spool(settings.folder()), settings.topic_prefix
         with reported_as_unusable(self.spool.folder):
             self.spool.make_folder()
             self.spool.failure.unlink(missing_ok=True)
@@ -98,19 +99,21 @@ class EngineProcess:
         A snapshot of a large database takes hours, and would begin again if it was interrupted.
 
         Args:
-            timeout_s: seconds without new events to wait.
+            timeout_s: seconds to wait without other events than the engine's own markers.
 
         Raises:
             CdcError: the failure of the engine; the spool is complete, and a new start resumes.
             SourceUnreachable: no event has arrived in this time; the engine keeps running.
         """
-        newest: list[SpoolFile] | None = None
+        offset = self.spool.next_offset()
         with self._report, selectors.DefaultSelector() as selector:
             selector.register(self._report, selectors.EVENT_READ)
             while not selector.select(timeout_s):
-                before, newest = newest, self.spool.files()[-1:]
-                if newest == before:
+                files = [file for file in self.spool.files(offset) if file.next_offset > offset]
+                lines = chain.from_iterable(file.lines() for file in files)
+                if not any(is_progress(line, self._topic_prefix) for line in lines):
                     raise self._not_caught_up(timeout_s)
+                offset = files[-1].next_offset
             has_caught_up = self._report.read(len(CAUGHT_UP)) == CAUGHT_UP
         if not has_caught_up:
             self.wait(STOP_WITHIN_S)

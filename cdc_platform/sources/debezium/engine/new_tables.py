@@ -5,11 +5,13 @@ read the rows that the table has already; a blocking snapshot of such tables alo
 """
 
 import json
+import logging
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from typing import Final
 
-from cdc_platform.errors import SpoolUnusable
+from cdc_platform.errors import CaptureStopped, SpoolUnusable
 from cdc_platform.model.base.decoding_errors import MALFORMED
 from cdc_platform.model.base.stored_texts import parse_stored
 from cdc_platform.private_files import write_whole
@@ -17,7 +19,8 @@ from cdc_platform.sources.debezium.engine.spool import Spool
 from cdc_platform.sources.debezium.engine.spool_files import reported_as_unusable
 from cdc_platform.sources.debezium.settings.engine_settings import EngineInput, Snapshot
 
-_READ_LATER = (Snapshot.INITIAL, Snapshot.WHEN_NEEDED)
+LOGGER: Final = logging.getLogger(__name__)
+_READ_LATER: Final = (Snapshot.INITIAL, Snapshot.WHEN_NEEDED)
 
 
 class NewTables:
@@ -32,7 +35,10 @@ class NewTables:
     def __init__(self, spool: Spool, settings: EngineInput, present: Mapping[str, str]) -> None:
         self._spool = spool
         self._present = _captured(settings, present)
-        self._is_signalled = False
+        self._is_signalled = self._has_rows = self._is_aborted = False
+        self._failed_scans: dict[str, str] = {}
+        # The end of a snapshot of an earlier signal would count as that of these tables.
+        spool.signals.unlink(missing_ok=True)
         self.names = _new_names(spool, self._present) if settings.snapshot in _READ_LATER else []
         if not self.names:
             self.take()
@@ -49,6 +55,34 @@ class NewTables:
             signal = {"id": "new_tables", "type": "execute-snapshot", "data": data}
             write_whole(self._spool.signals, json.dumps(signal))
             self._is_signalled = True
+
+    def follow(self, notification: str) -> None:
+        """Track the snapshot by a notification of the connector, as JSON."""
+        event = json.loads(notification)
+        fields = event.get("payload", event)
+        kind, more = fields["type"], fields.get("additional_data") or {}
+        if kind == "TABLE_SCAN_COMPLETED" and more.get("status") != "SUCCEEDED":
+            self._failed_scans[str(more.get("scanned_collection"))] = str(more.get("status"))
+        self._has_rows |= kind == "COMPLETED"
+        self._is_aborted |= kind == "ABORTED"
+
+    def finish(self) -> None:
+        """Store that the spool has the rows, once the events before the snapshot's end have been written.
+
+        Raises:
+            CaptureStopped: the connector has given the snapshot up; it does not try again.
+        """
+        if not self.names:
+            return
+        if self._has_rows:
+            self.take()
+        elif self._is_aborted:
+            failures = ", ".join(f"`{table}` ({status})" for table, status in self._failed_scans.items())
+            raise CaptureStopped(
+                f"The rows of new tables cannot be read: {failures or ', '.join(self.names)}. Grant the role "
+                "USAGE on their schemas and SELECT on the tables, or leave them out with `tables`; the next "
+                f"start reads {', '.join(self.names)}. Reason: {self._spool.log}"
+            )
 
     def take(self) -> None:
         """Store that the spool has the rows of all tables."""
@@ -79,6 +113,11 @@ def _new_names(spool: Spool, present: Mapping[str, str]) -> list[str]:
     """Return the tables without rows in the spool; none at the first start, whose snapshot reads all."""
     with reported_as_unusable(spool.folder):
         if not spool.tables.exists():
+            if spool.files():
+                LOGGER.warning(
+                    "The spool has no list of the tables whose rows were read: an older version has made it. "
+                    "If a table was added since its first start, take a snapshot of it."
+                )
             return []
         text = spool.tables.read_text(encoding="utf-8")
     try:
