@@ -8,7 +8,6 @@ import json
 import logging
 import re
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from typing import Final
 
 from cdc_platform.errors import CaptureStopped, SpoolUnusable
@@ -34,7 +33,7 @@ class NewTables:
 
     def __init__(self, spool: Spool, settings: EngineInput, present: Mapping[str, str]) -> None:
         self._spool = spool
-        self._present = _captured(settings, present)
+        self._present = {name: oid for name, oid in present.items() if settings.selects(name)}
         self._is_signalled = self._has_rows = self._is_aborted = False
         self._failed_scans: dict[str, str] = {}
         # The end of a snapshot of an earlier signal would count as that of these tables.
@@ -98,15 +97,6 @@ def expression_of(name: str) -> str:
 def expressions_of(names: Iterable[str]) -> str:
     """Return the names as a list of regular expressions for a property of the connector."""
     return ",".join(map(expression_of, names))
-
-
-def _captured(settings: EngineInput, present: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the tables that the settings choose; all, if Python does not support an expression of Java."""
-    if settings.tables:
-        with suppress(re.error):
-            pattern = re.compile("|".join(f"(?:{table})" for table in settings.tables), re.IGNORECASE)
-            return {name: oid for name, oid in present.items() if pattern.fullmatch(name)}
-    return present
 
 
 def _new_names(spool: Spool, present: Mapping[str, str]) -> list[str]:

@@ -1,8 +1,7 @@
 """Comments of the source's tables and columns, which the engine writes to its spool when it starts."""
 
 import re
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
@@ -18,15 +17,12 @@ def comments_by_table(
     """Return the comments of a spool by table of the lake and column; every table asks in every cycle.
 
     Only tables whose SCHEMA.TABLE matches the expression ``captured`` count, because others may have the same
-    name in the lake. Where Python does not support an expression of Java, all tables count. Of several tables
-    that count and have one name, the first one gives all comments.
+    name in the lake. Of several tables that count and have one name, the first one gives all comments.
 
     Raises:
         SpoolUnusable: the file is damaged.
     """
-    is_captured: Callable[[str], object] = bool
-    with suppress(re.error):
-        is_captured = re.compile(captured, re.IGNORECASE).fullmatch
+    is_captured = re.compile(captured, re.IGNORECASE).fullmatch
     try:
         comments = parse_stored(path.read_text(encoding="utf-8"), list[tuple[str, str, str, str]])
     except MALFORMED as error:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -20,6 +21,15 @@ OWNED: Final = ("offset.", "converter.", "key.converter.", "value.converter.", "
 """Prefixes of properties that only the platform may set: the spool's guarantees depend on them."""
 MAX_PORT: Final = 65_535
 _SLOT: Final = re.compile(r"[a-z0-9_]{1,63}")
+_LIST_COMMA: Final = re.compile(r"(?:[^\\,]|\\.)*,.*", re.DOTALL)
+"""An entry with a comma that no backslash escapes."""
+TABLE_FILTERS: Final = (
+    "table.include.list",
+    "table.exclude.list",
+    "schema.include.list",
+    "schema.exclude.list",
+)
+"""Properties that choose tables, as `tables` does."""
 _TOPIC_PREFIX: Final = re.compile(r"[A-Za-z0-9._-]+")
 POST_PROCESSORS: Final = "post.processors"
 
@@ -57,7 +67,8 @@ class EngineInput:
     )
     port: Annotated[int, Described("Port of the server.")] = 5432
     tables: Annotated[
-        tuple[str, ...], Described("Regular expressions of SCHEMA.TABLE; by default all tables.")
+        tuple[str, ...],
+        Described("Regular expressions of SCHEMA.TABLE, one for each entry; by default all tables."),
     ] = ()
     slot: Annotated[str, Described("Replication slot, created if missing; only one spool may read it.")] = (
         "cdc_platform"
@@ -99,7 +110,14 @@ class EngineInput:
         if not self.publication.strip():
             raise SettingError("input.engine.publication", "is empty; leave it out for `cdc_platform`")
         owned = self._own_properties(Path()).keys() - {"message.prefix.include.list"} | {_SIGNAL_FILE}
+        self._check_tables()
         for name in self.properties:
+            if name in TABLE_FILTERS:
+                raise SettingError(
+                    f"input.engine.properties.{name}",
+                    "cannot be set here: the engine would count the tables that it leaves out as read. "
+                    "Choose tables with `tables`, such as `(?!audit[.]).*` for all outside of a schema.",
+                )
             if name.startswith(OWNED) or name in owned:
                 raise SettingError(
                     f"input.engine.properties.{name}",
@@ -112,6 +130,37 @@ class EngineInput:
                 "cannot be set: a reselected value may be newer than its event, and nothing marks it. "
                 "Remove it; the row keeps what an event does not send.",
             )
+
+    def _check_tables(self) -> None:
+        for table in self.tables:
+            if _LIST_COMMA.fullmatch(table):
+                raise SettingError(
+                    "input.engine.tables",
+                    "must have one entry for each table: the connector splits an entry at a comma. Write "
+                    f"`\\,` for the comma of a name. Entry: {table!r}",
+                )
+            try:
+                re.compile(table)
+                re.compile(f"(?:{table})")
+            except re.error as error:
+                raise SettingError(
+                    "input.engine.tables",
+                    "must be regular expressions that Java and Python read alike, such as "
+                    f"`public[.]order.*`: {error}. Entry: {table!r}",
+                ) from error
+
+    def selects(self, name: str) -> bool:
+        """Return whether `tables` choose a table.
+
+        Args:
+            name: the table's SCHEMA.TABLE.
+        """
+        return not self.tables or self._tables_pattern.fullmatch(name) is not None
+
+    @cached_property
+    def _tables_pattern(self) -> re.Pattern[str]:
+        # As the connector reads them, which removes the spaces around an entry.
+        return re.compile("|".join(f"(?:{table.strip()})" for table in self.tables), re.IGNORECASE)
 
     def folder(self) -> Path:
         """Return the spool's folder."""

@@ -80,9 +80,8 @@ def test_a_table_after_many_changes_of_another_is_listed(tmp_path: Path) -> None
         (("A[.]T",), "t", {"": "Of a."}),
         (("A[.]T",), "u", {"": ""}),
         (("a[.]t_.*",), "p", {"": "", "id": "Of p."}),
-        ((r"\p{Lower}[.]u",), "u", {"": "Of u."}),
     ],
-    ids=["all", "of this name", "not of this name", "partitions", "for Java"],
+    ids=["all", "of this name", "not of this name", "partitions"],
 )
 def test_a_table_has_the_comments_of_captured_tables(
     tmp_path: Path, tables: tuple[str, ...], table: str, expected: dict[str, str]

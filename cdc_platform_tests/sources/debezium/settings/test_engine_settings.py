@@ -1,12 +1,13 @@
 """Every setting reaches the engine, and none that would break the spool's guarantees."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cdc_platform.errors import SettingError
 from cdc_platform.sources.debezium.engine.engine import Order
-from cdc_platform.sources.debezium.settings.engine_settings import EngineInput, Snapshot
+from cdc_platform.sources.debezium.settings.engine_settings import TABLE_FILTERS, EngineInput, Snapshot
 
 SETTINGS = EngineInput(
     spool="spool",
@@ -63,9 +64,45 @@ def test_settings_become_properties_of_the_connector() -> None:
         "value.converter.schemas.enable",  # has a setting
         "provide.transaction.metadata",  # acknowledging goes by transactions
         "post.processors",  # they select values of a later moment
+        *TABLE_FILTERS,  # tables that they leave out would count as read
     ],
 )
 def test_properties_that_are_set_elsewhere_are_refused(name: str) -> None:
     """The message names the property."""
     with pytest.raises(SettingError, match=name):
         EngineInput(spool="s", host="h", database="d", user="u", properties={name: "1"})
+
+
+@pytest.mark.parametrize(
+    ("entry", "problem"),
+    [
+        ("public[.]t,public[.]u", "one entry for each table"),
+        (r"public[.]t\\,u", "one entry for each table"),
+        (r"\p{Lower}[.]u", "Java and Python"),
+        ("(?i)public[.]t", "Java and Python"),
+        ("public[.]t)|(u", "Java and Python"),
+    ],
+)
+def test_entries_that_choose_other_tables_than_they_seem_to_are_refused(entry: str, problem: str) -> None:
+    """The connector would capture tables whose rows it does not read."""
+    with pytest.raises(SettingError, match=f"`input.engine.tables` .*{problem}"):
+        EngineInput(spool="s", host="h", database="d", user="u", tables=("public[.]v", entry))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("public.t", True),
+        ("PUBLIC.T", True),
+        ("public.u, v", True),
+        ("public.t2", False),
+        ("x.public.t", False),
+    ],
+)
+def test_tables_are_chosen_as_the_connector_does(name: str, expected: bool) -> None:
+    """By their whole name, in any case, and an escaped comma is part of it."""
+    settings = EngineInput(
+        spool="s", host="h", database="d", user="u", tables=(" public[.]t ", r"public[.]u\, v")
+    )
+    assert expected is settings.selects(name)
+    assert replace(settings, tables=()).selects(name)
