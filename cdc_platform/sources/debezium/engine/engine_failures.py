@@ -17,7 +17,6 @@ from cdc_platform.errors import (
     SourceNotFound,
     SourceUnreachable,
 )
-from cdc_platform.sources.debezium.engine.engine_source import database_of
 from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
 
 
@@ -122,8 +121,8 @@ def failure_of(failure: Any, settings: EngineInput) -> CdcError:
         return DiskFull(disk_error)
     for meaning in MEANINGS:
         if any(re.search(meaning.pattern, text) for text in chain):
-            return meaning.kind(f"{meaning.advice} Source: {database_of(settings)}: {chain[-1]}")
-    return CaptureStopped(f"The engine has stopped. Source: {database_of(settings)}: {' / '.join(chain)}")
+            return meaning.kind(f"{meaning.advice} Source: {settings.database_text()}: {chain[-1]}")
+    return CaptureStopped(f"The engine has stopped. Source: {settings.database_text()}: {' / '.join(chain)}")
 
 
 def texts_of(failure: Any) -> Iterator[str]:

@@ -17,6 +17,7 @@ from cdc_platform.errors import (
     SourceNotFound,
     SourceUnreachable,
 )
+from cdc_platform.sources.debezium.engine.partitions import Partition, check_partitions
 from cdc_platform.sources.debezium.settings.engine_settings import MARKER_PREFIX, EngineInput
 
 OLDEST_WITH_MARKERS: Final = 14
@@ -50,8 +51,13 @@ TABLES: Final = """
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE CASE WHEN ? = 'true' THEN c.relkind IN ('r', 'p') AND NOT c.relispartition ELSE c.relkind = 'r' END
     AND c.relpersistence = 'p' AND n.nspname NOT IN ('pg_catalog', 'information_schema')
-    AND (? <> 'disabled' OR EXISTS (SELECT FROM pg_publication_tables p WHERE p.pubname = ?
-        AND p.schemaname = n.nspname AND p.tablename = c.relname))
+    AND CASE
+        -- Only here the connector adds tables to a publication; elsewhere it makes at most a missing one.
+        WHEN ? = 'filtered' OR ? = 'all_tables' AND NOT EXISTS (SELECT FROM pg_publication WHERE pubname = ?)
+        THEN true
+        ELSE EXISTS (SELECT FROM pg_publication_tables p WHERE p.pubname = ?
+            AND p.schemaname = n.nspname AND p.tablename = c.relname)
+    END
 """
 GENERATED: Final = """
     SELECT json_agg(n.nspname || '.' || c.relname || '.' || a.attname)
@@ -59,17 +65,14 @@ GENERATED: Final = """
     LEFT JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary
     WHERE a.attgenerated <> '' AND c.relkind IN ('r', 'p') AND NOT coalesce(a.attnum = ANY (i.indkey), false)
 """
-PUBLISHED_PARTITION: Final = """
-    SELECT p.schemaname || '.' || p.tablename
-    FROM pg_publication_tables p JOIN pg_class c ON c.relname = p.tablename AND c.relispartition
-    JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = p.schemaname
-    WHERE p.pubname = ? LIMIT 1
+PARTITIONS: Final = """
+    SELECT json_agg(json_build_array(n.nspname || '.' || c.relname, m.nspname || '.' || r.relname,
+        EXISTS (SELECT FROM pg_publication_tables p WHERE p.pubname = ?
+            AND p.schemaname = n.nspname AND p.tablename = c.relname)))
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    JOIN pg_class r ON r.oid = pg_partition_root(c.oid) JOIN pg_namespace m ON m.oid = r.relnamespace
+    WHERE c.relkind IN ('r', 'p') AND c.relispartition AND c.relpersistence = 'p'
 """
-
-
-def database_of(settings: EngineInput) -> str:
-    """Return a description of an engine's database for messages."""
-    return f"{settings.host}:{settings.port}, database `{settings.database}`, slot `{settings.slot}`"
 
 
 def check_capturable(settings: EngineInput) -> int | None:
@@ -86,7 +89,7 @@ def check_capturable(settings: EngineInput) -> int | None:
         if _first_row(connection, "SELECT current_setting('wal_level')") != ("logical",):
             raise ReplicationRefused(
                 "The server's log does not contain row changes: set `wal_level = logical` in the server's "
-                f"configuration and restart it. Source: {database_of(settings)}"
+                f"configuration and restart it. Source: {settings.database_text()}"
             )
         _check_publication(connection, settings)
         return _check_slot(connection, settings)
@@ -108,14 +111,15 @@ def read_comments(settings: EngineInput) -> str:
 def read_tables(settings: EngineInput) -> Mapping[str, str]:
     """Return the identifiers of the database's tables, by SCHEMA.TABLE.
 
-    They are those of the publication, if only its owner adds tables to it. Partitions are among them if they
-    are captured as tables.
+    They are those of the publication, unless the connector adds tables to it or creates one of all tables.
+    Partitions are among them if they are captured as tables.
 
     Raises:
         SourceError: the server cannot be reached, or rejects the query.
     """
     with _connect(settings) as connection:
-        values = str(settings.joins_partitions).lower(), settings.publication_mode, settings.publication
+        mode, publication = settings.publication_mode, settings.publication
+        values = str(settings.joins_partitions).lower(), mode, mode, publication, publication
         row = _first_row(connection, TABLES, *values)
     tables: dict[str, str] = json.loads((row and row[0]) or "{}")
     return tables
@@ -154,20 +158,20 @@ def emit_marker(settings: EngineInput, marker: str) -> None:
 
 
 def _check_publication(connection: Any, settings: EngineInput) -> None:
-    partition = _first_row(connection, PUBLISHED_PARTITION, settings.publication)
-    if partition is not None and settings.joins_partitions:
-        raise ReplicationRefused(
-            f"The publication sends changes of partitions, such as `{partition[0]}`, under their own names. "
-            f"Run `ALTER PUBLICATION {settings.publication} SET (publish_via_partition_root = true)`, or set "
-            "the property `publish.via.partition.root: false` and name the partitions in `partitions`. "
-            f"Source: {database_of(settings)}"
+    publication = _first_row(
+        connection, "SELECT pubviaroot FROM pg_publication WHERE pubname = ?", settings.publication
+    )
+    if settings.joins_partitions:
+        partitions = _first_row(connection, PARTITIONS, settings.publication)
+        check_partitions(
+            settings,
+            [Partition(*fields) for fields in json.loads((partitions and partitions[0]) or "[]")],
+            joins_partitions=publication is None or publication[0] == "t",
         )
-    if settings.publication_mode != "disabled":
-        return
-    if _first_row(connection, "SELECT 1 FROM pg_publication WHERE pubname = ?", settings.publication) is None:
+    if settings.publication_mode == "disabled" and publication is None:
         raise ReplicationRefused(
             "The publication does not exist, and `publication.autocreate.mode` is `disabled`: create it with "
-            f"`CREATE PUBLICATION {settings.publication} FOR TABLE ...`. Source: {database_of(settings)}"
+            f"`CREATE PUBLICATION {settings.publication} FOR TABLE ...`. Source: {settings.database_text()}"
         )
 
 
@@ -184,21 +188,21 @@ def _check_slot(connection: Any, settings: EngineInput) -> int | None:
             raise SettingError(
                 "input.engine.slot",
                 f"names a slot of something else, of the plugin `{plugin}` and the database `{database}`: "
-                f"choose another name. Source: {database_of(settings)}",
+                f"choose another name. Source: {settings.database_text()}",
             )
         if wal_status == "lost":
             raise SlotOutrun(
                 "The slot has lost changes: the server has removed log that it needed "
                 "(`max_slot_wal_keep_size`). Drop the slot, and set `snapshot` to `when_needed`, which reads "
                 "all rows again, or begin with a new spool and a new lake. "
-                f"Source: {database_of(settings)}"
+                f"Source: {settings.database_text()}"
             )
         if is_active != "t":
             return int(restart_lsn) if restart_lsn is not None else None
         if time.monotonic() > deadline:
             raise SlotInUse(
                 "Another engine or connector reads the slot: stop it, or choose another `slot` with its own "
-                f"spool. Source: {database_of(settings)}"
+                f"spool. Source: {settings.database_text()}"
             )
         time.sleep(0.2)
     return None
@@ -231,8 +235,8 @@ def _meaning(error: Any, settings: EngineInput) -> SourceError:
     state, text = str(error.getSQLState()), str(error.getMessage())
     for beginning, kind, advice in STATES:
         if state.startswith(beginning):
-            return kind(f"{advice} Source: {database_of(settings)}: {text}")
-    return CaptureStopped(f"The source rejects an engine query. Source: {database_of(settings)}: {text}")
+            return kind(f"{advice} Source: {settings.database_text()}: {text}")
+    return CaptureStopped(f"The source rejects an engine query. Source: {settings.database_text()}: {text}")
 
 
 def _first_row(connection: Any, query: str, *values: str) -> tuple[str | None, ...] | None:

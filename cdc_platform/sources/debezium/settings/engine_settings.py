@@ -68,7 +68,7 @@ class EngineInput:
     port: Annotated[int, Described("Port of the server.")] = 5432
     tables: Annotated[
         tuple[str, ...],
-        Described("Regular expressions of SCHEMA.TABLE, one for each entry; by default all tables."),
+        Described("Regular expressions of SCHEMA.TABLE, one in each entry; by default all tables."),
     ] = ()
     slot: Annotated[str, Described("Replication slot, created if missing; only one spool may read it.")] = (
         "cdc_platform"
@@ -159,12 +159,17 @@ class EngineInput:
 
     @cached_property
     def _tables_pattern(self) -> re.Pattern[str]:
-        # As the connector reads them, which removes the spaces around an entry.
-        return re.compile("|".join(f"(?:{table.strip()})" for table in self.tables), re.IGNORECASE)
+        # As the connector reads them: spaces around an entry do not count, nor does the case of ASCII.
+        entries = "|".join(f"(?:{table.strip()})" for table in self.tables)
+        return re.compile(entries, re.IGNORECASE | re.ASCII)
 
     def folder(self) -> Path:
         """Return the spool's folder."""
         return Path(self.spool)
+
+    def database_text(self) -> str:
+        """Return a description of the database for messages."""
+        return f"{self.host}:{self.port}, database `{self.database}`, slot `{self.slot}`"
 
     def identity(self) -> dict[str, str]:
         """Return the properties that must not change during the life of a spool."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cdc_platform.errors import ReplicationRefused, SpoolUnusable
+from cdc_platform.errors import ReplicationRefused, SettingError, SpoolUnusable
 from cdc_platform.sources.debezium.engine.engine_process import EngineProcess
 from cdc_platform.sources.debezium.engine.spool import Spool
 from cdc_platform.sources.debezium.settings.engine_settings import EngineInput, Snapshot
@@ -95,18 +95,25 @@ def test_the_rows_of_a_table_that_is_chosen_later_are_read(capturing: Cluster, t
 
 
 def test_the_owner_of_a_publication_decides_what_is_read(capturing: Cluster, tmp_path: Path) -> None:
-    """A table that the publication lacks is not read; it is new once its owner adds it."""
-    mode, spool = {"publication.autocreate.mode": "disabled"}, Spool(tmp_path)
-    settings = settings_for(capturing, "published", tmp_path, **mode)
+    """A table that the publication lacks is not read; it is new once its owner adds it.
+
+    The modes of the connector that make a missing publication leave one that exists as it is. Tables that
+    are not captured may be published as partitions.
+    """
+    mode, spool = {"publication.autocreate.mode": "no_tables"}, Spool(tmp_path)
+    settings = replace(settings_for(capturing, "published", tmp_path, **mode), tables=("public[.][tu].*",))
     with database(capturing, "published") as name:
         play(capturing, name, ["CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1)"])
         play(capturing, name, ['CREATE TABLE "u, v" (id int PRIMARY KEY)', 'INSERT INTO "u, v" VALUES (2)'])
-        play(capturing, name, [f"CREATE PUBLICATION {settings.publication} FOR TABLE t"])
+        play(capturing, name, ["CREATE TABLE p (id int PRIMARY KEY) PARTITION BY RANGE (id)"])
+        play(capturing, name, ["CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (10)"])
+        play(capturing, name, [f"CREATE PUBLICATION {settings.publication} FOR TABLE t, p"])
         capture_until_caught_up(settings, WITHIN_S)
         assert rows_after(spool, 0) == [("r", "t", 1)]
         count = len(events_in(spool))
         play(capturing, name, [f'ALTER PUBLICATION {settings.publication} ADD TABLE "u, v"'])
-        capture_until_caught_up(settings, WITHIN_S)
+        mode = {"publication.autocreate.mode": "all_tables"}
+        capture_until_caught_up(replace(settings, properties=mode), WITHIN_S)
         assert rows_after(spool, count) == [("r", "u, v", 2)]
 
 
@@ -123,6 +130,8 @@ def test_a_partitioned_table_is_one_table(capturing: Cluster, tmp_path: Path) ->
         capture_until_caught_up(settings, WITHIN_S)
         expected = [("r", "p", 1), ("c", "p", 11), ("d", "p", 1), ("c", "p", 12)]
         assert expected == rows_after(spool, 0)
+        with pytest.raises(SettingError, match=r"the partition `public\.p1`.* name `public\.p`"):
+            capture_until_caught_up(replace(settings, tables=("public[.]p1",)), WITHIN_S)
         publication = f"ALTER PUBLICATION {settings.publication} SET (publish_via_partition_root = false)"
         play(capturing, name, [publication])
         with pytest.raises(ReplicationRefused, match="under their own names"):

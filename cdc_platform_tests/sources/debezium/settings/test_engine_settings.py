@@ -96,13 +96,13 @@ def test_entries_that_choose_other_tables_than_they_seem_to_are_refused(entry: s
         ("PUBLIC.T", True),
         ("public.u, v", True),
         ("public.t2", False),
-        ("x.public.t", False),
+        ("public.Ä", False),
     ],
 )
 def test_tables_are_chosen_as_the_connector_does(name: str, expected: bool) -> None:
-    """By their whole name, in any case, and an escaped comma is part of it."""
+    """By their whole name, in any case of ASCII, and an escaped comma is part of it."""
     settings = EngineInput(
-        spool="s", host="h", database="d", user="u", tables=(" public[.]t ", r"public[.]u\, v")
+        spool="s", host="h", database="d", user="u", tables=(" public[.]t ", r"public[.]u\, v", "public[.]ä")
     )
     assert expected is settings.selects(name)
     assert replace(settings, tables=()).selects(name)
