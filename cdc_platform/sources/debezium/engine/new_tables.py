@@ -20,6 +20,8 @@ from cdc_platform.sources.debezium.settings.engine_settings import EngineInput, 
 
 LOGGER: Final = logging.getLogger(__name__)
 _READ_LATER: Final = (Snapshot.INITIAL, Snapshot.WHEN_NEEDED)
+_BLOCKING: Final = "Initial Snapshot"
+"""Type of the notifications of a blocking snapshot, too; those of incremental ones have another."""
 
 
 class NewTables:
@@ -59,6 +61,8 @@ class NewTables:
         """Track the snapshot by a notification of the connector, as JSON."""
         event = json.loads(notification)
         fields = event.get("payload", event)
+        if not self._is_signalled or fields["aggregate_type"] != _BLOCKING:
+            return
         kind, more = fields["type"], fields.get("additional_data") or {}
         if kind == "TABLE_SCAN_COMPLETED" and more.get("status") != "SUCCEEDED":
             self._failed_scans[str(more.get("scanned_collection"))] = str(more.get("status"))

@@ -55,6 +55,20 @@ def test_markers_do_not_extend_a_wait(topic: str, key: object, expected: bool) -
     assert expected is is_progress(json.dumps({"topic": topic, "key": key}), "cdc")
 
 
+@pytest.mark.parametrize(
+    ("kind", "names"), [("Incremental Snapshot", ["public.t"]), ("Initial Snapshot", [])]
+)
+def test_only_a_blocking_snapshot_ends_the_wait(tmp_path: Path, kind: str, names: list[str]) -> None:
+    """A user's incremental snapshot that ends meanwhile has read other rows."""
+    spool = Spool(tmp_path)
+    spool.tables.write_text("{}")
+    new_tables = NewTables(spool, ENGINE, {"public.t": "1"})
+    new_tables.signal()
+    new_tables.follow(json.dumps({"aggregate_type": kind, "type": "COMPLETED"}))
+    new_tables.finish()
+    assert names == new_tables.names
+
+
 def test_a_signal_of_an_earlier_start_is_removed(tmp_path: Path) -> None:
     """The end of its snapshot would count as that of the tables that are new now."""
     spool = Spool(tmp_path)
