@@ -104,8 +104,7 @@ def read_comments(settings: EngineInput) -> str:
         SourceError: the server cannot be reached, or rejects the query.
     """
     with _connect(settings) as connection:
-        row = _first_row(connection, COMMENTS)
-    return (row and row[0]) or "[]"
+        return _first_text(connection, COMMENTS) or "[]"
 
 
 def read_tables(settings: EngineInput) -> Mapping[str, str]:
@@ -120,8 +119,7 @@ def read_tables(settings: EngineInput) -> Mapping[str, str]:
     with _connect(settings) as connection:
         mode, publication = settings.publication_mode, settings.publication
         values = str(settings.joins_partitions).lower(), mode, mode, publication, publication
-        row = _first_row(connection, TABLES, *values)
-    tables: dict[str, str] = json.loads((row and row[0]) or "{}")
+        tables: dict[str, str] = json.loads(_first_text(connection, TABLES, *values) or "{}")
     return tables
 
 
@@ -132,8 +130,7 @@ def read_generated(settings: EngineInput) -> Sequence[str]:
         SourceError: the server cannot be reached, or rejects the query.
     """
     with _connect(settings) as connection:
-        row = _first_row(connection, GENERATED)
-    columns: list[str] = json.loads((row and row[0]) or "[]")
+        columns: list[str] = json.loads(_first_text(connection, GENERATED) or "[]")
     return columns
 
 
@@ -162,10 +159,10 @@ def _check_publication(connection: Any, settings: EngineInput) -> None:
         connection, "SELECT pubviaroot FROM pg_publication WHERE pubname = ?", settings.publication
     )
     if settings.joins_partitions:
-        partitions = _first_row(connection, PARTITIONS, settings.publication)
+        partitions = json.loads(_first_text(connection, PARTITIONS, settings.publication) or "[]")
         check_partitions(
             settings,
-            [Partition(*fields) for fields in json.loads((partitions and partitions[0]) or "[]")],
+            [Partition(*fields) for fields in partitions],
             joins_partitions=publication is None or publication[0] == "t",
         )
     if settings.publication_mode == "disabled" and publication is None:
@@ -237,6 +234,12 @@ def _meaning(error: Any, settings: EngineInput) -> SourceError:
         if state.startswith(beginning):
             return kind(f"{advice} Source: {settings.database_text()}: {text}")
     return CaptureStopped(f"The source rejects an engine query. Source: {settings.database_text()}: {text}")
+
+
+def _first_text(connection: Any, query: str, *values: str) -> str | None:
+    """Return the first value of a query's result; None if it has no row, or NULL."""
+    row = _first_row(connection, query, *values)
+    return row[0] if row is not None else None
 
 
 def _first_row(connection: Any, query: str, *values: str) -> tuple[str | None, ...] | None:
