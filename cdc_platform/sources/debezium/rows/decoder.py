@@ -12,10 +12,15 @@ from cdc_platform.model.rows.keyless import is_keyless
 from cdc_platform.model.stream.events import FaultyEvent
 from cdc_platform.sources.debezium.rows.checkpoints import Decoded, marker_of
 from cdc_platform.sources.debezium.rows.identity import ADVICE as IDENTITY_ADVICE
-from cdc_platform.sources.debezium.rows.identity import check_key, learn_identity, names_key_alone
+from cdc_platform.sources.debezium.rows.identity import (
+    check_key,
+    learn_identity,
+    names_key_alone,
+    shows_index,
+)
 from cdc_platform.sources.debezium.rows.pairing import Identity, identity_of, key_text
 from cdc_platform.sources.debezium.rows.plain_changes import PlainChanges
-from cdc_platform.sources.debezium.rows.plans import ColumnPlan, Planner, check_masks
+from cdc_platform.sources.debezium.rows.plans import Planner, TablePlan, check_masks
 from cdc_platform.sources.debezium.rows.rows import RowDecoder
 from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.settings.connector import SnapshotPolicy
@@ -223,11 +228,13 @@ class Decoder:
         return name
 
     def _is_full(self, event: DataEvent, table: str) -> bool:
-        """Return whether its table has identity FULL, by the settings, earlier events or its other half."""
+        """Return whether an event has identity FULL, by the settings, earlier events, its halves or images."""
         if table in self.settings.full_identity:
             return True
+        if event.source.name not in self.state.full:
+            return False
         is_bare = event.op is CREATE and identity_of(event) in self._bare
-        return event.source.name in self.state.full and not is_bare
+        return not is_bare and not shows_index(event, self.rows.planner.plan(event, table).columns)
 
     def _check_identity(self, event: DataEvent, table: str) -> None:
         """Note the replica identity of the event's table.
@@ -235,17 +242,19 @@ class Decoder:
         Raises:
             MessageUnusable: the identity is unusable, or the type of a column is unknown.
         """
+        if table in self.settings.full_identity:
+            return
         name = event.source.name
 
-        def columns() -> Mapping[str, ColumnPlan]:
-            return self.rows.planner.plan(event, table).columns
+        def plan() -> TablePlan:
+            return self.rows.planner.plan(event, table)
 
-        learn_identity(self.state, event, columns)
+        learn_identity(self.state, event, plan)
         is_full = name in self.state.full
-        if is_full and event.op is DELETE and names_key_alone(event, columns()):
+        if is_full and event.op is DELETE and names_key_alone(event, plan().columns):
             self._bare.add(identity_of(event))
         is_unusable = name in self.state.unusable and not is_full and event.op is not TRUNCATE
-        if is_unusable and table not in self.settings.full_identity and not self._names_full(event):
+        if is_unusable and not self._names_full(event):
             raise MessageUnusable(
                 f"{IDENTITY_ADVICE}. If the table has the key and REPLICA IDENTITY FULL, name it in "
                 "`full_identity`."

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from cdc_platform.sources.debezium.rows.plans import ColumnPlan
+from cdc_platform.sources.debezium.rows.plans import ColumnPlan, TablePlan
 from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.wire.message_contents import (
     DELETE,
@@ -181,10 +181,16 @@ def shows_unusable(event: DataEvent, columns: Columns) -> bool:
     return not has_key and has_more_than_key(event, columns)
 
 
-def learn_identity(state: DecoderState, event: DataEvent, columns: Callable[[], Columns]) -> None:
+def learn_identity(state: DecoderState, event: DataEvent, plan: Callable[[], TablePlan]) -> None:
     """Update the decoder's state with the replica identity that an event shows for its table.
 
-    ``columns`` returns the plans of its columns; few events need them.
+    An update that looks as under an index may be one under FULL of a row with zeros. It ends FULL only where
+    other events then have another meaning.
+
+    Args:
+        state: what is known of all tables.
+        event: the event.
+        plan: returns the plan of its table, which few events need.
     """
     name = event.source.name
     if is_snapshot(event.source):  # the user followed the advice; if not, the next deletion shows it
@@ -193,8 +199,8 @@ def learn_identity(state: DecoderState, event: DataEvent, columns: Callable[[], 
         if event.op is UPDATE and event.key:
             state.full.discard(name)
     elif name not in state.full:
-        _learn_from_before(state, event, columns())
-    elif shows_index(event, columns()):
+        _learn_from_before(state, event, plan().columns)
+    elif shows_index(event, plan().columns) and plan().doubts_null:
         state.full.discard(name)
 
 

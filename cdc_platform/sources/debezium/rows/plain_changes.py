@@ -53,6 +53,11 @@ class _Queue:
         """The queue of inserts of this form whose rows may have had another key."""
         return _Queue(self.form._replace(is_new=False))
 
+    @cached_property
+    def partial(self) -> "_Queue":
+        """The queue of updates of this form whose rows before them may lack values."""
+        return _Queue(self.form._replace(is_full=False))
+
 
 class PlainChanges:
     """Collects the plain changes of a split whose forms are known from earlier events.
@@ -76,8 +81,9 @@ class PlainChanges:
     def learn(self, event: DataEvent, table: str) -> None:
         """Take note of the form of the last message, whose event for a table of the lake has been decoded."""
         source, is_delete = event.source, event.op is DELETE
-        is_full = self._may_be_full(source.name, table) if is_delete else event.before is not None
-        if self._new_form is None or (is_full and not is_delete and source.name not in self._rows.state.full):
+        may_be_full = self._may_be_full(source.name, table)
+        is_full = may_be_full if is_delete else event.before is not None
+        if self._new_form is None or (is_full and not may_be_full):
             return
         plan = self._rows.planner.plan(event, table)
         parts = source.server, source.name, source.schema, source.table
@@ -104,6 +110,10 @@ class PlainChanges:
             if self._may_be_full(queue.form.name, queue.form.table):
                 return False
             queue = queue.unpaired
+        if self._looks_partial(plain, queue.form):
+            if queue.form.plan.doubts_null:
+                return False
+            queue = queue.partial
         if not queue.changes:
             self._waiting.append(queue)
         queue.changes.append((plain, arrival))
@@ -116,7 +126,7 @@ class PlainChanges:
     def _shows_nothing(self, change: PlainChange, form: PlainForm) -> bool:
         """Return whether a change shows neither another key nor another identity or snapshot."""
         if form.op is UPDATE:
-            return not form.is_full or _keeps_key_and_identity(change, form)
+            return not form.is_full or _keeps_key(change)
         if form.op is DELETE:
             images, is_full = (change.key, change.envelope.before or {}), form.name in self._rows.state.full
             return delete_shows_known(*images, form.plan.columns, is_full=is_full)
@@ -124,13 +134,20 @@ class PlainChanges:
             return not self._rows.state.pairer.knows_deletion(change)
         return self._is_of_first_snapshot(change.envelope.source)
 
+    def _looks_partial(self, change: PlainChange, form: PlainForm) -> bool:
+        """Return whether an update looks as if its row before it had only the columns of an index."""
+        if form.op is not UPDATE or not form.is_full or form.table in self._rows.settings.full_identity:
+            return False
+        before, after = change.envelope.before or {}, change.envelope.after or {}
+        return update_shows_index(change.key, before, after, form.plan.columns)
+
     def _is_at_rest(self, queue: _Queue, lsn: int) -> bool:
         """Return whether such a change shows nothing in the present state of its table and server."""
         state, form = self._rows.state, queue.form
-        if form.op is UPDATE and form.is_full is not (form.name in state.full):
+        may_be_full, is_delete = self._may_be_full(form.name, form.table), form.op is DELETE
+        if (is_delete or form.is_full) and form.is_full is not may_be_full:
             return False
-        is_delete = form.op is DELETE
-        if is_delete and form.is_full is not self._may_be_full(form.name, form.table):
+        if form.op is UPDATE and not form.is_full and form.name in state.full:
             return False
         if (is_delete or not form.is_full) and form.name in state.unusable:
             return False
@@ -181,6 +198,9 @@ class PlainChanges:
             return
         self.runs.append(run)
         self._note_change(form, run.source_micros)
+        if form.op is UPDATE and not form.is_full and changes[0][0].envelope.before is not None:
+            for (change, _), event_id in zip(changes, run.event_ids, strict=True):
+                self._rows.remember_before(event_id, form.plan, change.envelope.before or {})
 
     def _decode_each(self, form: PlainForm, changes: Sequence[Change]) -> None:
         for _, arrival in changes:
@@ -200,12 +220,10 @@ class PlainChanges:
         return change
 
 
-def _keeps_key_and_identity(change: PlainChange, form: PlainForm) -> bool:
-    """Return whether an update with the row before it shows neither another key nor another identity."""
-    key, before, after = change.key, change.envelope.before or {}, change.envelope.after or {}
-    if any(name not in before or before[name] != value for name, value in key.items()):
-        return False
-    return not update_shows_index(key, before, after, form.plan.columns)
+def _keeps_key(change: PlainChange) -> bool:
+    """Return whether an update with the row before it has not changed the key."""
+    before = change.envelope.before or {}
+    return all(name in before and before[name] == value for name, value in change.key.items())
 
 
 def _form_of(change: PlainChange) -> Hashable:

@@ -82,6 +82,11 @@ class TablePlan:
         return any(column.encoding.kind is EncodingKind.FLOAT for _, column in self.key_columns)
 
     @cached_property
+    def doubts_null(self) -> bool:
+        """Whether NULL in a column may stand for a value that was not sent, unless rows come whole."""
+        return any(column.detector.doubts_null for column in self.columns.values())
+
+    @cached_property
     def key_types(self) -> Mapping[str, str]:
         """Types of the key's columns in the lake, by name."""
         return {name: spark_type(self.columns[name].encoding.column_type) for name in sorted(self.keys)}

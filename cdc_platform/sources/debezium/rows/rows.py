@@ -145,7 +145,7 @@ class RowDecoder:
         before = event.before if is_full and event.before is not None and not event.is_flat else None
         old_values = None if before is None else values_json(plan, before)
         if before is None and event.before is not None and not event.is_flat:
-            self._remember(change, plan, event.before)
+            self.remember_before(change.event_id, plan, event.before)
         if event.op is DELETE:
             metadata = metadata_of(event, findings, header_key(plan, event.new_key))
             return change._replace(keys=keys, old_values=old_values, metadata=metadata)
@@ -182,7 +182,7 @@ class RowDecoder:
             source_event, plan, identity_of(event), doubtful, is_full
         )
 
-    def _remember(self, change: SourceEvent, plan: TablePlan, before: Mapping[str, Any]) -> None:
+    def remember_before(self, event_id: str, plan: TablePlan, before: Mapping[str, Any]) -> None:
         """Note the values that identify the row before a change; most images have none besides the key."""
         members = {
             name: value for name, value in before.items() if name not in plan.keys and name in plan.columns
@@ -191,7 +191,7 @@ class RowDecoder:
         # An unreadable value is not a reason to reject an event that is complete without it.
         with suppress(MessageUnusable):
             if content:
-                self.befores[change.event_id] = values_json(plan, content)
+                self.befores[event_id] = values_json(plan, content)
 
     def _key_change(
         self,

@@ -75,6 +75,11 @@ class Detector:
         """Whether an update may contain something other than values."""
         return bool(self.markers or self.placeholder) or self.null_policy is not None
 
+    @property
+    def doubts_null(self) -> bool:
+        """Whether null in an update may stand for a value that was not sent."""
+        return self.judge(None) is not VALUE
+
     def is_marker(self, value: Any) -> bool:
         """Return whether a value equals a marker, regardless of its state."""
         return value is not None and value in self.markers

@@ -1,11 +1,13 @@
 """Replica identities: how events show them, and how long a table keeps a recognised one."""
 
+from itertools import pairwise
 from typing import Any, Final
 
 import pytest
 
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.model.stream.records import ModType
+from cdc_platform.sources.debezium.rows.decoder import Decoder
 from cdc_platform_tests.sources.debezium.written_events import (
     TABLE,
     decode_all,
@@ -13,6 +15,7 @@ from cdc_platform_tests.sources.debezium.written_events import (
     line,
     only_event,
     only_fault,
+    settings_with,
 )
 
 POINT: Final = {"x": 0.0, "y": 0.0, "wkb": "AQEAAAAAAAAAAAAAAAAAAAAAAAAA", "srid": None}
@@ -129,3 +132,28 @@ def test_full_that_was_given_up_for_an_index_is_trusted_no_more() -> None:
     lines = [line(envelope("u", before=before, after=after), {"id": 1}) for before, after in updates]
     kinds = [type(event) for event in decode_all(*lines, columns={TABLE: WIDE})]
     assert [SourceEvent, SourceEvent, FaultyEvent, FaultyEvent, SourceEvent] == kinds
+
+
+NARROW: Final = {TABLE: {"id": "integer", "n": "integer", "note": "text"}}
+"""Columns of which NULL always is NULL."""
+
+
+def test_zeros_before_an_update_do_not_end_full() -> None:
+    """Where NULL is NULL, only an update that looks as under an index counts as one, and FULL stays known."""
+    rows = [{"id": 1, "n": number, "note": note} for number, note in ((1, "a"), (0, "b"), (2, "c"))]
+    lines = [line(envelope("u", before=before, after=after), {"id": 1}) for before, after in pairwise(rows)]
+    decoder = Decoder(settings_with(columns=NARROW))
+    events = [event for event in decoder.decode_lines(lines) if isinstance(event, SourceEvent)]
+
+    assert ['{"n":1,"note":"a"}', None] == [event.old_values for event in events]
+    assert {TABLE} == decoder.state.full
+
+
+def test_a_declared_full_stays() -> None:
+    """Whatever the events of a table in `full_identity` look like, its rows before updates are whole."""
+    zeros = {**PARTLY, "n": 0}
+    text = line(envelope("u", before=zeros, after={**PARTLY, "tenant": 6, "n": 3}), {"id": 1})
+    options: dict[str, Any] = {"columns": {TABLE: WIDE}, "full_identity": (TABLE,)}
+    events = [event for event in decode_all(text, text, **options) if isinstance(event, SourceEvent)]
+
+    assert ['{"tenant":5,"n":0,"huge":null,"doc":null}'] * 2 == [event.old_values for event in events]
