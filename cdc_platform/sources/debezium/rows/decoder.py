@@ -1,7 +1,7 @@
 """Decoder of messages into events, which reads the messages of a stream in order of arrival."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 from msgspec.structs import replace
@@ -228,7 +228,7 @@ class Decoder:
         return name
 
     def _is_full(self, event: DataEvent, table: str) -> bool:
-        """Return whether an event has identity FULL, by the settings, earlier events, its halves or images."""
+        """Return whether an event is under FULL, by the settings, earlier events, its half or its images."""
         if table in self.settings.full_identity:
             return True
         if event.source.name not in self.state.full:

@@ -36,7 +36,7 @@ from cdc_platform.sources.debezium.wire.message_contents import (
 from cdc_platform.sources.debezium.wire.messages import Arrival, Content, Message, parse_message
 from cdc_platform.sources.debezium.wire.plain_lines import PlainChange, PlainSource, plain_change
 
-_MAX_WAITING: Final = 4_096
+_MAX_WAITING: Final = 8_192
 _MAX_WAITING_BYTES: Final = 4_000_000
 """Changes that wait become batches of rows, of which Spark holds a few at a time."""
 

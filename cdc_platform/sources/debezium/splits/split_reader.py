@@ -19,7 +19,7 @@ from cdc_platform.sources.debezium.rows.decoder import Decoder
 from cdc_platform.sources.debezium.rows.plain_columns import PlainRun
 from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
-from cdc_platform.sources.debezium.splits.marked_rows import marked_rows, to_octets
+from cdc_platform.sources.debezium.splits.marked_rows import MarkedRows
 from cdc_platform.sources.debezium.splits.outcome import (
     FREE,
     OUTCOME,
@@ -139,23 +139,24 @@ class SplitReader:
         self._take_plain_changes()
         notes = self.collector.transactions.table()
         transactions = SplitTransactions.of(notes)
-        batches, names, orders = EventBatches(self._context.cycle), list[str](), list[str | None]()
+        rows = MarkedRows(EventBatches(self._context.cycle))
         file_counts: list[tuple[str, str, int, int]] = []
         for item in self._final_events(transactions):
             file = self._files[item.origin]
-            batches.add(item.event, self._context.window, file, item.transaction_id, item.records)
-            names.append(item.name)
-            orders.append(item.order)
+            rows.batches.add(item.event, self._context.window, file, item.transaction_id, item.records)
+            rows.mark([item.name], [item.order])
             faults = int(isinstance(item.event, FaultyEvent))
             file_counts.append((item.name, item.origin, 1 - faults, faults))
-            if batches.is_full:
-                yield from _row_blocks(split, batches, names, orders)
-                names.clear()
-                orders.clear()
-        yield from _row_blocks(split, batches, names, orders)
+            if rows.batches.is_full:
+                yield from _row_blocks(split, rows)
+        yield from _row_blocks(split, rows)
         self._count(*zip(*file_counts, strict=True))
+        # Where many tables change, a run has few changes.
         for run in self.collector.runs:
-            yield from _row_blocks(split, batches, *self._add_run(batches, run, transactions))
+            rows.mark(*self._add_run(rows.batches, run, transactions))
+            if rows.batches.is_full:
+                yield from _row_blocks(split, rows)
+        yield from _row_blocks(split, rows)
         outcome, free_rows = self._outcome(notes, transactions), pickle.dumps(self._free)
         yield _block({SPLIT: split, OUTCOME: outcome.to_bytes(), FREE: free_rows})
 
@@ -275,11 +276,8 @@ class SplitReader:
         )
 
 
-def _row_blocks(
-    split: int, batches: EventBatches, names: Sequence[str], orders: Sequence[str | None]
-) -> Iterator[pa.RecordBatch]:
-    for batch in marked_rows(batches.take(), names, orders):
-        yield _block({SPLIT: split, ROWS: to_octets(batch)})
+def _row_blocks(split: int, rows: MarkedRows) -> Iterator[pa.RecordBatch]:
+    return (_block({SPLIT: split, ROWS: octets}) for octets in rows.take())
 
 
 def _block(values: Mapping[str, Any]) -> pa.RecordBatch:

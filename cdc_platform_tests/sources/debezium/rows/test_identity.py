@@ -145,7 +145,7 @@ def test_zeros_before_an_update_do_not_end_full() -> None:
     decoder = Decoder(settings_with(columns=NARROW))
     events = [event for event in decoder.decode_lines(lines) if isinstance(event, SourceEvent)]
 
-    assert ['{"n":1,"note":"a"}', None] == [event.old_values for event in events]
+    assert [event.old_values for event in events] == ['{"n":1,"note":"a"}', None]
     assert {TABLE} == decoder.state.full
 
 
@@ -156,4 +156,4 @@ def test_a_declared_full_stays() -> None:
     options: dict[str, Any] = {"columns": {TABLE: WIDE}, "full_identity": (TABLE,)}
     events = [event for event in decode_all(text, text, **options) if isinstance(event, SourceEvent)]
 
-    assert ['{"tenant":5,"n":0,"huge":null,"doc":null}'] * 2 == [event.old_values for event in events]
+    assert [event.old_values for event in events] == ['{"tenant":5,"n":0,"huge":null,"doc":null}'] * 2

@@ -2,21 +2,15 @@
 
 import gzip
 import json
-import pickle
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
 
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_platform.model.stream.files import SourceFile
-from cdc_platform.model.stream.read_windows import ReadWindow
-from cdc_platform.sources.debezium.rows.decoder import Decoder
 from cdc_platform.sources.debezium.rows.plain_changes import PlainChanges
 from cdc_platform.sources.debezium.rows.plain_columns import plain_run
 from cdc_platform.sources.debezium.settings.connector import (
@@ -25,23 +19,21 @@ from cdc_platform.sources.debezium.settings.connector import (
     SnapshotPolicy,
     Strategy,
 )
-from cdc_platform.sources.debezium.splits.marked_rows import from_octets
-from cdc_platform.sources.debezium.splits.outcome import FREE, OUTCOME, ROWS, SplitOutcome
-from cdc_platform.sources.debezium.splits.split_reader import SplitContext, SplitReader
 from cdc_platform.sources.debezium.wire.messages import RawMessage
 from cdc_platform_tests.sources.debezium.captures_read import GOLDEN
-from cdc_platform_tests.sources.debezium.written_events import COLUMNS, TABLE, envelope, line, settings_with
+from cdc_platform_tests.sources.debezium.rows.decoded_lines import (
+    KEY_ALONE,
+    OTHER,
+    WHOLE,
+    change,
+    check_same,
+    decode,
+    message,
+    scanned,
+)
+from cdc_platform_tests.sources.debezium.written_events import TABLE, envelope, line
 from cdc_platform_tests.strategies import share_of_profile
 
-OTHER: Final = "public.items"
-NOW_S: Final = 1_700_000_000
-SETTINGS: Final[dict[str, Any]] = {
-    "columns": {**COLUMNS, OTHER: COLUMNS[TABLE]},
-    "null_policies": {"smallint[]": NullPolicy.NULL},
-}
-WHOLE: Final[dict[str, Any]] = {"id": 1, "n": 1, "big": "x", "xs": [1]}
-KEY_ALONE: Final = {**dict.fromkeys(WHOLE), "id": 1}
-"""Row before a delete with the replica identity DEFAULT."""
 BEFORE: Final[tuple[dict[str, Any], ...]] = (
     {"big": None},
     {"id": 0},
@@ -82,31 +74,6 @@ def boundaries() -> st.SearchStrategy[str]:
     return values.map(lambda value: line(value, {"id": value["id"]}))
 
 
-def scanned(table: str, seconds: int) -> str:
-    """Return the notification of a snapshot that has found a table without rows."""
-    more = {"connector_name": "s", "scanned_collection": table, "status": "SUCCEEDED"}
-    kind = {"aggregate_type": "Initial Snapshot", "type": "TABLE_SCAN_COMPLETED", "id": f"{table} {seconds}"}
-    more["total_rows_scanned"] = "0"
-    value = {**kind, "additional_data": more, "timestamp": (NOW_S + seconds) * 1000}
-    return line(value, {"id": value["id"]}, topic="s.notifications")
-
-
-def change(
-    op: str,
-    lsn: int,
-    row: Mapping[str, Any] | None = None,
-    source: Mapping[str, Any] | None = None,
-    headers: Mapping[str, Any] | None = None,
-    order: int | None = None,
-) -> str:
-    """Return the line of a change of the table, or of its delete."""
-    place = {"lsn": lsn, "sequence": f'["1","{lsn}"]', **(source or {})}
-    transaction = None if order is None else {"id": "7:1", "total_order": order}
-    after = {**WHOLE, **(row or {})}
-    images = {"before": after} if op == "d" else {"after": after}
-    return line(envelope(op, source=place, transaction=transaction, **images), {"id": 1}, headers=headers)
-
-
 def with_blocks(texts: Sequence[str], kind: str = "int32") -> list[str]:
     """Return lines with schema blocks, by which the second column is of a kind."""
     parsed = [json.loads(text) for text in texts]
@@ -144,48 +111,6 @@ def lines(draw: st.DrawFn) -> str:
     return line(value, key, headers=odd.get("headers"))
 
 
-def decode(
-    texts: Sequence[str | RawMessage],
-    *,
-    is_one_stream: bool = True,
-    has_messages: bool = False,
-    **options: Any,
-) -> tuple[object, ...]:
-    """Return the rows of lines, or of the messages in them, and all that their reader reports of them."""
-    settings = settings_with(**{**SETTINGS, **options})
-    context = SplitContext(settings.to_options(), 1, ReadWindow("stream", 0, 9), is_one_stream)
-    reader = SplitReader(context, None, {"file": SourceFile("file", "", 0, 0)})
-    for position, text in enumerate(texts):
-        sent = text.encode() if not has_messages and isinstance(text, str) else message(text, position)
-        reader.take(sent, "file", position)
-    blocks = pa.Table.from_batches(reader.blocks()).to_pylist()
-    rows = sorted((row for block in blocks if block[ROWS] for row in rows_of(block[ROWS])), key=repr)
-    outcome = SplitOutcome.from_bytes(blocks[-1][OUTCOME])
-    transactions, places = (sorted(t.to_pylist(), key=repr) for t in (outcome.transactions, outcome.places))
-    by_transaction = {"transactions": transactions, "places": places, "names": sorted(outcome.names)}
-    free = sorted(pickle.loads(blocks[-1][FREE]), key=repr)  # noqa: S301  written by the reader itself
-    return rows, free, {**asdict(outcome), **by_transaction, "lines": None}
-
-
-def message(text: str | RawMessage, position: int) -> RawMessage:
-    """Return the message of a line as a topic has it."""
-    if isinstance(text, RawMessage):
-        return text
-    parts = json.loads(text)
-    key, value = (
-        None if parts[name] is None else json.dumps(parts[name]).encode() for name in ("key", "value")
-    )
-    headers = parts.get("headers")
-    sent = None if headers is None else {name: json.dumps(headers[name]).encode() for name in headers}
-    return RawMessage(parts["topic"], key, value, sent, offset=position, position=position)
-
-
-def rows_of(octets: bytes) -> Iterator[dict[str, Any]]:
-    """Yield the rows of octets."""
-    for batch in from_octets(pa.py_buffer(octets)):
-        yield from batch.to_pylist()
-
-
 @share_of_profile(4)
 @given(
     texts=st.lists(
@@ -212,7 +137,7 @@ def rows_of(octets: bytes) -> Iterator[dict[str, Any]]:
 )
 def test_changes_by_column_are_decoded_as_all_events_are(texts: list[str], options: dict[str, Any]) -> None:
     """Rows, faults, transactions, state and its use are the same as where no form is known."""
-    _check_same(texts, options)
+    check_same(texts, options)
 
 
 @pytest.mark.parametrize(("times", "has_transaction_topic"), [(1, False), (1, True), (2, True)])
@@ -224,7 +149,7 @@ def test_plain_changes_of_captures_are_decoded_alike(
     with gzip.open(path, "rt", encoding="utf-8") as opened:
         texts = [text for text in opened if text.strip()]
     options = {"has_transaction_topic": has_transaction_topic, "has_messages": has_transaction_topic}
-    _check_same(texts * times, {"columns": {}, "null_policies": {"*": NullPolicy.NULL}, **options})
+    check_same(texts * times, {"columns": {}, "null_policies": {"*": NullPolicy.NULL}, **options})
 
 
 OF_SNAPSHOT: Final = {"snapshot": "true", "sequence": '["1","3"]'}
@@ -318,7 +243,7 @@ CASES: Final[dict[str, tuple[Sequence[str | RawMessage], dict[str, Any]]]] = {
 def test_odd_changes_are_decoded_as_all_events_are(case: str, *, has_transaction_topic: bool) -> None:
     """The same holds for what few streams have."""
     texts, options = CASES[case]
-    _check_same(texts, {**options, "has_transaction_topic": has_transaction_topic})
+    check_same(texts, {**options, "has_transaction_topic": has_transaction_topic})
 
 
 @pytest.mark.parametrize(("column", "values"), [("xs", ([1], None)), ("n", (1, "no number"))])
@@ -326,84 +251,9 @@ def test_single_changes_do_not_divide_the_others(column: str, values: Sequence[A
     """Inserts with a null that may be an unsent value, or with an unusable value, are decoded singly."""
     texts = [change("c", 2 * place + 1, {column: values[place % 2]}) for place in range(64)]
     with patch(f"{PlainChanges.__module__}.plain_run", side_effect=plain_run) as run:
-        _check_same(texts, {"null_policies": {}})
+        check_same(texts, {"null_policies": {}})
 
     assert run.call_count == 2
-
-
-def _check_same(texts: Sequence[str | RawMessage], options: dict[str, Any]) -> None:
-    with patch.object(PlainChanges, "learn"):
-        expected = decode(texts, **options)
-
-    assert expected == decode(texts, **options)
-
-
-@pytest.mark.parametrize(
-    ("rest", "decodings"),
-    [
-        ({}, 1),
-        ({"before": {"id": 1, "n": 1, "big": "a", "xs": [1]}}, 2),
-        ({"before": {"id": 1, "n": 1, "big": "b", "xs": [1]}}, 2),
-        ({"before": {"id": 2, "n": 1, "big": "a", "xs": [1]}}, 4),
-        ({"source": {"version": "1.9"}}, 2),
-    ],
-)
-def test_plain_changes_are_not_decoded_one_by_one(rest: dict[str, Any], decodings: int) -> None:
-    """Of four equal updates, the first one and each that is no plain change are decoded in full."""
-    plain = envelope("u", after={"id": 1, "n": 1, "big": "a", "xs": [1]})
-    other = envelope("u", after=plain["after"], **json.loads(json.dumps(rest)))
-
-    assert decodings == _count_decodings([plain, other, other, other])
-
-
-@pytest.mark.parametrize(("policy", "decodings"), [(NullPolicy.NULL, 1), (NullPolicy.ERROR, 5)])
-def test_updates_that_look_as_under_an_index_are_not_decoded_one_by_one(
-    policy: NullPolicy, decodings: int
-) -> None:
-    """Zeros before an update end what is known of FULL only where NULL may stand for an unsent value."""
-    update = envelope("u", before=WHOLE, after={**WHOLE, "n": 2})
-    doubtful = envelope("u", before={**WHOLE, "n": 0, "xs": None}, after={**WHOLE, "big": "y"})
-    values = [update, update, doubtful, update, doubtful, update]
-
-    assert decodings == _count_decodings(values, null_policies={"smallint[]": policy})
-
-
-@pytest.mark.parametrize(
-    ("is_full", "before", "decodings"),
-    [
-        (False, KEY_ALONE, 2),
-        (False, WHOLE, 5),
-        (True, WHOLE, 2),
-        (True, KEY_ALONE, 5),
-    ],
-)
-def test_plain_deletes_are_not_decoded_one_by_one(
-    is_full: bool, before: Mapping[str, Any], decodings: int
-) -> None:
-    """Of four equal deletes, only the first one is, if they show the identity that an update has shown."""
-    update = envelope("u", before=WHOLE if is_full else None, after=WHOLE)
-    deletes = [envelope("d", before=before, after=None)] * 4
-
-    assert decodings == _count_decodings([update, *deletes])
-
-
-def _count_decodings(values: Sequence[Mapping[str, Any]], **options: Any) -> int:
-    """Return how many events of the row with the key 1 are decoded in full."""
-    with patch.object(Decoder, "_decode_row", autospec=True, side_effect=Decoder._decode_row) as decode_row:  # noqa: SLF001  counted where it is asked
-        decode([line(value, {"id": 1}) for value in values], **options)
-    return decode_row.call_count
-
-
-def test_after_another_table_was_found_empty_changes_are_decoded_by_column_again() -> None:
-    """Only the change that comes first after the notification, and those at its position, are not."""
-    others = [change("u", lsn) for lsn in (9, 11, 9, 13, 15, 17)]
-    texts = [change("u", 3, source={"table": "items"}), change("u", 5), scanned(OTHER, 1), *others]
-    options: dict[str, Any] = {"snapshots": SnapshotPolicy.REPLACE}
-    _check_same(texts, options)
-    with patch.object(Decoder, "_decode_row", autospec=True, side_effect=Decoder._decode_row) as decode_row:  # noqa: SLF001  counted where it is asked
-        decode(texts, **options)
-
-    assert decode_row.call_count == 4
 
 
 @pytest.mark.parametrize("bad", [0, 1, 6, 7])
