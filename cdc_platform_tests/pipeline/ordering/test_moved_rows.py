@@ -57,12 +57,6 @@ def write_changes(connector: Connector, dice: random.Random) -> None:
         else:
             connector.update(keys[place], n=n, **values)
         connector.end()
-        if n == 25:
-            connector.begin()
-            connector.truncate()
-            for key in keys:
-                connector.insert(key, n, big=f"after {key}", xs=[n])
-            connector.end()
 
 
 def portions_of(*, are_whole: bool) -> Iterator[Sequence[str]]:
