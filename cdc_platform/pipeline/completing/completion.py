@@ -3,6 +3,7 @@
 There is one algorithm, which processes the lines of each key chain in order (`key_chains.py`).
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -15,12 +16,19 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from cdc_platform.model.rows.resolution import RowId, key_chains_of
 from cdc_platform.model.stream.records import ChangeKind, RecordKind
-from cdc_platform.pipeline.completing.distributed_completion import DistributedCompletion
-from cdc_platform.pipeline.completing.stored_rows import ROW_ID, Lookup
+from cdc_platform.pipeline.completing.distributed_completion import MAX_STORED_BYTES, DistributedCompletion
+from cdc_platform.pipeline.completing.stored_rows import ROW_ID, Lookup, changes_of, ids_frame
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.reading.read_reports import has_texts
 from cdc_platform.spark.frames.table_frames import cache_frame, collect_frame
+from cdc_platform.spark.log.event_order import (
+    CompletedChanges,
+    Order,
+    count_partial_updates,
+    without_order,
+)
 from cdc_platform.spark.log.order import IS_TRUNCATE, UNSOUND
 from cdc_platform.spark.log.ordered_rows import by_table, ids_of, incomplete_few, lack_values
 from cdc_platform.spark.log.unknown_values import LACKS_VALUES, incomplete_changes
@@ -67,6 +75,70 @@ def complete_changes(
     )
     incomplete_ids = changes.where(condition).select(*ROW_ID).dropna().distinct()
     return completion.complete(incomplete_ids).unionByName(unsound)
+
+
+def complete_moved_rows(
+    pipeline: Pipeline, spark: SparkSession, cycle: int, cache: ExitStack, changes: DataFrame, order: Order
+) -> CompletedChanges | None:
+    """Return changes that are not ordered yet, with the values of rows whose keys change completed.
+
+    Only the changes of these rows are ordered twice, and kept meanwhile. None if there are many such rows, or
+    if changes may be older than those in the log.
+
+    Args:
+        pipeline: the pipeline, which completes no other rows.
+        spark: Spark session.
+        cycle: cycle of the log before these changes, which the tables must have reached.
+        cache: closes when the changes are no longer needed.
+        changes: sound changes.
+        order: orders some of the changes as all of them will be.
+
+    Raises:
+        CommitConflict: another run worked on the tables at the same time.
+    """
+    if _has_replays(pipeline, cycle):
+        return None
+    ids = _moved_rows(changes, incomplete_changes(pipeline.capabilities))
+    if not ids:
+        return None if ids is None else CompletedChanges(changes, {})
+    rows = ids_frame(spark, ids)
+    moved = cache_frame(cache, order(changes_of(changes, rows, {table for table, _ in ids})))
+    complete = _complete_if_few(pipeline, spark, cycle, moved)
+    if complete is None:
+        complete = complete_changes(pipeline, spark, moved, cycle, cache)
+    further = Counter(count_partial_updates(complete))
+    further.subtract(count_partial_updates(moved))
+    other_changes = changes.join(rows, list(ROW_ID), "left_anti")
+    complete = without_order(complete.where(f"NOT {IS_TRUNCATE}"))
+    return CompletedChanges(other_changes.unionByName(complete), further)
+
+
+def _moved_rows(changes: DataFrame, condition: str) -> frozenset[RowId] | None:
+    """Return the rows to complete, and all rows that key changes connect to them; None if there are many."""
+    is_moved = f"previous_keys IS NOT NULL OR {condition}"
+    moves = changes.where(is_moved).selectExpr(*ROW_ID, "previous_keys", f"{condition} AS is_incomplete")
+    rows = moves.limit(MAX_ROWS + 1).toArrow()
+    if rows.num_rows > MAX_ROWS or rows.nbytes > _MAX_KEY_BYTES:
+        return None
+    incomplete = frozenset(ids_of(rows.filter(rows["is_incomplete"]).select(ROW_ID).drop_null()))
+    former_keys = rows["previous_keys"].to_pylist()
+    links = [
+        (row_id, (row_id[0], former))
+        for row_id, former in zip(ids_of(rows), former_keys, strict=True)
+        if former is not None
+    ]
+    return incomplete | key_chains_of(incomplete, links).keys()
+
+
+def _complete_if_few(
+    pipeline: Pipeline, spark: SparkSession, cycle: int, changes: DataFrame
+) -> DataFrame | None:
+    """Return changes completed in this process, None if only tasks can complete them."""
+    value_bytes = changes.agg(F.sum(F.octet_length("new_values"))).collect()[0][0] or 0
+    if value_bytes > MAX_STORED_BYTES:
+        return None
+    complete = complete_few(pipeline, spark, changes.toArrow().sort_by("ordinal"), cycle)
+    return spark.createDataFrame(complete) if complete is not None else None
 
 
 def complete_few(pipeline: Pipeline, spark: SparkSession, changes: pa.Table, cycle: int) -> pa.Table | None:

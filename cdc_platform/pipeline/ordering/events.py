@@ -1,8 +1,10 @@
 """Ordering of events, with duplicates, keys found by address, rejected events and left-out values."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,7 +21,11 @@ from cdc_platform.model.base.timestamps import clock_micros, to_datetime
 from cdc_platform.model.stream.files import is_of_file, is_of_version
 from cdc_platform.model.stream.quarantined_records import QuarantinedRecord, ReplaySource
 from cdc_platform.model.stream.records import RecordKind
-from cdc_platform.pipeline.completing.completion import complete_changes, complete_few
+from cdc_platform.pipeline.completing.completion import (
+    complete_changes,
+    complete_few,
+    complete_moved_rows,
+)
 from cdc_platform.pipeline.completing.equal_rows import EqualRows
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.addresses import call_waiting, with_keys_by_address
@@ -40,8 +46,10 @@ from cdc_platform.pipeline.versions.lake_frames import read_own
 from cdc_platform.spark.frames.ranges import range_count
 from cdc_platform.spark.frames.table_frames import cache_frame
 from cdc_platform.spark.log.event_order import (
+    Completion,
     WindowFacts,
     count_events,
+    count_partial_updates,
     order_events,
     with_whole_key_changes,
     with_whole_transactions,
@@ -87,8 +95,9 @@ class Events:
         records, types = self._with_refusals(records, window)
         counts = final_counts(window.content, types, capabilities) if records is read_records else None
         first_ordinal, tables = window.mark.next_ordinal, window.tables_among(self.pipeline.known_tables)
-        facts = WindowFacts(types, window.places, repeats, counts)
-        yield order_events(records, first_ordinal, expected_records, tables, capabilities, facts)
+        with ExitStack() as cache:
+            facts = WindowFacts(types, window.places, repeats, counts, self._completion(window, cache))
+            yield order_events(records, first_ordinal, expected_records, tables, capabilities, facts)
         if has_addresses:
             call_waiting(self.pipeline, raw, read_records)
 
@@ -104,7 +113,14 @@ class Events:
             changes = cache_frame(cache, number_copies(changes, copies))
         if counts.incomplete:
             changes = complete_changes(self.pipeline, self.spark, changes, window.mark.cycle, cache)
-        return changes, count_events(changes).stats
+        if counts.unsound:
+            return changes, count_events(changes).stats
+        # Numbers and completed values change nothing else that is counted.
+        if not counts.incomplete:
+            return changes, counts.stats
+        further = Counter(count_partial_updates(changes))
+        further.subtract({name: table.partial_updates for name, table in counts.stats.tables.items()})
+        return changes, counts.stats.with_further(further)
 
     def finalise_few(self, rows: pa.Table, window: Window) -> tuple[pa.Table, LogStats] | None:
         """Return the same for a small batch of changes; None if its values may be too large."""
@@ -151,6 +167,13 @@ class Events:
         if not repeats.in_log:
             return records, repeats
         return without_repeated(records, log, self.pipeline.capabilities, replays, again_micros), repeats
+
+    def _completion(self, window: Window, cache: ExitStack) -> Completion | None:
+        """Return the completion of a window before it is ordered, if few of its changes may need it."""
+        values, cycle = window.content.values, window.mark.cycle
+        if values is None or not values.lacks_of_new or not self.pipeline.capabilities.leaves_values_out:
+            return None
+        return partial(complete_moved_rows, self.pipeline, self.spark, cycle, cache)
 
     def _with_refusals(self, records: DataFrame, window: Window) -> tuple[DataFrame, Sequence[TypedTable]]:
         """Return records with faults for events that tables reject, and the shapes whose values fit."""

@@ -1,4 +1,4 @@
-"""Counts of a window whose events all enter the log unchanged, from the content of its records."""
+"""Counts of a window whose events all enter the log, from the content of its records."""
 
 from collections import defaultdict
 from collections.abc import Collection
@@ -15,7 +15,7 @@ _WHOLE_ROWS = frozenset({ModType.INSERT.value, ModType.DELETE.value})
 def final_counts(
     content: WindowContent, fitting_types: Collection[TypedTable], capabilities: SourceCapabilities
 ) -> dict[str, TableStats] | None:
-    """Return the counts of each table; None if some event may be rejected, completed or numbered.
+    """Return the counts of each table; None if some event may be rejected or numbered, or many completed.
 
     Args:
         content: content of the window.
@@ -25,7 +25,7 @@ def final_counts(
     values = content.values
     if values is None or content.has_faults or values.has_unnumbered or values.longest_bytes >= LONGEST_TEXT:
         return None
-    if values.lacks_values and (capabilities.completes_log or values.lacks_of_new):
+    if values.lacks_values and capabilities.completes_log:
         return None
     fitting_shapes, by_table = {*fitting_types}, defaultdict[str, list[TableStats]](list)
     for shape, facts in content.shapes.items():

@@ -5,8 +5,9 @@ So changes are compared only to find duplicates. They are sorted as rows of the 
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, NamedTuple
 
 from pyspark.sql import DataFrame
@@ -69,18 +70,35 @@ class EventCounts:
         return not (self.unsound or self.unnumbered or self.incomplete)
 
 
+class CompletedChanges(NamedTuple):
+    """Changes to order, some of which were completed, and by how many each table has more partial updates."""
+
+    frame: DataFrame
+    partial_updates: Mapping[str, int]
+
+
+Order = Callable[[DataFrame], DataFrame]
+Completion = Callable[[DataFrame, Order], CompletedChanges | None]
+"""Completes changes before they are ordered; None if all changes must be ordered first.
+
+It gets a function that orders some of them as all of them will be.
+"""
+
+
 class WindowFacts(NamedTuple):
     """Facts about the records of a window that are known before Spark reads them.
 
     ``fitting`` are tables and column types of events whose values fit and need no check. The others matter if
     there are many records: ``places`` are times and ordering keys of some of them, and ``counts`` those of
-    the changes by table, if all of them enter the log unchanged.
+    the changes by table, if all of them enter the log. These are unchanged except for the values that
+    ``complete`` adds, which is None if no change needs it.
     """
 
     fitting: Iterable[tuple[str, str]] = ()
     places: Sequence[OrderPlace] = ()
     repeats: Repeats = UNKNOWN_REPEATS
     counts: Mapping[str, TableStats] | None = None
+    complete: Completion | None = None
 
 
 def order_events(
@@ -106,40 +124,47 @@ def order_events(
         it must not enter the log), `record` (as it arrived, for faults) and `origin` (its file or topic).
     """
     is_large, repeats = expected_records > SINGLE_TASK_RECORDS, facts.repeats
+    in_ranges = partial(_number_ranges, first_ordinal, facts.places, expected_records)
     if is_large and facts.counts is not None and not repeats.among_them:
-        changes = _changes_of(records, "cast(null as string)", first_ordinal, "false")
-        partitions = part_in_ranges(changes, _ORDER, facts.places, expected_records)
-        # Spark's number of a row begins with that of its task.
-        next_ordinal = first_ordinal + (range_count(records, expected_records) << 33)
-        stats = LogStats(dict(facts.counts), repeats.transactions, 0, next_ordinal, None)
-        return OrderedChanges(_number(partitions, RANGE), stats)
+        changes = _changes_of(records, "cast(null as string)", "false")
+        completed = facts.complete(changes, in_ranges) if facts.complete else CompletedChanges(changes, {})
+        if completed is not None:
+            # Spark's number of a row begins with that of its task.
+            next_ordinal = first_ordinal + (range_count(records, expected_records) << 33)
+            stats = LogStats(dict(facts.counts), repeats.transactions, 0, next_ordinal, None)
+            return OrderedChanges(in_ranges(completed.frame), stats.with_further(completed.partial_updates))
     records = _with_fitting(records if is_large else records.coalesce(1), facts.fitting)
     fault = f"coalesce(event.fault, if({FITS}, null, {fault_of(tables, capabilities)}))"
     distinct_records = _distinct(records, capabilities) if repeats.among_them else records
-    changes = _changes_of(distinct_records, fault, first_ordinal)
-    if is_large:
-        partitions = part_in_ranges(changes, _ORDER, facts.places, expected_records)
-        return OrderedChanges(_number(partitions, RANGE))
-    return OrderedChanges(_number(changes))
+    changes = _changes_of(distinct_records, fault)
+    return OrderedChanges(in_ranges(changes) if is_large else _number(changes, first_ordinal))
 
 
-def _changes_of(
-    records: DataFrame, fault: str, first_ordinal: int, condition: str = f"not {FITS}"
-) -> DataFrame:
-    """Return one change per record, each with the first ordinal."""
+def _changes_of(records: DataFrame, fault: str, condition: str = f"not {FITS}") -> DataFrame:
+    """Return one change per record, in no order."""
     mods = records.selectExpr("*", "0 as position", "get(mods, 0) as mod")
-    parts = (f"bigint({first_ordinal}) AS ordinal", f"{FAULT} IS NOT NULL AS {UNSOUND}")
-    return changes_of(mods, fault, (*EVENT_PARTS, *parts), condition)
+    return changes_of(mods, fault, (*EVENT_PARTS, f"{FAULT} IS NOT NULL AS {UNSOUND}"), condition)
 
 
-def _number(changes: DataFrame, *spare: str) -> DataFrame:
-    """Return changes, whose tasks are in order, in order, with their own ordinals, without spare columns."""
+def _number_ranges(
+    first_ordinal: int, places: Sequence[OrderPlace], expected_records: int, changes: DataFrame
+) -> DataFrame:
+    return _number(part_in_ranges(changes, _ORDER, places, expected_records), first_ordinal, RANGE)
+
+
+def _number(changes: DataFrame, first_ordinal: int, *spare: str) -> DataFrame:
+    """Return changes, whose tasks are in order, in order, with ordinals, without spare columns."""
     # One call: Spark analyses the whole plan again for each.
     return changes.sortWithinPartitions(*_ORDER).selectExpr(
-        f"* EXCEPT ({', '.join(('ordinal', 'record_order', *spare))})",
+        f"* EXCEPT ({', '.join(('record_order', *spare))})",
         "record_order AS ordering_key",
-        "monotonically_increasing_id() + ordinal AS ordinal",
+        f"monotonically_increasing_id() + {first_ordinal} AS ordinal",
     )
+
+
+def without_order(ordered: DataFrame) -> DataFrame:
+    """Return changes without their ordinals, as they were before they were ordered."""
+    return ordered.selectExpr("* EXCEPT (ordering_key, ordinal)", "ordering_key AS record_order")
 
 
 def _with_fitting(records: DataFrame, fitting_types: Iterable[tuple[str, str]]) -> DataFrame:
@@ -204,6 +229,12 @@ def with_whole_key_changes(changes: DataFrame) -> DataFrame:
     fault = f"coalesce({FAULT}, if({is_half}, {quote_text(HALF_FAULT)}, null))"
     flagged_changes = matches.withColumn(FAULT, F.expr(fault)).withColumn(UNSOUND, F.col(FAULT).isNotNull())
     return flagged_changes.select(*changes.columns)
+
+
+def count_partial_updates(changes: DataFrame) -> dict[str, int]:
+    """Return the number of sound changes of each table that are not whole rows."""
+    rows = changes.where(f"not {UNSOUND} and not is_whole_row").groupBy("table_name").count().collect()
+    return {row["table_name"]: row["count"] for row in rows}
 
 
 def count_events(ordered: DataFrame, incomplete: str = "false") -> EventCounts:

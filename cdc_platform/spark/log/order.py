@@ -1,7 +1,7 @@
 """Conversion of raw data change records to changes in the total order of the log."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any, Final, NamedTuple
 
@@ -86,6 +86,14 @@ class LogStats:
     def changes(self) -> int:
         """Changes of all tables."""
         return sum(table.changes for table in self.tables.values())
+
+    def with_further(self, partial_updates: Mapping[str, int]) -> "LogStats":
+        """Return the same contents with further partial updates, by table; their number may be negative."""
+        tables = {
+            name: replace(table, partial_updates=table.partial_updates + partial_updates.get(name, 0))
+            for name, table in self.tables.items()
+        }
+        return replace(self, tables=tables)
 
 
 class OrderedChanges(NamedTuple):
