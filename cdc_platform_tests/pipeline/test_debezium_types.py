@@ -273,7 +273,6 @@ TYPED_VALUES: Final = {"int64": 7, "string": "abc", "double": 1.5}
 SEQUENCES: Final = {
     "_".join(kinds): kinds
     for kinds in (
-        ("string", "double"),
         ("int64", "string", "int64", "double"),
         ("string", "double", "string", "double"),
         ("double", "string", "string"),
@@ -287,7 +286,8 @@ def test_a_cycle_may_read_several_types_of_a_column(
 ) -> None:
     """Each event has the types of its place in the log, whether one cycle reads all of them or one each."""
     tables = [f"public.{name}" for name in SEQUENCES]
-    options = dict.fromkeys(tables, TableOptions(history=True))
+    histories = tables[:2]
+    options = dict.fromkeys(histories, TableOptions(history=True))
     pipelines = {
         name: open_pipeline(
             PipelineSettings(
@@ -312,9 +312,8 @@ def test_a_cycle_may_read_several_types_of_a_column(
             if name == "apart":
                 pipelines[name] = sync(pipeline, spark)
     together, apart = sync(pipelines["together"], spark), pipelines["apart"]
-    for table in tables:
-        for name in (table, f"{table}__history"):
-            assert rows_of(apart, name) == rows_of(together, name)
+    for name in (*tables, *(f"{table}__history" for table in histories)):
+        assert rows_of(apart, name) == rows_of(together, name)
     assert not failed_checks(together, spark, "tables_equal_log", "histories_sound")
     for table in tables:
         rows = rows_of(together, table)
