@@ -232,7 +232,8 @@ def test_an_array_may_be_a_key(
 
     columns = {TABLE: {"id": "integer[]", "n": "integer"}}
     settings = settings_with(input=FilesInput(str(tmp_path)), columns=columns)
-    options = {TABLE: TableOptions(history=True)}
+    # Spark alone extends histories.
+    options = {TABLE: TableOptions(history=by_spark)}
     name = f"array_key_{next(_serial)}"
     pipeline = open_pipeline(PipelineSettings(name, settings, session_lake, table_options=options))
     pipeline = merging_by_spark(pipeline) if by_spark else pipeline
