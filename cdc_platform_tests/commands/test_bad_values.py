@@ -175,7 +175,7 @@ def spanner(dialect: Dialect) -> Iterator[Sent]:
     bad = bad_records(dialect)
     additions = Additions([record.next_to_sound(name) for name, record in bad.items()], is_of_accounts)
     # So many a second that the first cycle has a good record for each bad one, however soon it begins.
-    settings = SimulatorSettings(seed=3, dialect=dialect, accounts=40, rate=300, partitions=3, history_s=10)
+    settings = SimulatorSettings(seed=3, dialect=dialect, accounts=40, rate=100, partitions=3, history_s=10)
     with (
         Simulator(settings) as simulator,
         adding(simulator.host, additions) as host,

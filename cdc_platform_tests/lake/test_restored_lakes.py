@@ -127,8 +127,7 @@ def test_a_restored_lake_continues_or_names_what_is_missing(
     pipeline = busy(bank_pipeline(kept_lake.lake))
     start(pipeline, spark)
     kept_lake.keep()
-    for _ in range(2):
-        start(pipeline, spark)
+    start(pipeline, spark)
     kept_lake.restore_files()
     with pytest.raises(LakeDamaged, match=r"(no longer exists|is missing)\. Restore .*backup"):
         start(pipeline, spark)

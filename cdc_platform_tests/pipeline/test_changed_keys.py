@@ -152,7 +152,7 @@ def stored(pipeline: Pipeline, case: Retyped | Recreated) -> list[dict[str, obje
 @pytest.fixture(scope="module")
 def pipeline(spark: "SparkSession", session_lake: LakeSettings) -> Pipeline:
     """All tables, some with histories, after three cycles."""
-    options = dict.fromkeys(("bytes", "string", "another_column", "column_more"), TableOptions(history=True))
+    options = dict.fromkeys(("bytes", "another_column"), TableOptions(history=True))
     made = make_pipeline(session_lake, (), options=options)
     before, after = (tuple(getattr(case, when) for case in CASES.values()) for when in ("before", "after"))
     source_of(made).schemas = before

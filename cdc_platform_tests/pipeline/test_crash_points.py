@@ -28,11 +28,10 @@ pytestmark = pytest.mark.long
 
 EXTENTS: Final = {
     "spanner: moving keys": Extent(singly=6, checked_every=6, is_maintained=False, by_catalog=True),
-    "spanner: schema change": Extent(in_pairs=1, checked_every=99, is_maintained=False, by_catalog=True),
     "datastream: ordinary": Extent(singly=4, checked_every=4, by_catalog=True),
-    "debezium: replay": Extent(checked_every=99, is_maintained=False, by_catalog=True),
+    "debezium: replay": Extent(in_pairs=1, checked_every=99, is_maintained=False, by_catalog=True),
 }
-"""Thirty deaths, in two kinds of cycles at each state of the catalog; `.ci/run` has a hundred of 13 kinds."""
+"""Two dozen deaths, of one kind at each state of the catalog; `.ci/run` has a hundred of 13 kinds."""
 DEATHS_MIN: Final = 10
 """At each state of the catalog of a cycle, which makes about a dozen commits."""
 

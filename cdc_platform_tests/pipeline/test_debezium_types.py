@@ -232,7 +232,8 @@ def test_an_array_may_be_a_key(
 
     columns = {TABLE: {"id": "integer[]", "n": "integer"}}
     settings = settings_with(input=FilesInput(str(tmp_path)), columns=columns)
-    options = {TABLE: TableOptions(history=True)}
+    # Spark alone extends histories.
+    options = {TABLE: TableOptions(history=by_spark)}
     name = f"array_key_{next(_serial)}"
     pipeline = open_pipeline(PipelineSettings(name, settings, session_lake, table_options=options))
     pipeline = merging_by_spark(pipeline) if by_spark else pipeline
@@ -270,37 +271,55 @@ def typed_line(place: int, kind: str, **row: Any) -> str:
 TYPED_VALUES: Final = {"int64": 7, "string": "abc", "double": 1.5}
 
 
-@pytest.mark.parametrize(
-    "kinds",
-    [
-        ("string", "double"),
+SEQUENCES: Final = {
+    "_".join(kinds): kinds
+    for kinds in (
         ("int64", "string", "int64", "double"),
         ("string", "double", "string", "double"),
         ("double", "string", "string"),
-    ],
-    ids="-".join,
-)
+    )
+}
+"""Types of the column `v` in the events of each table, in the order of the log."""
+
+
 def test_a_cycle_may_read_several_types_of_a_column(
-    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path, kinds: tuple[str, ...]
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
 ) -> None:
     """Each event has the types of its place in the log, whether one cycle reads all of them or one each."""
+    tables = [f"public.{name}" for name in SEQUENCES]
+    histories = tables[:2]
+    options = dict.fromkeys(histories, TableOptions(history=True))
     pipelines = {
-        name: make_pipeline(session_lake, tmp_path / name, {}, TableOptions(history=True))
+        name: open_pipeline(
+            PipelineSettings(
+                f"retyped_{next(_serial)}",
+                settings_with(
+                    input=FilesInput(str(tmp_path / name)), columns={table: {} for table in tables}
+                ),
+                session_lake,
+                table_options=options,
+            )
+        )
         for name in ("together", "apart")
     }
-    for key, kind in enumerate(kinds):
+    for key, kinds in enumerate(itertools.zip_longest(*SEQUENCES.values())):
+        lines = [
+            typed_line(100 + 10 * key + number, kind, id=key, v=TYPED_VALUES[kind]).replace("orders", name)
+            for number, (name, kind) in enumerate(zip(SEQUENCES, kinds, strict=True))
+            if kind is not None
+        ]
         for name, pipeline in pipelines.items():
-            text = typed_line(100 + key, kind, id=key, v=TYPED_VALUES[kind])
-            append(tmp_path / name / "events.jsonl", [text])
+            append(tmp_path / name / "events.jsonl", lines)
             if name == "apart":
                 pipelines[name] = sync(pipeline, spark)
     together, apart = sync(pipelines["together"], spark), pipelines["apart"]
-    for table in (TABLE, f"{TABLE}__history"):
-        assert rows_of(apart, table) == rows_of(together, table)
+    for name in (*tables, *(f"{table}__history" for table in histories)):
+        assert rows_of(apart, name) == rows_of(together, name)
     assert not failed_checks(together, spark, "tables_equal_log", "histories_sound")
-    rows = rows_of(together, TABLE)
-    rebuild_table(together, spark, TABLE)
-    assert rows == rows_of(together, TABLE)
+    for table in tables:
+        rows = rows_of(together, table)
+        rebuild_table(together, spark, table)
+        assert rows == rows_of(together, table)
 
 
 def test_a_repeated_event_brings_no_former_type_back(

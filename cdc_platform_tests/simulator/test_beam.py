@@ -68,7 +68,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def settings(dialect: Dialect, **changed: Any) -> SimulatorSettings:
     """Return the settings of a history whose partitions churn."""
-    chosen = {"seed": 7, "rate": 100, "accounts": 60, "partitions": PARTITIONS, "partition_life_s": 1.0}
+    chosen = {"seed": 7, "rate": 40, "accounts": 60, "partitions": PARTITIONS, "partition_life_s": 1.0}
     return SimulatorSettings(dialect=dialect, history_s=HISTORY_S, **{**chosen, **changed})
 
 

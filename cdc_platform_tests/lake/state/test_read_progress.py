@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 from shutil import copytree, rmtree
+from typing import Final
 
 import pyarrow as pa
 import pytest
@@ -13,7 +14,6 @@ from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state import read_progress
 from cdc_platform.lake.state.cuts import Cut, append_cut
 from cdc_platform.lake.state.read_progress import (
-    MAX_DATA_FILES,
     POLLS_STORED_EVERY_S,
     list_failed_reads,
     load_poll,
@@ -25,6 +25,14 @@ from cdc_platform.model.base.stored_names import CYCLE, RAW, READ_PROGRESS
 from cdc_platform.model.base.timestamps import clock_micros
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.model.stream.unread import FailedRead, failed_reads
+
+MAX_DATA_FILES: Final = 6
+
+
+@pytest.fixture(autouse=True)
+def few_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the rows be replaced after a fourth of the commits: how many there are changes nothing else."""
+    monkeypatch.setattr(read_progress, "MAX_DATA_FILES", MAX_DATA_FILES)
 
 
 def report(lake: Lake, cycle: int, versions: dict[str, str], *, is_read: bool = True) -> None:

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.lake.commits.commits import POSITION, Mark, ancestors_of, fact, head, read_mark
+from cdc_platform.lake.commits.branches import move_branch
+from cdc_platform.lake.commits.commits import MAIN, POSITION, Mark, ancestors_of, fact, head, read_mark
 from cdc_platform.lake.state.control import load_lineage
 from cdc_platform.lake.state.cuts import append_cut, newest_cut
 from cdc_platform.lake.state.schema_history import append_events, load_history
@@ -168,11 +169,10 @@ def check_named(name: str) -> Check:
     return next(check for check in CHECKS if check.name == name)
 
 
-def undo_damage(pipeline: Pipeline, spark: "SparkSession", heads: dict[str, int]) -> None:
+def undo_damage(pipeline: Pipeline, heads: dict[str, int]) -> None:
     """Take the platform's tables back to their snapshots."""
     for name, snapshot_id in heads.items() - heads_of(pipeline).items():
-        table = f"{pipeline.lake.system_namespace}.{name}"
-        spark.sql(f"CALL lake.system.set_current_snapshot('{table}', {snapshot_id})")
+        move_branch(pipeline.lake.system_table(name), MAIN, snapshot_id)
 
 
 def heads_of(pipeline: Pipeline) -> dict[str, int]:
@@ -209,7 +209,7 @@ def test_checks_pass_on_a_sound_lake_and_fail_on_damage(
         damage(pipeline, spark)
         results[name] = check_named(name).run(pipeline, spark, EVERYTHING)
         assert not results[name].passed, f"damage {number}: {name}"
-        undo_damage(pipeline, spark, heads)
+        undo_damage(pipeline, heads)
     assert results["keys_unique"].summary == 'duplicate keys in `transfers`: 1, such as {"tid":"same"}'
     keys = results["keys_unique"]
     assert keys.facts == keys.tables["transfers"].facts == {"repeated_keys": 1}

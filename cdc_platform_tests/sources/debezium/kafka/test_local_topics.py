@@ -109,22 +109,36 @@ def _cut(partition: TopicPartition, cuts: Sequence[float]) -> list[TopicRange]:
 CUTS: Final = st.lists(st.floats(0, 1), max_size=3)
 
 
+@pytest.fixture(scope="module")
+def whole(topics: KafkaInput) -> dict[str, list[RawMessage]]:
+    """All messages of the topics, by the isolation with which they are read."""
+    places = {isolation: replace(topics, client={"isolation.level": isolation}) for isolation in ISOLATIONS}
+    return {
+        isolation: _read(
+            place, [partition.first(partition.end_exclusive) for partition in KafkaClient(place).partitions()]
+        )
+        for isolation, place in places.items()
+    }
+
+
 @settings(max_examples=40)
 @given(cuts=st.lists(CUTS, min_size=9, max_size=9), isolation=st.sampled_from(ISOLATIONS))
 def test_ranges_add_up_to_the_topics(
-    topics: KafkaInput, cuts: Sequence[Sequence[float]], isolation: str
+    topics: KafkaInput,
+    whole: dict[str, list[RawMessage]],
+    cuts: Sequence[Sequence[float]],
+    isolation: str,
 ) -> None:
     """Wherever ranges end, at messages, markers or aborted ones, each message is in one of them."""
     place = replace(topics, client={"isolation.level": isolation})
     partitions = KafkaClient(place).partitions()
-    whole = _read(place, [partition.first(partition.end_exclusive) for partition in partitions])
     chunks = [_cut(partition, part) for partition, part in zip(partitions, cuts, strict=False)]
     messages = [
         message
         for step in itertools.zip_longest(*chunks)
         for message in _read(place, [partition for partition in step if partition is not None])
     ]
-    assert sorted(whole, key=_place) == sorted(messages, key=_place)
+    assert sorted(whole[isolation], key=_place) == sorted(messages, key=_place)
     assert len({_place(message) for message in messages}) == len(messages)
 
 
