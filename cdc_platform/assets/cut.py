@@ -41,7 +41,7 @@ class CutConfig(dg.Config):
     follow_s: float = Field(
         default=0.0,
         description="Seconds for which the run continues with further cycles after the first one; it stops "
-        "early if another run of the pipeline waits. 0 means one cycle only.",
+        "early if another run of the pipeline waits, for it or in Dagster's queue. 0 means one cycle only.",
     )
 
 
@@ -126,7 +126,7 @@ def _follow(
     runs: RunSettings,
     follow_s: float,
 ) -> Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation]:
-    wants_more = _until(context, assets.pipeline, follow_s)
+    wants_more = _until(context, assets, follow_s)
     pause(run.pipeline.settings.idle_interval_s, wants_more)
     evaluations: list[dg.AssetCheckEvaluation] = []
     outcomes = follow_source(
@@ -152,10 +152,10 @@ def _follow(
         raise
 
 
-def _until(context: dg.AssetExecutionContext, pipeline: str, follow_s: float) -> Callable[[], bool]:
+def _until(context: dg.AssetExecutionContext, assets: PipelineAssets, follow_s: float) -> Callable[[], bool]:
     end = time.monotonic() + follow_s
 
     def wants_more() -> bool:
-        return time.monotonic() < end and not has_waiting_run(context.instance, context.run.run_id, pipeline)
+        return time.monotonic() < end and not has_waiting_run(context.instance, context.run.run_id, assets)
 
     return wants_more
