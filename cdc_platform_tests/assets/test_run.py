@@ -284,6 +284,16 @@ def test_one_table_alone_catches_up_unseen(bench: Bench) -> None:
     assert balances(bench.pipeline) == expected_balances(1)
 
 
+def test_the_cut_merges_what_no_step_of_the_run_has(bench: Bench) -> None:
+    """A table may be left out, or be newer than the code location that planned the run."""
+    feed_cycle(bench.pipeline, 1)
+    assert bench.run([bench.assets.lineage, bench.assets.log]).success
+    result = bench.run([bench.assets.table("transfers"), bench.assets.cut])
+    assert result.success
+    assert balances(bench.pipeline) == expected_balances(1)
+    assert materialized(result) == ["transfers", "accounts", "cut"]
+
+
 def test_a_run_setting_rebuilds_a_table(bench: Bench) -> None:
     """`rebuild` builds a table again from the log, and the next cut publishes the same rows."""
     for number in (1, 2):

@@ -20,7 +20,7 @@ from cdc_platform.pipeline.completing.distributed_completion import DistributedC
 from cdc_platform.pipeline.completing.stored_rows import ROW_ID, Lookup
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.reading.read_reports import has_texts
-from cdc_platform.spark.frames.table_frames import cache_frame, collect_frame
+from cdc_platform.spark.frames.table_frames import cache_frame, collect_frame, local_frame
 from cdc_platform.spark.log.order import IS_TRUNCATE, UNSOUND
 from cdc_platform.spark.log.ordered_rows import by_table, ids_of, incomplete_few, lack_values
 from cdc_platform.spark.log.unknown_values import LACKS_VALUES, incomplete_changes
@@ -91,7 +91,7 @@ def complete_few(pipeline: Pipeline, spark: SparkSession, changes: pa.Table, cyc
     completion = DistributedCompletion(
         lookup,
         collect_frame,
-        spark.createDataFrame(sound),
+        local_frame(spark, sound),
         by_table(truncates, "ordinal"),
         is_few=True,
         has_replays=False,
