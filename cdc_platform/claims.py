@@ -16,6 +16,8 @@ from typing import Final
 
 import dagster as dg
 
+from cdc_platform.assets.layers import PipelineAssets
+
 PIPELINE_TAG: Final = "cdc/pipeline"
 CLAIM_TAG: Final = "cdc/claim"
 LOST_TAG: Final = "cdc/lost"
@@ -24,6 +26,8 @@ FULL_CHECKS_TAG: Final = "cdc/full_checks"
 """States whether a run checks everything, instead of only new data."""
 
 WAIT_S: Final = 0.5
+MAX_QUEUED: Final = 100
+"""Newest runs of Dagster's queue that are looked at: a backfill may have thousands there."""
 
 LAUNCHED: Final = (
     dg.DagsterRunStatus.NOT_STARTED,
@@ -173,13 +177,24 @@ def unfinished_runs(instance: dg.DagsterInstance, pipeline: str) -> list[dg.RunR
     return [record for record in records if not _report_if_lost(instance, record)]
 
 
-def has_waiting_run(instance: dg.DagsterInstance, run_id: str, pipeline: str) -> bool:
-    """Return whether another run of the pipeline waits for this one to end."""
-    records = instance.get_run_records(dg.RunsFilter(tags={PIPELINE_TAG: pipeline}, statuses=list(LAUNCHED)))
-    return any(
+def has_waiting_run(instance: dg.DagsterInstance, run_id: str, assets: PipelineAssets) -> bool:
+    """Return whether another run of the pipeline waits for this one to end, or in Dagster's queue."""
+    launched = dg.RunsFilter(tags={PIPELINE_TAG: assets.pipeline}, statuses=list(LAUNCHED))
+    if any(
         record.dagster_run.run_id != run_id and Claim.of_run(record.dagster_run) is not None
-        for record in records
-    )
+        for record in instance.get_run_records(launched)
+    ):
+        return True
+    queued = dg.RunsFilter(statuses=[dg.DagsterRunStatus.QUEUED])
+    records = instance.get_run_records(queued, limit=MAX_QUEUED)
+    return any(_is_of_pipeline(record.dagster_run, assets) for record in records)
+
+
+def _is_of_pipeline(run: dg.DagsterRun, assets: PipelineAssets) -> bool:
+    """Return whether a run that has not begun is of a pipeline; those of the UI have no tag until then."""
+    checked = {key.asset_key for key in run.asset_check_selection or ()}
+    selected = checked | (run.asset_selection or set())
+    return run.tags.get(PIPELINE_TAG) == assets.pipeline or not selected.isdisjoint(assets.all_keys)
 
 
 def _report_if_lost(instance: dg.DagsterInstance, record: dg.RunRecord) -> bool:

@@ -28,16 +28,13 @@ from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.lake.state.read_progress import load_read_progress, save_poll, waiting_texts
 from cdc_platform.model.base.declared_settings import Described, check_range
 from cdc_platform.model.base.stored_names import RAW
-from cdc_platform.model.stream.lineage import Lineage
+from cdc_platform.model.stream.lineage import Lineage, live
 from cdc_platform.model.stream.read_windows import ReadRequest
-from cdc_platform.partitions import change_stream_partitions, compare_keys
+from cdc_platform.partitions import sync_partitions
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.pipeline.reading.read_plan import plan_reads
 from cdc_platform.pipeline.reading.trace import trace_lineage
-
-RANGE_START_TAG: Final = "dagster/asset_partition_range_start"
-RANGE_END_TAG: Final = "dagster/asset_partition_range_end"
 
 SOURCE_DEADLINE_S: Final = 10.0
 """An evaluation of a sensor has 60 s, and a source that is down must not use them up."""
@@ -259,29 +256,18 @@ def _request(
     instance: dg.DagsterInstance, runs: RunSettings, selection: RunSelection, lineage: Lineage
 ) -> dg.SensorResult | dg.SkipReason:
     assets = selection.assets
-    keys = compare_keys(instance, assets.pipeline, lineage)
-    if not keys.live:
+    sync_partitions(instance, assets.pipeline, lineage)
+    if not live(lineage):
         return dg.SkipReason("The change stream has ended: no partition is left to be read.")
-    partitions = change_stream_partitions(assets.pipeline)
-    changes: list[dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest] = []
-    if keys.added:
-        changes.append(partitions.build_add_request(list(keys.added)))
-    if keys.retired:
-        changes.append(partitions.build_delete_request(list(keys.retired)))
     with_full_checks = _are_full_checks_due(instance, assets.pipeline, runs.full_checks_every_s)
     request = dg.RunRequest(
         asset_selection=assets.all_keys,
         asset_check_keys=list(selection.checks),
         run_config=_run_config(assets, runs),
-        tags={
-            PIPELINE_TAG: assets.pipeline,
-            FULL_CHECKS_TAG: str(with_full_checks).lower(),
-            # Dagster orders the keys as they were added, so this range has all of them.
-            RANGE_START_TAG: keys.live[0],
-            RANGE_END_TAG: keys.live[-1],
-        },
+        # It names no partitions, so it can be executed again when those of today have ended.
+        tags={PIPELINE_TAG: assets.pipeline, FULL_CHECKS_TAG: str(with_full_checks).lower()},
     )
-    return dg.SensorResult(run_requests=[request], dynamic_partitions_requests=changes)
+    return dg.SensorResult(run_requests=[request])
 
 
 def _are_full_checks_due(instance: dg.DagsterInstance, pipeline: str, every_s: float) -> bool:

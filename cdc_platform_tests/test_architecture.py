@@ -84,7 +84,7 @@ CLASSIC_ONLY: Final = frozenset({"sparkContext", "_jvm", "_jsc", "_jsparkSession
 FRAMES: Final = "spark.frames.table_frames"
 """Modules that create frames on tables, and that cache them."""
 FRAME_CALLS: Final = re.compile(
-    r"\bspark\.table\(|\.read\b[^=]*\.table\(|\.(?:persist|unpersist|cache|checkpoint|localCheckpoint)\("
+    r"\bspark\.table\(|\.read\b[^=]*\.table\(|\.(?:createDataFrame|\w*persist|cache|\w*[cC]heckpoint)\("
 )
 RAW_PARSING: Final = re.compile(r"\bjson\.(?:loads?|JSONDecoder)\b|\b(?:int|float)\(\s*fact\(")
 MODULES_PER_FOLDER: Final = 15
@@ -323,7 +323,7 @@ def test_code_keeps_to_what_spark_connect_supports() -> None:
 
 
 def test_frames_are_read_and_cached_in_one_place() -> None:
-    """The steps read tables through functions that name the version, and hold frames through one."""
+    """The steps read tables by functions that name the version, and cache and create frames by one."""
     lines = [
         f"{path.relative_to(ROOT)}:{number} {line.strip()}"
         for path in python_files(f"{PACKAGE}/pipeline", f"{PACKAGE}/spark")

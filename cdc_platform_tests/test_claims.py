@@ -9,12 +9,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 from uuid import uuid4
 
 import dagster as dg
 import pytest
+from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 
 from cdc_platform import claims
+from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.claims import (
     CLAIM_TAG,
     LOST_TAG,
@@ -28,6 +31,12 @@ from cdc_platform.claims import (
 )
 
 STARTED = dg.DagsterRunStatus.STARTED
+ASSETS = PipelineAssets("bank", ("accounts",))
+ORIGIN = RemoteJobOrigin(
+    RemoteRepositoryOrigin(RegisteredCodeLocationOrigin("cdc_platform"), "__repository__"), "bank_sync"
+)
+"""Dagster's queue only takes runs of a code location."""
+CHECK = dg.AssetCheckKey(ASSETS.table("accounts"), "keys_unique")
 
 
 @pytest.fixture
@@ -52,7 +61,7 @@ def make_run(
     tags = {PIPELINE_TAG: pipeline, **(tags_of(instance, parent) if parent else {})}
     if worker is not None:
         tags[CLAIM_TAG] = Claim(run_id, 1.0, (worker,)).to_tag()
-    run = dg.DagsterRun("bank_sync", run_id, status=status, tags=tags)
+    run = dg.DagsterRun("bank_sync", run_id, status=status, tags=tags, remote_job_origin=ORIGIN)
     return instance.add_run(run).run_id
 
 
@@ -173,13 +182,41 @@ def test_a_claim_waits_for_the_run_before(
     deadline = time.monotonic() + 60
     while not messages and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert has_waiting_run(shared_instance, first, "bank")
+    assert has_waiting_run(shared_instance, first, ASSETS)
     run = shared_instance.get_run_by_id(first)
     assert run is not None
     shared_instance.report_run_failed(run)
     waiting.join(60)
     assert not waiting.is_alive()
     assert [f"Waiting for run {first} of pipeline bank."] == messages
+
+
+@pytest.mark.parametrize(
+    ("selection", "is_of_pipeline"),
+    [
+        ({"asset_selection": {ASSETS.cut}}, True),
+        ({"asset_selection": set(), "asset_check_selection": {CHECK}}, True),
+        ({"asset_selection": {dg.AssetKey(["shop", "orders"])}}, False),
+        ({}, False),
+    ],
+)
+def test_a_run_in_the_queue_is_waiting(
+    instance: dg.DagsterInstance, selection: Mapping[str, Any], *, is_of_pipeline: bool
+) -> None:
+    """Where Dagster limits the runs at once, what a user starts in the UI has neither begun nor a tag."""
+    running = make_run(instance, worker=Worker.current())
+    queued = dg.DagsterRunStatus.QUEUED
+    instance.add_run(dg.DagsterRun("__ASSET_JOB", status=queued, remote_job_origin=ORIGIN, **selection))
+    assert has_waiting_run(instance, running, ASSETS) == is_of_pipeline
+
+
+def test_a_run_of_the_job_in_the_queue_is_waiting(instance: dg.DagsterInstance) -> None:
+    """Runs of the pipeline's job have its tag before they begin."""
+    running = make_run(instance, worker=Worker.current())
+    make_run(instance, pipeline="shop", status=dg.DagsterRunStatus.QUEUED)
+    assert not has_waiting_run(instance, running, ASSETS)
+    make_run(instance, status=dg.DagsterRunStatus.QUEUED)
+    assert has_waiting_run(instance, running, ASSETS)
 
 
 def test_a_claim_does_not_wait_for_a_dead_run(instance: dg.DagsterInstance) -> None:
@@ -220,7 +257,7 @@ def test_a_run_that_is_executed_again_is_not_the_lost_one(instance: dg.DagsterIn
     unfinished_runs(instance, "bank")
     run_id = make_run(instance, dg.DagsterRunStatus.STARTING, parent=lost_id)
     assert [run_id] == [record.dagster_run.run_id for record in unfinished_runs(instance, "bank")]
-    assert not has_waiting_run(instance, lost_id, "bank")
+    assert not has_waiting_run(instance, lost_id, ASSETS)
 
 
 def test_a_failure_of_a_run_that_is_executed_again_counts(instance: dg.DagsterInstance) -> None:

@@ -9,14 +9,19 @@ from typing import Final
 
 import dagster as dg
 import pytest
-from dagster._core.storage.tags import SCHEDULE_NAME_TAG, SENSOR_NAME_TAG
+from dagster._core.storage.tags import (
+    ASSET_PARTITION_RANGE_END_TAG,
+    ASSET_PARTITION_RANGE_START_TAG,
+    SCHEDULE_NAME_TAG,
+    SENSOR_NAME_TAG,
+)
 
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.claims import FULL_CHECKS_TAG, PIPELINE_TAG
 from cdc_platform.model.base.names import FRESH
 from cdc_platform.old_runs import MAX_AT_ONCE, delete_old_results, delete_old_runs
 from cdc_platform.partitions import change_stream_partitions
-from cdc_platform.sensors import RANGE_END_TAG, RANGE_START_TAG, RunSelection, RunSettings, build_schedule
+from cdc_platform.sensors import RunSelection, RunSettings, build_schedule
 
 ASSETS: Final = PipelineAssets("bank", ("accounts", "transfers"))
 SENSOR: Final = "bank_sync_sensor"
@@ -109,7 +114,7 @@ def test_a_run_within_the_retention_stays(with_two_runs: tuple[dg.DagsterInstanc
 
 def test_the_newest_materialisations_stay(instance: dg.DagsterInstance) -> None:
     """A run stays while a table was last materialised in it; the newest one has all live partitions."""
-    live = {RANGE_START_TAG: "p0", RANGE_END_TAG: "p1"}
+    live = {ASSET_PARTITION_RANGE_START_TAG: "p0", ASSET_PARTITION_RANGE_END_TAG: "p1"}
     old = run(instance, raw, **live)
     rare, last_read = run(instance, transfers), run(instance, raw, **live)
     outdated, newest = run(instance, accounts), run(instance, accounts)

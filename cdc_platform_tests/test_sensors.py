@@ -1,4 +1,4 @@
-"""The sensor: partitions level with the lineage, one run at a time over all live ones, and no Spark."""
+"""The sensor: partitions level with the lineage, one run at a time, and no Spark."""
 
 import sqlite3
 import time
@@ -24,10 +24,10 @@ from cdc_platform.lake.state.read_progress import load_poll
 from cdc_platform.model.base.names import ROOT_TOKEN
 from cdc_platform.model.base.timestamps import clock_micros
 from cdc_platform.model.stream.lineage import Lineage, Partition, PartitionState, begin
-from cdc_platform.partitions import change_stream_partitions, sync_partitions
+from cdc_platform.partitions import KEEP_ENDED_S, change_stream_partitions, sync_partitions
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
-from cdc_platform.sensors import RANGE_END_TAG, RANGE_START_TAG, RunSelection, RunSettings, evaluate_pipeline
+from cdc_platform.sensors import RunSelection, RunSettings, evaluate_pipeline
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform.sources.spanner.source import SpannerSource
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
@@ -109,55 +109,45 @@ def reason(outcome: dg.SensorResult | dg.SkipReason) -> str:
     return outcome.skip_message
 
 
-def key_changes(outcome: dg.SensorResult | dg.SkipReason) -> dict[str, list[str]]:
-    """Return the partition keys that a sensor adds and retires."""
-    assert isinstance(outcome, dg.SensorResult)
-    requests = outcome.dynamic_partitions_requests or []
-    return {
-        "add" if isinstance(request, dg.AddDynamicPartitionsRequest) else "delete": list(
-            request.partition_keys
-        )
-        for request in requests
-    }
-
-
 @pytest.mark.usefixtures("source")
 def test_a_new_pipeline_begins_at_the_root(instance: dg.DagsterInstance, settings: PipelineSettings) -> None:
-    """The first look adds the root partition, and asks for a run over it."""
-    outcome = evaluate_pipeline(instance, settings, RunSettings(), WANTED)
-    assert key_changes(outcome) == {"add": ["root"]}
-    tags = run_request_of(outcome).tags
-    assert (tags[RANGE_START_TAG], tags[RANGE_END_TAG], tags[PIPELINE_TAG]) == ("root", "root", "bank")
+    """The first look adds the root partition, and asks for a run."""
+    request = run_request_of(evaluate_pipeline(instance, settings, RunSettings(), WANTED))
+    assert instance.get_dynamic_partitions(PARTITIONS) == ["root"]
+    assert request.tags[PIPELINE_TAG] == "bank"
 
 
 @pytest.mark.usefixtures("source")
-def test_one_run_covers_all_live_partitions(instance: dg.DagsterInstance, settings: PipelineSettings) -> None:
-    """Children whose parents finished are added, finished ones retired; the range covers the rest."""
-    live_token, child, _done, _waits = save(
+def test_the_sensor_keeps_the_partitions_level(
+    instance: dg.DagsterInstance, settings: PipelineSettings
+) -> None:
+    """Children whose parents finished are added, others wait, and what the lineage does not have goes."""
+    live_token, child, _waits = save(
         settings,
         partition("kept", PartitionState.RUNNING, 1),
         partition("child", PartitionState.SCHEDULED, 3),
-        partition("done", PartitionState.FINISHED, 2),
         partition("waits", PartitionState.CREATED, 4),
     )
-    done = partition("done", PartitionState.FINISHED, 2).key
-    instance.add_dynamic_partitions(PARTITIONS, [done, live_token])
-    outcome = evaluate_pipeline(instance, settings, RunSettings(), WANTED)
-    assert key_changes(outcome) == {"add": [child], "delete": [done]}
-    tags = run_request_of(outcome).tags
-    assert (tags[RANGE_START_TAG], tags[RANGE_END_TAG]) == (live_token, child)
+    instance.add_dynamic_partitions(PARTITIONS, ["unknown", live_token])
+    assert run_request_of(evaluate_pipeline(instance, settings, RunSettings(), WANTED))
+    assert instance.get_dynamic_partitions(PARTITIONS) == [live_token, child]
 
 
 @pytest.mark.usefixtures("source")
-def test_nothing_changes_while_the_partitions_stay(
+def test_a_run_can_be_executed_again_when_its_partitions_have_ended(
     instance: dg.DagsterInstance, settings: PipelineSettings
 ) -> None:
-    """A look that finds Dagster level with the lineage asks for the run only."""
-    keys = save(
-        settings, partition("a", PartitionState.RUNNING, 1), partition("b", PartitionState.RUNNING, 2)
-    )
-    instance.add_dynamic_partitions(PARTITIONS, keys)
-    assert key_changes(evaluate_pipeline(instance, settings, RunSettings(), WANTED)) == {}
+    """The request names no partitions: Dagster does not create a run with one that is gone."""
+    save(settings, partition("a", PartitionState.RUNNING, 1))
+    request = run_request_of(evaluate_pipeline(instance, settings, RunSettings(), WANTED))
+    for key in instance.get_dynamic_partitions(PARTITIONS):
+        instance.delete_dynamic_partition(PARTITIONS, key)
+
+    @dg.asset(key=ASSETS.raw, partitions_def=change_stream_partitions("bank"))
+    def raw() -> dg.MaterializeResult[None]:
+        return dg.MaterializeResult()
+
+    assert dg.materialize([raw], instance=instance, tags=dict(request.tags)).success
 
 
 @pytest.mark.usefixtures("source")
@@ -259,21 +249,21 @@ def test_a_stream_that_ended_is_a_reason_to_wait(
     assert "ended" in reason(evaluate_pipeline(instance, settings, RunSettings(), WANTED))
 
 
-def test_a_run_that_continues_keeps_the_partitions_level(instance: dg.DagsterInstance) -> None:
-    """What has ended leaves with the cycle that read its end, and its children take its place."""
-    lineage = Lineage(
-        {
-            token: partition(token, state, seconds)
-            for token, state, seconds in (
-                ("ended", PartitionState.FINISHED, 1),
-                ("child", PartitionState.SCHEDULED, 2),
-            )
-        },
-        cycle=3,
+def test_ended_partitions_stay_for_an_hour(instance: dg.DagsterInstance) -> None:
+    """Pages, waiting runs and backfills still name them, and fail if they are gone."""
+    ended, child = (
+        partition(token, state, seconds)
+        for token, state, seconds in (
+            ("ended", PartitionState.FINISHED, 1),
+            ("child", PartitionState.SCHEDULED, 2),
+        )
     )
-    instance.add_dynamic_partitions(PARTITIONS, [lineage.partitions["ended"].key])
-    sync_partitions(instance, "bank", lineage)
-    assert instance.get_dynamic_partitions(PARTITIONS) == [lineage.partitions["child"].key]
+    instance.add_dynamic_partitions(PARTITIONS, [ended.key])
+    for later_s, kept_keys in ((KEEP_ENDED_S, [ended.key, child.key]), (KEEP_ENDED_S + 1, [child.key])):
+        position_micros = ended.position_micros + later_s * 1_000_000
+        read = replace(child, position_micros=position_micros)
+        sync_partitions(instance, "bank", Lineage({part.token: part for part in (ended, read)}, 3))
+        assert kept_keys == instance.get_dynamic_partitions(PARTITIONS)
 
 
 def test_partitions_are_named_after_the_pipeline() -> None:

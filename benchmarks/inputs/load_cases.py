@@ -18,7 +18,7 @@ from cdc_platform.lake.state.control import load_lineage, save_lineage
 from cdc_platform.lake.state.lost_commits import revert_lost_commits
 from cdc_platform.lake.state.quarantine import load_quarantine
 from cdc_platform.metadata import describe_lineage
-from cdc_platform.partitions import add_live_partitions, sync_partitions
+from cdc_platform.partitions import sync_partitions
 from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.on_demand.status import read_status
 
@@ -111,10 +111,7 @@ def _follow_keys(bench: Bench, living: int) -> None:
     with dg.DagsterInstance.ephemeral() as instance:
         for what, past in (("added", 0), ("replaced", living)):
             lineage = long_lineage(past, living)
-            if not past:
-                taken = timed(partial(add_live_partitions, instance, "load", lineage))
-            else:
-                taken = timed(partial(sync_partitions, instance, "load", lineage))
+            taken = timed(partial(sync_partitions, instance, "load", lineage))
             bench.report.note(f"{living} partitions of Dagster {what}", taken, "s")
 
 

@@ -24,6 +24,7 @@ from cdc_platform.claims import has_waiting_run
 from cdc_platform.errors import CheckFailed
 from cdc_platform.model.base.schemas import CUTS
 from cdc_platform.model.base.stored_names import CUT
+from cdc_platform.model.schema.table_options import history_name
 from cdc_platform.partitions import sync_partitions
 from cdc_platform.pipeline.cycle_loop import follow_source, pause
 from cdc_platform.pipeline.histories.history_build import extend_histories
@@ -41,7 +42,7 @@ class CutConfig(dg.Config):
     follow_s: float = Field(
         default=0.0,
         description="Seconds for which the run continues with further cycles after the first one; it stops "
-        "early if another run of the pipeline waits. 0 means one cycle only.",
+        "early if another run of the pipeline waits, for it or in Dagster's queue. 0 means one cycle only.",
     )
 
 
@@ -58,8 +59,8 @@ def build_cut(assets: PipelineAssets, runs: RunSettings) -> dg.AssetsDefinition:
             },
         ),
         description="The newest consistent point: a source position, and the snapshot of every table.\n\n"
-        "Materialising it publishes all tables at that position. A failed upstream check blocks "
-        "publication; a run without the upstream layers runs their checks first. "
+        "Materialising it merges the tables that the run has not, and publishes all tables at that position. "
+        "A failed upstream check blocks publication; a run without the upstream layers checks them first. "
         "With `follow_s` the run continues with whole cycles, and logs each of them as a materialisation of "
         "every asset whose content it changed; states of partitions are logged when they change. "
         "Every `check_every_s` seconds, checks examine the new part of the log; a failed check ends the run. "
@@ -70,7 +71,7 @@ def build_cut(assets: PipelineAssets, runs: RunSettings) -> dg.AssetsDefinition:
     ) -> Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation | dg.MaterializeResult[None]]:
         run = find_run(context, assets.run_key)
         yield from check_log(context, assets, run)
-        yield from _merge_newcomers(context, assets, run)
+        yield from _merge_remaining(context, assets, run)
         new_cut = publish_cut(run.pipeline)
         facts = metadata.describe_cut(new_cut, assets.capabilities)
         yield dg.MaterializeResult(metadata=facts, data_version=cut_version(new_cut))
@@ -85,22 +86,41 @@ def build_cut(assets: PipelineAssets, runs: RunSettings) -> dg.AssetsDefinition:
     return cut
 
 
-def _merge_newcomers(
+def _merge_remaining(
     context: dg.AssetExecutionContext, assets: PipelineAssets, run: PipelineRun
 ) -> Iterator[dg.AssetMaterialization]:
-    """Merge the tables that are new since the code location was loaded, so that the cut includes them."""
-    newcomers = [table for table in run.pipeline.tables if table.name not in assets.tables]
-    if not newcomers:
-        return
-    context.log.warning(
-        "The cut includes tables that are new at the source: %s. Reload the code location to see them as "
-        "assets.",
-        visible_text(", ".join(table.name for table in newcomers)),
-    )
-    merges = merge_tables(run.pipeline, run.spark, newcomers)
-    with_history = [table for table in newcomers if run.pipeline.options(table.name).history]
-    for merge in merges + extend_histories(run.pipeline, run.spark, with_history):
-        yield merge_event(DataVersions(assets, context.instance), run.pipeline, merge)
+    """Merge the tables of which the run has no step, so that the cut includes them.
+
+    A run may leave them out. Or they are new: the code location that planned the run may not know tables that
+    this process knows.
+    """
+    planned_keys = _planned_keys(context)
+    remaining = [table for table in run.pipeline.tables if assets.table(table.name) not in planned_keys]
+    newcomers = [table.name for table in remaining if table.name not in assets.tables]
+    if newcomers:
+        context.log.warning(
+            "The cut includes tables that are new at the source: %s. Reload the code location to see them as "
+            "assets.",
+            visible_text(", ".join(newcomers)),
+        )
+    with_history = [
+        table
+        for table in run.pipeline.tables
+        if run.pipeline.options(table.name).history
+        and assets.table(history_name(table.name)) not in planned_keys
+    ]
+    merges = merge_tables(run.pipeline, run.spark, remaining) if remaining else ()
+    merges += extend_histories(run.pipeline, run.spark, with_history) if with_history else ()
+    for merge in merges:
+        if merge.snapshot_id is not None:
+            yield merge_event(DataVersions(assets, context.instance), run.pipeline, merge)
+
+
+def _planned_keys(context: dg.AssetExecutionContext) -> set[dg.AssetKey | None]:
+    """Return the assets of which the run has a step."""
+    planned = dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED
+    records = context.instance.get_records_for_run(context.run.run_id, of_type=planned).records
+    return {record.event_log_entry.get_dagster_event().asset_key for record in records}
 
 
 @dataclass
@@ -126,7 +146,7 @@ def _follow(
     runs: RunSettings,
     follow_s: float,
 ) -> Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation]:
-    wants_more = _until(context, assets.pipeline, follow_s)
+    wants_more = _until(context, assets, follow_s)
     pause(run.pipeline.settings.idle_interval_s, wants_more)
     evaluations: list[dg.AssetCheckEvaluation] = []
     outcomes = follow_source(
@@ -152,10 +172,10 @@ def _follow(
         raise
 
 
-def _until(context: dg.AssetExecutionContext, pipeline: str, follow_s: float) -> Callable[[], bool]:
+def _until(context: dg.AssetExecutionContext, assets: PipelineAssets, follow_s: float) -> Callable[[], bool]:
     end = time.monotonic() + follow_s
 
     def wants_more() -> bool:
-        return time.monotonic() < end and not has_waiting_run(context.instance, context.run.run_id, pipeline)
+        return time.monotonic() < end and not has_waiting_run(context.instance, context.run.run_id, assets)
 
     return wants_more

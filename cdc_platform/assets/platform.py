@@ -1,20 +1,21 @@
 """Assets of the platform's own tables (raw records, lineage, log, copies), and of maintenance."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 
 import dagster as dg
 from pydantic import Field
 
 from cdc_platform import metadata
 from cdc_platform.assets.check_results import carry_over
-from cdc_platform.assets.data_versions import FOLLOWED
+from cdc_platform.assets.data_versions import FOLLOWED, DataVersions
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.assets.table_columns import log_lineage
 from cdc_platform.claims import FULL_CHECKS_TAG
 from cdc_platform.lake.commits.commits import count_rows, head
 from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.model.base.stored_names import LOG
-from cdc_platform.partitions import add_live_partitions, change_stream_partitions
+from cdc_platform.model.stream.lineage import Lineage
+from cdc_platform.partitions import change_stream_partitions, sync_partitions
 from cdc_platform.pipeline.copying.copy import copy_tables
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.pipeline.publishing.maintain import maintain_lake
@@ -34,7 +35,7 @@ def build_partition_lineage(assets: PipelineAssets) -> dg.AssetsDefinition:
     )
     def partition_lineage(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         lineage = trace_lineage(find_run(context, assets.run_key).pipeline)
-        add_live_partitions(context.instance, assets.pipeline, lineage)
+        sync_partitions(context.instance, assets.pipeline, lineage)
         return dg.MaterializeResult(metadata=metadata.describe_lineage(lineage), data_version=FOLLOWED)
 
     return partition_lineage
@@ -124,7 +125,8 @@ def build_raw_change_records(assets: PipelineAssets) -> dg.AssetsDefinition:
         "window and each file.\n\nEach partition is a live partition of a change stream, an object of "
         "Datastream, or the whole stream of Debezium's events. Materialising some of them reads only these, "
         "up to the source's present; materialising all of them also reads their children. Only the single "
-        "commit of a cycle advances the reader.",
+        "commit of a cycle advances the reader.\n\nBefore the first run there is none to select: add the "
+        "partition `root`.",
     )
     def raw_change_records(
         context: dg.AssetExecutionContext,
@@ -133,30 +135,43 @@ def build_raw_change_records(assets: PipelineAssets) -> dg.AssetsDefinition:
         yield from carry_over(context, assets)
         # A user who starts a run may have repaired unreadable files; the sensor's runs keep to the pauses.
         ends_pauses = FULL_CHECKS_TAG not in context.run.tags
-        # Dagster's UI always names partitions; runs that are started by other means may not.
+        # Runs that people start in the UI name partitions; those of the sensor and the schedule do not.
         is_chosen = context.has_partition_key or context.has_partition_key_range
         keys = context.partition_keys if is_chosen else None
         outcome = read_partitions(run.pipeline, run.spark, keys, ends_pauses=ends_pauses)
         # Dagster counts an asset without any event as missing.
         yield dg.AssetMaterialization(assets.source, metadata=metadata.describe_source(outcome.clock_micros))
-        if keys is not None:
-            partitions = trace_lineage(run.pipeline).partitions.values()
-            tokens = {partition.token: partition.key for partition in partitions}
-            _add_window_metadata(context, outcome, tokens, set(keys))
+        lineage = trace_lineage(run.pipeline)
+        if keys is None:
+            yield from _partition_events(DataVersions(assets, context.instance), outcome, lineage)
+        else:
+            _add_window_metadata(context, outcome, lineage, set(keys))
         # Metadata of the result would be repeated for each of its partitions.
         yield dg.MaterializeResult(data_version=FOLLOWED)
 
     return raw_change_records
 
 
+def _partition_events(
+    versions: DataVersions, outcome: ReadOutcome, lineage: Lineage
+) -> Iterator[dg.AssetMaterialization]:
+    """Yield a materialisation of each partition that is live or was read, as of a run that names them all.
+
+    Those that had nothing to read have one as well: the runs that read them before will be deleted.
+    """
+    reports = {report.token: report for report in outcome.windows}
+    for token, partition in lineage.partitions.items():
+        if partition.is_live or token in reports:
+            report = reports.get(token)
+            facts = metadata.describe_window(report, outcome.clock_micros) if report is not None else {}
+            yield versions.materialise(versions.assets.raw, facts, partition=partition.key)
+
+
 def _add_window_metadata(
-    context: dg.AssetExecutionContext,
-    outcome: ReadOutcome,
-    keys: Mapping[str, str],
-    chosen_keys: Collection[str],
+    context: dg.AssetExecutionContext, outcome: ReadOutcome, lineage: Lineage, chosen_keys: Collection[str]
 ) -> None:
     for report in outcome.windows:
-        key = keys.get(report.token)
-        if key in chosen_keys:
+        partition = lineage.partitions.get(report.token)
+        if partition is not None and partition.key in chosen_keys:
             facts = metadata.describe_window(report, outcome.clock_micros)
-            context.add_asset_metadata(facts, partition_key=key)
+            context.add_asset_metadata(facts, partition_key=partition.key)

@@ -3,7 +3,12 @@
 @dg.asset(ins={"orders": dg.AssetIn(["shop", "orders"], input_manager_key="cut")})
 def totals(orders: pl.DataFrame) -> None: ...
 
-dg.Definitions(assets=[totals], resources={"cut": CutIOManager(defs="shop/defs.yaml")})
+dg.Definitions(
+    assets=[totals, dg.AssetSpec(["shop", "orders"])],
+    resources={"cut": CutIOManager(defs="shop/defs.yaml")},
+)
+
+The specification names the pipeline's asset, which another code location defines.
 """
 
 from typing import Any, Final

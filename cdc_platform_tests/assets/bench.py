@@ -9,6 +9,7 @@ import dagster as dg
 import pytest
 from dagster._core.definitions.job_base import InMemoryJob
 from dagster._core.execution.api import create_execution_plan, execute_run
+from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
 
 from cdc_platform import resources
 from cdc_platform.assets.layers import PipelineAssets
@@ -21,7 +22,7 @@ from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM
 from cdc_platform.partitions import change_stream_partitions
 from cdc_platform.pipeline.checks.invariants import checks_of
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.sensors import RANGE_END_TAG, RANGE_START_TAG, RunSettings
+from cdc_platform.sensors import RunSettings
 from cdc_platform_tests.pipeline.bank import bank_pipeline
 from cdc_platform_tests.support.history import RawRow
 from cdc_platform_tests.support.pipelines import FakeSource, source_of, window_row
@@ -61,7 +62,11 @@ class Bench:
         ]
         keys = self.instance.get_dynamic_partitions(str(change_stream_partitions(self.pipeline.name).name))
         part = job.get_subset(asset_selection=set(selection), asset_check_selection=set(checks))
-        partitions = {RANGE_START_TAG: keys[0], RANGE_END_TAG: keys[-1]} if names_partitions else {}
+        partitions = (
+            {ASSET_PARTITION_RANGE_START_TAG: keys[0], ASSET_PARTITION_RANGE_END_TAG: keys[-1]}
+            if names_partitions
+            else {}
+        )
         return part.execute_in_process(
             instance=self.instance,
             run_config={"ops": {key: {"config": value} for key, value in (config or {}).items()}},

@@ -6,6 +6,7 @@ One process cannot hold a classic and a Connect session, and the other tests hav
 import json
 import sys
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
@@ -13,6 +14,7 @@ from cdc_platform.model.base.names import quote_text
 from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
 from cdc_platform.pipeline.publishing.maintain import maintain_lake
+from cdc_platform.spark.frames.table_frames import local_frame
 from cdc_platform.spark.launch.config import spark_config
 from cdc_platform.spark.launch.spark_settings import SparkSettings
 from cdc_platform_tests.pipeline.bank import SECOND, balances, feed_cycle, opening
@@ -35,6 +37,9 @@ def main(lake_path: str, remote: str) -> None:
     spark = SparkSession.builder.config(map={**conf}).getOrCreate()
     text = "${env:HOME}"
     assert spark.sql(f"SELECT {quote_text(text)}").first() == (text,)  # as it stands, in a key as anywhere
+    for numbers in ([7], []):
+        rows = pa.table({"id": pa.array(numbers, pa.int64())})
+        assert rows == local_frame(spark, rows).toArrow()
     pipeline = make_pipeline(lake, (ACCOUNTS, TRANSFERS), name="connect")
     for number in (1, 2):
         feed_cycle(pipeline, number)

@@ -18,6 +18,7 @@ from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.reading.file_contents import between_positions, measure_content
 from cdc_platform.pipeline.reading.read_reports import remembered_from, repeated_from
 from cdc_platform.pipeline.versions.lake_frames import read_data_changes, read_log, read_own
+from cdc_platform.spark.frames.table_frames import local_frame
 from cdc_platform.spark.log.repeats import RECORD_ID, seconds_before
 
 _IDENTITY: Final = ("record_id", "mod_ordinal")
@@ -146,7 +147,7 @@ def check_transactions(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
     is_replayed = F.lit(False)
     if has_replays(pipeline.lake):
         # A replayed record keeps its commit timestamp.
-        replays = spark.createDataFrame(replayed_records(pipeline.lake)).distinct()
+        replays = local_frame(spark, replayed_records(pipeline.lake)).distinct()
         changes = changes.join(replays.withColumn("is_replayed", F.lit(True)), "record_id", "left")
         is_replayed = F.coalesce("is_replayed", is_replayed)
     out_of_order = _count_out_of_order(changes, is_replayed)

@@ -22,7 +22,7 @@ from cdc_platform.pipeline.completing.distributed_completion import MAX_STORED_B
 from cdc_platform.pipeline.completing.stored_rows import ROW_ID, Lookup, changes_of, ids_frame
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.reading.read_reports import has_texts
-from cdc_platform.spark.frames.table_frames import cache_frame, collect_frame
+from cdc_platform.spark.frames.table_frames import cache_frame, collect_frame, local_frame
 from cdc_platform.spark.log.event_order import (
     CompletedChanges,
     Order,
@@ -138,7 +138,7 @@ def _complete_if_few(
     if value_bytes > MAX_STORED_BYTES:
         return None
     complete = complete_few(pipeline, spark, changes.toArrow().sort_by("ordinal"), cycle)
-    return spark.createDataFrame(complete) if complete is not None else None
+    return local_frame(spark, complete) if complete is not None else None
 
 
 def complete_few(pipeline: Pipeline, spark: SparkSession, changes: pa.Table, cycle: int) -> pa.Table | None:
@@ -163,7 +163,7 @@ def complete_few(pipeline: Pipeline, spark: SparkSession, changes: pa.Table, cyc
     completion = DistributedCompletion(
         lookup,
         collect_frame,
-        spark.createDataFrame(sound),
+        local_frame(spark, sound),
         by_table(truncates, "ordinal"),
         is_few=True,
         has_replays=False,

@@ -27,6 +27,7 @@ from cdc_platform.pipeline.completing.key_chains import (
 from cdc_platform.pipeline.completing.stored_rows import ROW_ID, Lookup, ids_frame, key_chains_frame
 from cdc_platform.pipeline.versions.lake_frames import read_log
 from cdc_platform.sources.workers import in_worker
+from cdc_platform.spark.frames.table_frames import local_frame
 from cdc_platform.spark.log.order import IS_TRUNCATE
 from cdc_platform.spark.log.unknown_values import LACKS_VALUES
 
@@ -95,7 +96,7 @@ class DistributedCompletion:
         whole_rows = pa.Table.from_batches(self._completer(chains)(in_order.to_batches()))
         if not chains.names:
             return whole_rows
-        lost_rows = self._lost_rows(self.lookup.spark.createDataFrame(whole_rows.select(_OF_LOST)), chains)
+        lost_rows = self._lost_rows(local_frame(self.lookup.spark, whole_rows.select(_OF_LOST)), chains)
         return None if lost_rows else whole_rows
 
     def _key_chains(self, incomplete: DataFrame | frozenset[RowId]) -> "_KeyChains":

@@ -18,6 +18,7 @@ from cdc_platform.pipeline.merging.local_merge import find_local, is_much
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.versions.lake_frames import read_table
 from cdc_platform.spark.frames.columns import col
+from cdc_platform.spark.frames.table_frames import local_frame
 from cdc_platform.spark.log.keyless import count_in_log, count_in_table
 from cdc_platform.spark.log.ordered_rows import RowCopies
 
@@ -81,7 +82,7 @@ class EqualRows:
                 counts |= {(table, row): count for row, count in local_counts.items()}
         if remaining:
             names, texts = map(list, zip(*remaining, strict=True))
-            frame = self.count(self.spark.createDataFrame(pa.table({"table_name": names, "row": texts})))
+            frame = self.count(local_frame(self.spark, pa.table({"table_name": names, "row": texts})))
             counts |= {(row["table_name"], row["row"]): row["count"] for row in frame.collect()}
         return counts
 

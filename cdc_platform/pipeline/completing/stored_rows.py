@@ -32,6 +32,7 @@ from cdc_platform.pipeline.reading.file_contents import measure_content
 from cdc_platform.pipeline.reading.trace import trace_lineage
 from cdc_platform.pipeline.schema.schema_evolution import history_through
 from cdc_platform.pipeline.versions.lake_frames import read_log, read_table
+from cdc_platform.spark.frames.table_frames import local_frame
 from cdc_platform.spark.log.order import IS_TRUNCATE
 from cdc_platform.spark.log.unknown_values import unresolved_values
 from cdc_platform.spark.tables.typed_columns import ORDINAL, type_changes
@@ -49,7 +50,7 @@ def ids_frame(spark: SparkSession, ids: Iterable[RowId]) -> DataFrame:
     for name, key in sorted(ids):
         names.append(name)
         keys.append(key)
-    return F.broadcast(spark.createDataFrame(pa.table([names, keys], schema=_IDS)))
+    return F.broadcast(local_frame(spark, pa.table([names, keys], schema=_IDS)))
 
 
 def key_chains_frame(
@@ -64,7 +65,7 @@ def key_chains_frame(
     """
     rows = [(*row_id, chains[row_id], row_id in log_ids) for row_id in sorted(chains)]
     columns = list(zip(*rows, strict=True)) or [()] * len(_KEY_CHAINS)
-    return F.broadcast(spark.createDataFrame(pa.table(list(map(list, columns)), schema=_KEY_CHAINS)))
+    return F.broadcast(local_frame(spark, pa.table(list(map(list, columns)), schema=_KEY_CHAINS)))
 
 
 def changes_of(log: DataFrame, ids: DataFrame, tables: Collection[str]) -> DataFrame:

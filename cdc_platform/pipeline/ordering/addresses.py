@@ -18,6 +18,7 @@ from cdc_platform.model.stream.events import ADDRESS, ADDRESS_ONLY, ORDERING_KEY
 from cdc_platform.model.stream.quarantined_records import QuarantinedRecord, ReplaySource
 from cdc_platform.model.stream.records import ModType, RecordKind, ValueCaptureType
 from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform.spark.frames.table_frames import local_frame
 
 _SELECTED: Final = (
     *("kind", "record_timestamp", "record_sequence", "table_name"),
@@ -53,7 +54,7 @@ def with_keys_by_address(pipeline: Pipeline, records: DataFrame, raw: DataFrame,
         if delete.event_id in keys
     ]
     columns = [list(column) for column in zip(*rows, strict=True)]
-    key_frame = F.broadcast(raw.sparkSession.createDataFrame(pa.table(columns, schema=_KEYS)))
+    key_frame = F.broadcast(local_frame(raw.sparkSession, pa.table(columns, schema=_KEYS)))
     is_same = (F.col("record_sequence") == F.col("found_event")) & F.col("event.fault").startswith(
         ADDRESS_ONLY
     )
@@ -133,7 +134,7 @@ def _find_keys(raw: DataFrame, deletes: Sequence[AddressedDelete]) -> dict[str, 
     """Return the keys that were found, by the event that needs them."""
     rows = [(delete.event_id, delete.table, delete.address, delete.ordering_key) for delete in deletes]
     columns = [list(column) for column in zip(*rows, strict=True)]
-    deletes_frame = F.broadcast(raw.sparkSession.createDataFrame(pa.table(columns, schema=_DELETES)))
+    deletes_frame = F.broadcast(local_frame(raw.sparkSession, pa.table(columns, schema=_DELETES)))
     events = raw.where(
         (F.col("kind") == RecordKind.DATA_CHANGE.value)
         & F.col("event.fault").isNull()

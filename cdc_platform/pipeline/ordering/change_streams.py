@@ -16,6 +16,7 @@ from cdc_platform.model.stream.quarantined_records import QuarantinedRecord
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.strategy import Window
+from cdc_platform.spark.frames.table_frames import local_frame
 from cdc_platform.spark.log.faults import IS_MALFORMED, SHAPE_FAULT
 from cdc_platform.spark.log.order import TRANSACTION, LogStats, OrderedChanges, measure, order_records
 from cdc_platform.spark.log.ordered_rows import measure_rows
@@ -58,7 +59,7 @@ class ChangeStreams:
         table = pa.Table.from_batches(batches)
         sequences = table["record_sequence"].to_pylist()
         kept_records = records.where(~F.col("record_sequence").isin(sequences))
-        return kept_records.unionByName(records.sparkSession.createDataFrame(table.select(records.columns)))
+        return kept_records.unionByName(local_frame(records.sparkSession, table.select(records.columns)))
 
     def finalise(self, changes: DataFrame, _window: Window, _cache: ExitStack) -> tuple[DataFrame, LogStats]:
         """Return the changes unchanged, because ordering has already checked whole transactions."""
@@ -83,7 +84,7 @@ def _judged_again(raw: DataFrame, replays: Sequence[QuarantinedRecord]) -> DataF
     moments, transactions = zip(*transaction_moments, strict=True)
     schema = pa.schema([("record_timestamp", TIMESTAMP), ("server_transaction_id", pa.string())])
     table = pa.table([list(map(to_datetime, moments)), list(transactions)], schema=schema)
-    transaction_ids = F.broadcast(raw.sparkSession.createDataFrame(table))
+    transaction_ids = F.broadcast(local_frame(raw.sparkSession, table))
     first_moment, last_moment = (F.lit(to_datetime(micros)) for micros in (min(moments), max(moments)))
     data_changes = raw.where(F.col("kind") == RecordKind.DATA_CHANGE.value)
     candidates = data_changes.where(F.col("record_timestamp").between(first_moment, last_moment))

@@ -44,7 +44,7 @@ from cdc_platform.pipeline.schema.schema_evolution import history_through
 from cdc_platform.pipeline.schema.schema_policies import with_refusals
 from cdc_platform.pipeline.versions.lake_frames import read_own
 from cdc_platform.spark.frames.ranges import range_count
-from cdc_platform.spark.frames.table_frames import cache_frame
+from cdc_platform.spark.frames.table_frames import cache_frame, local_frame
 from cdc_platform.spark.log.event_order import (
     Completion,
     WindowFacts,
@@ -125,7 +125,7 @@ class Events:
     def finalise_few(self, rows: pa.Table, window: Window) -> tuple[pa.Table, LogStats] | None:
         """Return the same for a small batch of changes; None if its values may be too large."""
         if pc.any(rows[UNSOUND]).as_py():
-            rows = self._whole(self.spark.createDataFrame(rows)).toArrow().sort_by("ordinal")
+            rows = self._whole(local_frame(self.spark, rows)).toArrow().sort_by("ordinal")
         row_digests = unnumbered_few(rows)
         if row_digests:
             rows = number_few(rows, self._equal_rows(window).count_few(row_digests))

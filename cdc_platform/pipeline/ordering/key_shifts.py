@@ -23,6 +23,7 @@ from cdc_platform.model.stream.events import ADDRESS
 from cdc_platform.model.stream.records import ModType, RecordKind
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.addresses import read_notes
+from cdc_platform.spark.frames.table_frames import local_frame
 
 _HALVES: Final = '"UPDATE-(DELETE|INSERT)"'
 _OTHERS: Final = pa.array([ModType.INSERT.value, ModType.DELETE.value])
@@ -74,7 +75,7 @@ def with_shifted_keys(pipeline: Pipeline, records: DataFrame, window: str, begin
     if not new_orders:
         return records
     columns = [list(new_orders), list(new_orders.values())]
-    shifts = F.broadcast(records.sparkSession.createDataFrame(pa.table(columns, schema=_MOVED)))
+    shifts = F.broadcast(local_frame(records.sparkSession, pa.table(columns, schema=_MOVED)))
     matches = records.join(shifts, F.col("record_sequence") == F.col("moved_event"), "left")
     order = F.coalesce("moved_order", "record_order")
     return matches.withColumn("record_order", order).select(*records.columns)

@@ -28,7 +28,13 @@ from cdc_platform.model.base.stored_names import CYCLE, DELETION_MARKERS, LOG, Q
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.strategy import OrderingStrategy, Window
 from cdc_platform.pipeline.reading.local_read import MAX_BYTES
-from cdc_platform.spark.frames.table_frames import cache_frame, read_current, read_version, with_columns_of
+from cdc_platform.spark.frames.table_frames import (
+    cache_frame,
+    local_frame,
+    read_current,
+    read_version,
+    with_columns_of,
+)
 from cdc_platform.spark.log.order import LogStats, OrderedChanges, sound_changes, unsound_records
 from cdc_platform.spark.log.ordered_rows import deletion_marker_rows, sound_rows
 from cdc_platform.spark.session.session_settings import PLANNED_ONCE, changed_settings
@@ -100,7 +106,7 @@ def _commit_locally(strategy: OrderingStrategy, in_order: DataFrame, window: Win
 def _set_aside(spark: SparkSession, rows: pa.Table, window: Window, stats: LogStats) -> None:
     """Write quarantined records and deletion markers, before the log."""
     if stats.quarantined:
-        unsound = unsound_records(spark.createDataFrame(rows), window.cycle).toArrow()
+        unsound = unsound_records(local_frame(spark, rows), window.cycle).toArrow()
         replace_cycle(unsound, window.quarantine, window.step)
     if window.markers is not None:
         replace_cycle(deletion_marker_rows(rows, window.cycle), window.markers, window.step)

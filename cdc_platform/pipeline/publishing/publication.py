@@ -102,7 +102,7 @@ def _find_version(pipeline: Pipeline, table: str, cycle: int, newest: Cut | None
     ):
         raise CommitConflict(
             f"Table `{table}` is behind the log at cycle {cycle}: another run has extended the log since "
-            "this one merged the table, or the cut was materialised without it. The next cycle merges it."
+            "this one merged the table. The next cycle merges it."
         )
     named_id = newest.tables.get(table, main.snapshot_id) if newest is not None else main.snapshot_id
     # Another program may have compacted the table and expired the snapshot that the newest cut names.

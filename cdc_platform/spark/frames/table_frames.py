@@ -3,8 +3,10 @@
 from contextlib import ExitStack
 from uuid import uuid4
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 
@@ -50,7 +52,15 @@ def cache_frame(cache: ExitStack, frame: DataFrame) -> DataFrame:
 
 def collect_frame(frame: DataFrame) -> DataFrame:
     """Compute a frame of few rows now, and return it as local data that is part of every query."""
-    return frame.sparkSession.createDataFrame(frame.toArrow())
+    return local_frame(frame.sparkSession, frame.toArrow())
+
+
+def local_frame(spark: SparkSession, rows: pa.Table) -> DataFrame:
+    """Return few rows as local data that is part of every query.
+
+    Spark Connect takes the types of a table without rows only from a schema.
+    """
+    return spark.createDataFrame(rows, None if rows.num_rows else from_arrow_schema(rows.schema))
 
 
 def cache_view(cache: ExitStack, frame: DataFrame) -> str:

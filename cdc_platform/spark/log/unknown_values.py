@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 
 from cdc_platform.model.stream.records import ChangeKind
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities
+from cdc_platform.spark.frames.table_frames import local_frame
 from cdc_platform.spark.log.order import IS_DELETE, IS_TRUNCATE, UNSOUND
 
 LACKS_VALUES: Final = "coalesce(size(unavailable_columns), 0) > 0"
@@ -80,4 +81,4 @@ def unresolved_values(
 
 def _since_frame(log: DataFrame, since: Mapping[tuple[str, str], int]) -> DataFrame:
     rows = [{"table_name": name[0], "column_name": name[1], "since_micros": at} for name, at in since.items()]
-    return F.broadcast(log.sparkSession.createDataFrame(pa.Table.from_pylist(rows, _SINCE)))
+    return F.broadcast(local_frame(log.sparkSession, pa.Table.from_pylist(rows, _SINCE)))

@@ -4,9 +4,16 @@ import itertools
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
 import pytest
 
-from cdc_platform.spark.frames.table_frames import cache_frame, cache_view, read_version, with_columns_of
+from cdc_platform.spark.frames.table_frames import (
+    cache_frame,
+    cache_view,
+    local_frame,
+    read_version,
+    with_columns_of,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,3 +77,17 @@ def test_rows_of_an_older_version_have_columns_that_came_later(
     rows = with_columns_of(read_version(spark, table, version), spark.table(table).schema)
     assert rows.columns == ["later", "k"]
     assert {(None, k) for k in range(9)} == {tuple(row) for row in rows.collect()}
+
+
+@pytest.mark.parametrize("numbers", [[7], []])
+def test_local_rows_keep_their_types(spark: "SparkSession", numbers: list[int]) -> None:
+    """A table of Arrow has the same columns as a frame, with rows or without; `connect_run.py` shows both."""
+    moments = pa.array([None] * len(numbers), pa.timestamp("us", "UTC"))
+    rows = pa.table(
+        {
+            "id": pa.array(numbers, pa.int32()),
+            "keys": [str(n) for n in numbers] or pa.array([], pa.string()),
+            "at": moments,
+        }
+    )
+    assert rows == local_frame(spark, rows).toArrow()
