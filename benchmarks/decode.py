@@ -25,7 +25,6 @@ from cdc_platform.sources.spanner.stream.batches import RecordBatchBuilder
 from cdc_platform.sources.spanner.stream.decode import decode_change_record
 
 PLATFORM, STOCK, LAZY = "platform, to Arrow", "stock client, default", "stock client, lazy, not extracted"
-BATCH_RECORDS = 10_000
 FOREVER_MICROS = 2**62
 
 
@@ -44,8 +43,8 @@ def decode_platform(messages: list[bytes]) -> list[pa.RecordBatch]:
     batches = []
     for row in assembler.rows(map(rows_parser(), messages)):
         builder.add(decode_change_record(row[0]))
-        if len(builder) >= BATCH_RECORDS:
-            batches.append(builder.take_all())
+        if builder.is_full:
+            batches.append(builder.take_complete())
     return [*batches, builder.take_all()]
 
 
