@@ -99,6 +99,7 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=20_000, help="data change records, one mod each")
     parser.add_argument("--columns", type=int, nargs="+", default=[6, 12], help="columns of the table")
     parser.add_argument("--records-per-message", type=int, default=10, help="rows of a partial result set")
+    parser.add_argument("--records-per-transaction", type=int, default=1, help="records of one timestamp")
     parser.add_argument("--rounds", type=int, default=5, help="rounds")
     options = parser.parse_args()
     report = Report("decode", options)
@@ -108,7 +109,8 @@ def main() -> None:
 
 def measure(report: Report, options: argparse.Namespace, columns: int) -> None:
     """Compare the ways on records of a table with so many columns."""
-    messages = list(answer(options.records, columns, options.records_per_message, options.seed))
+    per_message, per_transaction = options.records_per_message, options.records_per_transaction
+    messages = list(answer(options.records, columns, per_message, options.seed, per_transaction))
     size_bytes = sum(map(len, messages)) / options.records
     report.note(f"{columns} columns: size of a record", size_bytes, "B")
     expected, checksum = checksum_stock(decode_stock(messages)), checksum_platform(decode_platform(messages))
