@@ -18,6 +18,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from benchmarks.inputs.datastream_cases import CASES, PLAIN
 from benchmarks.measure.harness import Report, arguments, interleaved, must_equal, timed
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import read_mark
@@ -41,14 +42,20 @@ IDLE_CYCLES: Final = 5
 TEXT_COLUMNS: Final = tuple(f"note_{number}" for number in range(5))
 
 
-def make_event(number: int, keys: int) -> dict[str, Any]:
-    """Return the event of a position of the log: every key is inserted, then updated, and some deleted."""
+def make_event(number: int, keys: int, case: str = PLAIN) -> dict[str, Any]:
+    """Return the event of a position of the log: every key is inserted, then updated, and some deleted.
+
+    Args:
+        number: the position.
+        keys: number of different keys.
+        case: one of CASES, which changes the event's form.
+    """
     key, turn = number % keys, number // keys
     change = "INSERT" if turn == 0 else "DELETE" if key % 20 == turn else "UPDATE-INSERT"
     moment = to_rfc3339(ORIGIN + number * 1000)
     row: dict[str, Any] = {"id": key, "balance": number, "rate": number / 7, "opened": moment}
     row |= {name: f"{name} of row {key} at {number}" for name in TEXT_COLUMNS}
-    return {
+    event = {
         "uuid": f"{number:032x}",
         "read_timestamp": moment,
         "source_timestamp": moment,
@@ -68,9 +75,11 @@ def make_event(number: int, keys: int) -> dict[str, Any]:
         },
         "payload": row,
     }
+    CASES[case](event, number)
+    return event
 
 
-def write_files(folder: Path, events: int, files: int) -> None:
+def write_files(folder: Path, events: int, files: int, case: str = PLAIN) -> None:
     """Write events into files of one object, minute by minute, unless they lie there already."""
     if folder.exists():
         return
@@ -80,7 +89,7 @@ def write_files(folder: Path, events: int, files: int) -> None:
         path = draft / f"bank_accounts/2026/09/21/{number // 60 % 24:02}/{number % 60:02}"
         path.mkdir(parents=True, exist_ok=True)
         these = range(number * per_file, min((number + 1) * per_file, events))
-        lines = "".join(f"{json.dumps(make_event(event, max(1, events // 4)))}\n" for event in these)
+        lines = "".join(f"{json.dumps(make_event(event, max(1, events // 4), case))}\n" for event in these)
         (path / f"{'b' * 40}_mysql-cdc-binlog_1_{number}_0.jsonl").write_text(lines, encoding="utf-8")
     draft.rename(folder)
 

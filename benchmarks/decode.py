@@ -25,7 +25,6 @@ from cdc_platform.sources.spanner.stream.batches import RecordBatchBuilder
 from cdc_platform.sources.spanner.stream.decode import decode_change_record
 
 PLATFORM, STOCK, LAZY = "platform, to Arrow", "stock client, default", "stock client, lazy, not extracted"
-BATCH_RECORDS = 10_000
 FOREVER_MICROS = 2**62
 
 
@@ -44,8 +43,8 @@ def decode_platform(messages: list[bytes]) -> list[pa.RecordBatch]:
     batches = []
     for row in assembler.rows(map(rows_parser(), messages)):
         builder.add(decode_change_record(row[0]))
-        if len(builder) >= BATCH_RECORDS:
-            batches.append(builder.take_all())
+        if builder.is_full:
+            batches.append(builder.take_complete())
     return [*batches, builder.take_all()]
 
 
@@ -100,6 +99,7 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=20_000, help="data change records, one mod each")
     parser.add_argument("--columns", type=int, nargs="+", default=[6, 12], help="columns of the table")
     parser.add_argument("--records-per-message", type=int, default=10, help="rows of a partial result set")
+    parser.add_argument("--records-per-transaction", type=int, default=1, help="records of one timestamp")
     parser.add_argument("--rounds", type=int, default=5, help="rounds")
     options = parser.parse_args()
     report = Report("decode", options)
@@ -109,7 +109,8 @@ def main() -> None:
 
 def measure(report: Report, options: argparse.Namespace, columns: int) -> None:
     """Compare the ways on records of a table with so many columns."""
-    messages = list(answer(options.records, columns, options.records_per_message, options.seed))
+    per_message, per_transaction = options.records_per_message, options.records_per_transaction
+    messages = list(answer(options.records, columns, per_message, options.seed, per_transaction))
     size_bytes = sum(map(len, messages)) / options.records
     report.note(f"{columns} columns: size of a record", size_bytes, "B")
     expected, checksum = checksum_stock(decode_stock(messages)), checksum_platform(decode_platform(messages))

@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from benchmarks.datastream import make_event, write_files
+from benchmarks.inputs.datastream_cases import BALANCES, CASES, EVENTS_A_FILE, PLAIN
 from benchmarks.inputs.events import with_schema_blocks, with_transactions
 from benchmarks.measure.harness import Report, arguments, must_equal
 from benchmarks.measure.tables import open_session
@@ -65,7 +66,6 @@ PARTITIONS: Final = 4
 SENT_MS: Final = 1_700_000_000_000
 MESSAGES_A_MS: Final = 20
 """As many as a connector sends of a snapshot."""
-EVENTS_A_FILE: Final = 500
 RATE: Final = 1_000.0
 """Transactions a second of the simulator, each of about three changes."""
 CHANGES_A_TRANSACTION: Final = 3
@@ -118,24 +118,30 @@ def spanner(options: argparse.Namespace, _spark: SparkSession) -> Iterator[Bench
 
 @contextmanager
 def datastream(options: argparse.Namespace, _spark: SparkSession) -> Iterator[Bench]:
-    """Provide files of MySQL's events."""
-    files = -(-options.changes // EVENTS_A_FILE)
-    folder = options.work / f"datastream_{options.changes}_{files}"
-    write_files(folder, options.changes, files)
-    keys = max(1, options.changes // 4)
+    """Provide files of MySQL's events, or of those of a case."""
+    case, changes, sound_changes = options.case, options.changes, 0
+    files = -(-changes // EVENTS_A_FILE)
+    folder = options.work / f"datastream_{changes}_{files}_{case}"
+    write_files(folder, changes, files, case)
+    keys = max(1, changes // 4)
     final: dict[int, int] = {}
-    for number in range(options.changes):
-        event = make_event(number, keys)
+    for number in range(changes):
+        event = make_event(number, keys, case)
+        if (event["payload"] or {}).get("id", number) is None:
+            continue
+        sound_changes += 1
         final[number % keys] = number
         if event["source_metadata"]["is_deleted"]:
             del final[number % keys]
 
     def verify(spark: SparkSession, pipeline: Pipeline) -> None:
-        table = pipeline.lake.spark_table("accounts")
-        row = spark.sql(f"SELECT count(*), sum(balance) FROM {table}").collect()[0]
+        balance = f"CAST({BALANCES.get(case, 'balance')} AS BIGINT) AS balance"
+        names = (pipeline.lake.spark_table(table.name) for table in pipeline.tables)
+        rows = " UNION ALL ".join(f"SELECT {balance} FROM {name}" for name in names)
+        row = spark.sql(f"SELECT count(*), coalesce(sum(balance), 0) FROM ({rows})").collect()[0]
         must_equal((len(final), sum(final.values())), tuple(row), "rows and their sum")
 
-    yield Bench(DatastreamSettings(str(folder), table_name="{table}"), options.changes, verify)
+    yield Bench(DatastreamSettings(str(folder), table_name="{table}"), sound_changes, verify)
 
 
 def _debezium_changes(options: argparse.Namespace) -> tuple[Path, Callable[[SparkSession, Pipeline], None]]:
@@ -308,6 +314,7 @@ def main() -> None:
     parser = arguments(__doc__ or "")
     parser.add_argument("--source", choices=[*SOURCES, DECODING], required=True)
     parser.add_argument("--changes", type=int, default=1_000_000, help="changes; approximate for Spanner")
+    parser.add_argument("--case", choices=[*CASES], default=PLAIN, help="form of Datastream's events")
     parser.add_argument(
         "--schema-blocks", action="store_true", help="Debezium's messages have schema blocks around them"
     )

@@ -79,17 +79,17 @@ def to_value(item: object) -> Value:
     raise TypeError(f"not a value of a change record: {item!r}")
 
 
-def data_change_record(number: int, columns: int, chance: random.Random) -> list[object]:
-    """Return one data change record with one mod, in its own transaction."""
+def data_change_record(number: int, columns: int, chance: random.Random, of: int = 1) -> list[object]:
+    """Return one data change record with one mod, in a transaction of some records."""
     types: list[object] = [
         [name, json.dumps({"code": code}), is_key, str(ordinal)]
         for ordinal, (name, code, is_key) in enumerate(columns_of(columns), start=1)
     ]
     return [
-        to_rfc3339(FIRST_COMMIT_MICROS + number * 977),
-        "00000000",
-        str(number),
-        True,
+        to_rfc3339(FIRST_COMMIT_MICROS + number // of * 977),
+        f"{number % of:08}",
+        str(number // of),
+        number % of == of - 1,
         "accounts",
         types,
         [
@@ -101,7 +101,7 @@ def data_change_record(number: int, columns: int, chance: random.Random) -> list
         ],
         "UPDATE",
         "NEW_ROW_AND_OLD_VALUES",
-        "1",
+        str(of),
         "1",
         "",
         False,
@@ -120,7 +120,9 @@ def row_values(columns: int, chance: random.Random) -> dict[str, str]:
     return {name: make[code]() for name, code, is_key in columns_of(columns) if not is_key}
 
 
-def answer(records: int, columns: int, records_per_message: int, seed: int) -> Iterator[bytes]:
+def answer(
+    records: int, columns: int, records_per_message: int, seed: int, records_per_transaction: int = 1
+) -> Iterator[bytes]:
     """Yield the serialised messages of one answer; every record is its own row."""
     chance = random.Random(seed)  # noqa: S311  a benchmark's input, not a secret
     for begin in range(0, records, records_per_message):
@@ -129,6 +131,7 @@ def answer(records: int, columns: int, records_per_message: int, seed: int) -> I
             message.metadata.row_type = change_record_type()
         rows = range(begin, min(begin + records_per_message, records))
         PartialResultSet.pb(message).values.extend(
-            to_value([[[data_change_record(number, columns, chance)], [], []]]) for number in rows
+            to_value([[[data_change_record(number, columns, chance, records_per_transaction)], [], []]])
+            for number in rows
         )
         yield PartialResultSet.serialize(message)

@@ -94,6 +94,25 @@ def test_a_file_of_one_table_and_operation_is_one_run() -> None:
     assert list(read_events(data, Decoding())) == list(read_events(BytesIO(data), Decoding()))
 
 
+def test_deletes_with_keys_in_their_metadata_are_one_run() -> None:
+    """Deletes without rows are decoded together, and each has the key of its own metadata."""
+    event, count = odd_event("mysql", 6, ()), 50
+    made = [
+        {
+            **event,
+            "uuid": f"u{number}",
+            "source_metadata": {**event["source_metadata"], "primary_keys": {"id": number}},
+            "payload": {"id": None} if number % 2 else {},
+        }
+        for number in range(count)
+    ]
+    data = "\n".join(map(json.dumps, made)).encode()
+    runs = FileDecoder(SETTINGS[0]).runs(data)
+    keys = [set(run.keys) for run in runs if not isinstance(run, FaultyEvent)]
+    assert [{f'{{"id":{number}}}' for number in range(count)}] == keys
+    assert each_alone(SETTINGS[0], data) == list(decode_file(SETTINGS[0], data))
+
+
 # The columns of a row that is no text do not count.
 @given(
     st.lists(

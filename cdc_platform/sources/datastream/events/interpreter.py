@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, Final
 
 from cdc_platform.errors import RecordUnreadable
@@ -15,7 +16,12 @@ from cdc_platform.model.stream.events import (
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.sources.datastream.events.envelope import to_text
 from cdc_platform.sources.datastream.events.event_runs import EventRun
-from cdc_platform.sources.datastream.events.layouts import LAYOUT_MEMBERS, Form, Layouts
+from cdc_platform.sources.datastream.events.layouts import (
+    LAYOUT_MEMBERS,
+    Form,
+    Layouts,
+    layout_values,
+)
 from cdc_platform.sources.datastream.events.ordering_keys import (
     OrderRules,
     ordering_keys,
@@ -24,14 +30,11 @@ from cdc_platform.sources.datastream.events.ordering_keys import (
 from cdc_platform.sources.datastream.events.positions import PositionRules
 from cdc_platform.sources.datastream.events.row_changes import (
     OrderedRun,
-    address_only_fault,
-    delete_of_key,
-    deletes_of,
-    is_row_id_only,
     metadata_texts,
+    removals_of,
     writes_of,
 )
-from cdc_platform.sources.datastream.events.row_keys import digest_of, key_of_metadata
+from cdc_platform.sources.datastream.events.row_keys import digest_of
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform.sources.datastream.settings.declarations import event_identity
 from cdc_platform.sources.datastream.settings.kinds import is_backfill, kind_of_lsn, source_kind
@@ -80,14 +83,14 @@ class Interpreter:
     def interpret_run(self, run: EventRun) -> Iterator[ChangeRun | FaultyEvent]:
         """Yield the changes of events, and the faults that make some unusable, in any order."""
         for alike in _alike_runs(run):
+            parts: Iterable[Sequence[ChangeRun | FaultyEvent]]
             try:
                 form = self._form(alike)
             except _REFUSALS as error:
-                yield from (self._fault(alike[place : place + 1], error) for place in range(len(alike)))
+                parts = [self._fault(alike[place : place + 1], error) for place in range(len(alike))]
             else:
-                interpret = partial(self._changes, form)
-                for part in _divided(alike, form):
-                    yield from by_halves(interpret, part, self._fault, _REFUSALS)
+                parts = by_halves(partial(self._changes, form), alike, self._fault, _REFUSALS)
+            yield from chain.from_iterable(parts)
 
     def _form(self, run: EventRun) -> Form:
         metadata = run.metadata_of(0)
@@ -103,7 +106,7 @@ class Interpreter:
             return Form(kind, layout, ModType.DELETE, is_read, _contradiction(change, says_deleted))
         return Form(kind, layout, ModType.SNAPSHOT if is_read else _WRITES[change], is_read, None)
 
-    def _changes(self, form: Form, events: EventRun) -> ChangeRun | FaultyEvent:
+    def _changes(self, form: Form, events: EventRun) -> Sequence[ChangeRun | FaultyEvent]:
         _check_moments(events)
         event_ids = [uuid or digest_of(events, place) for place, uuid in enumerate(events.uuids)]
         column = form.layout.sequence_column
@@ -112,14 +115,9 @@ class Interpreter:
         else:
             keys = sequence_keys(events, form, event_ids, events.column(column))
         run = OrderedRun(events, form, event_ids, keys)
-        if not form.is_removal:
-            return writes_of(run)
-        sent_key = key_of_metadata(events, form.kind, form.layout) if _may_send_key(events) else None
-        if sent_key is not None:
-            return delete_of_key(run, sent_key)
-        return address_only_fault(run) if is_row_id_only(events, form) else deletes_of(run)
+        return list(removals_of(run)) if form.is_removal else [writes_of(run)]
 
-    def _fault(self, run: EventRun, error: Exception) -> FaultyEvent:
+    def _fault(self, run: EventRun, error: Exception) -> Sequence[FaultyEvent]:
         """Return the fault of the only event of a run."""
         metadata = run.metadata_of(0)
         try:
@@ -127,7 +125,7 @@ class Interpreter:
             table: str | None = self._layouts.of(kind, run.columns, metadata).table
         except (RecordUnreadable, *MALFORMED):
             table = run.object_name or None
-        return FaultyEvent(
+        fault = FaultyEvent(
             reason=str(error) if isinstance(error, RecordUnreadable) else problem_of(error),
             text=to_text(run),
             position=run.positions[0],
@@ -135,6 +133,7 @@ class Interpreter:
             event_id=event_identity(run.uuids[0] or digest_of(run, 0), run.object_name, metadata),
             metadata=metadata_texts(run)[0],
         )
+        return [fault]
 
 
 def results_of(result: ChangeRun | FaultyEvent) -> Iterable[SourceEvent | FaultyEvent]:
@@ -144,7 +143,7 @@ def results_of(result: ChangeRun | FaultyEvent) -> Iterable[SourceEvent | Faulty
 
 def _alike_runs(run: EventRun) -> Iterator[EventRun]:
     """Yield the events in runs that share all metadata which their form depends on."""
-    varying = [run.metadata[name] for name in _FORM_MEMBERS if name in run.metadata]
+    varying = [layout_values(name, run.metadata[name]) for name in _FORM_MEMBERS if name in run.metadata]
     if "lsn" in run.metadata:
         varying.append(list(map(kind_of_lsn, run.metadata["lsn"])))
     varying = [values for values in varying if not _are_equal(values)]
@@ -165,18 +164,6 @@ def _are_equal(values: Sequence[Any]) -> bool:
     else:
         is_comparable = isinstance(first, str) or {type(first)} == set(map(type, values)) - {dict}
     return is_comparable and values.count(first) == len(values)
-
-
-def _divided(run: EventRun, form: Form) -> Iterator[EventRun]:
-    """Yield removals one by one if their keys may be elsewhere than in their payloads."""
-    if form.is_removal and (_may_send_key(run) or is_row_id_only(run, form)):
-        yield from (run[place : place + 1] for place in range(len(run)))
-    else:
-        yield run
-
-
-def _may_send_key(run: EventRun) -> bool:
-    return isinstance(run.member("primary_keys")[0], Mapping)
 
 
 def _check_moments(run: EventRun) -> None:

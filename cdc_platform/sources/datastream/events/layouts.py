@@ -92,6 +92,13 @@ class Form(NamedTuple):
         return self.mod_type is ModType.DELETE
 
 
+def layout_values(name: str, values: Sequence[Any]) -> Sequence[Any]:
+    """Return what layouts depend on of the values of a member of the metadata: of keys, their columns."""
+    if name not in _KEY_FIELDS:
+        return values
+    return [list(value) if isinstance(value, dict) else value for value in values]
+
+
 def make_layout(
     kind: SourceKind, typed_columns: Columns, metadata: Mapping[str, Any], settings: DatastreamSettings
 ) -> Layout:
@@ -233,7 +240,8 @@ class Layouts:
         """
         # By identity: hashing many columns takes long. The entry keeps them alive, so no others can get it.
         # The texts of metadata differ where values are equal, such as 0 and False.
-        key = id(columns), kind, repr(tuple(map(metadata.get, LAYOUT_MEMBERS, _ABSENT)))
+        members = zip(LAYOUT_MEMBERS, map(metadata.get, LAYOUT_MEMBERS, _ABSENT), strict=True)
+        key = id(columns), kind, repr([layout_values(name, (value,)) for name, value in members])
         entry = self._layouts.get(key)
         if entry is None:
             if len(self._layouts) >= self._MAX_LAYOUTS:

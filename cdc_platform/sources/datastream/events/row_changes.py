@@ -1,6 +1,6 @@
 """Changes of rows from events that share table, schema and operation."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
@@ -10,7 +10,7 @@ from cdc_platform.model.stream.records import ModType
 from cdc_platform.sources.datastream.events.envelope import to_text
 from cdc_platform.sources.datastream.events.event_runs import EventRun
 from cdc_platform.sources.datastream.events.layouts import ROWID, Form, Layout
-from cdc_platform.sources.datastream.events.row_keys import keys_of_rows
+from cdc_platform.sources.datastream.events.row_keys import keys_of_metadata, keys_of_rows
 from cdc_platform.sources.datastream.settings.kinds import SourceKind
 from cdc_platform.sources.json_codec import write, write_objects
 
@@ -30,6 +30,11 @@ class OrderedRun(NamedTuple):
     form: Form
     event_ids: Sequence[str]
     ordering_keys: Sequence[str]
+
+    def at(self, places: Sequence[int]) -> "OrderedRun":
+        """Return the events at these places."""
+        columns = ([values[place] for place in places] for values in (self.event_ids, self.ordering_keys))
+        return OrderedRun(self.events.at(places), self.form, *columns)
 
 
 def writes_of(run: OrderedRun) -> ChangeRun:
@@ -58,7 +63,28 @@ def _unavailable(run: EventRun, layout: Layout) -> list[tuple[str, ...]]:
     return columns if any(columns) else []
 
 
-def deletes_of(run: OrderedRun) -> ChangeRun:
+def removals_of(run: OrderedRun) -> Iterator[ChangeRun | FaultyEvent]:
+    """Yield the changes that delete rows, in any order, and the faults of events that state no key.
+
+    The key is in the payload, or in the metadata, or only the row's address is known.
+
+    Raises:
+        RecordUnreadable: an event does not state the key.
+    """
+    sent_keys, in_payload, keyed = keys_of_metadata(run.events, run.form), list[int](), list[int]()
+    for place, (sent_key, is_address) in enumerate(zip(sent_keys, _have_address_only(run), strict=True)):
+        if sent_key is None and is_address:
+            yield _address_only_fault(run.at([place]))
+        else:
+            (in_payload if sent_key is None else keyed).append(place)
+    if keyed:
+        changes = _changes(run.at(keyed), [sent_key for sent_key in sent_keys if sent_key is not None])
+        yield replace(changes, column_types="[]")
+    if in_payload:
+        yield _deletes_of(run.at(in_payload))
+
+
+def _deletes_of(run: OrderedRun) -> ChangeRun:
     """Return the changes that delete rows with the keys in their payloads.
 
     Raises:
@@ -71,11 +97,6 @@ def deletes_of(run: OrderedRun) -> ChangeRun:
     if run.form.kind not in _WITH_OLD_ROW:
         return changes
     return replace(changes, old_values=write_objects(*_value_columns(events, layout), len(events)))
-
-
-def delete_of_key(run: OrderedRun, key: str) -> ChangeRun:
-    """Return the change of the only event of a run, which deletes the row with a key of its metadata."""
-    return replace(_changes(run, [key]), column_types="[]")
 
 
 def _value_columns(run: EventRun, layout: Layout) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
@@ -102,16 +123,18 @@ def _changes(run: OrderedRun, row_keys: Sequence[str]) -> ChangeRun:
     )
 
 
-def is_row_id_only(run: EventRun, form: Form) -> bool:
-    """Return whether one or more events know their row by its address only."""
-    layout = form.layout
-    if form.kind is not SourceKind.ORACLE or layout.keyless is not None:
-        return False
-    keys = zip(*(run.column(source) for _, source in layout.keys), strict=True)
-    return bool(layout.missing_keys) or not layout.keys or any(set(key) == {None} for key in keys)
+def _have_address_only(run: OrderedRun) -> Sequence[bool]:
+    """Return of each event whether it knows its row by the address only."""
+    events, layout = run.events, run.form.layout
+    if run.form.kind is not SourceKind.ORACLE or layout.keyless is not None:
+        return [False] * len(events)
+    if layout.missing_keys or not layout.keys:
+        return [True] * len(events)
+    keys = zip(*(events.column(source) for _, source in layout.keys), strict=True)
+    return [set(key) == {None} for key in keys]
 
 
-def address_only_fault(run: OrderedRun) -> FaultyEvent:
+def _address_only_fault(run: OrderedRun) -> FaultyEvent:
     """Return the fault of the only event of a run, which knows its row by the address only."""
     events, metadata = run.events, run.events.metadata_of(0)
     row_id = events.column(ROWID)[0] or metadata.get(ADDRESS)

@@ -9,7 +9,7 @@ from cdc_platform.errors import RecordUnreadable
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.sources.datastream.events.column_names import EVENT_ID, ROW_HASH
 from cdc_platform.sources.datastream.events.event_runs import EventRun
-from cdc_platform.sources.datastream.events.layouts import DOCUMENT_ID, Form, Layout, name_finder
+from cdc_platform.sources.datastream.events.layouts import DOCUMENT_ID, Form, NamePair, name_finder
 from cdc_platform.sources.datastream.settings.kinds import SourceKind
 from cdc_platform.sources.datastream.settings.policies import KeylessPolicy
 from cdc_platform.sources.datastream.values.json_text import compact, parsed
@@ -82,21 +82,35 @@ def _row_hash(row: Iterable[tuple[str, Any]]) -> str:
     return sha256(_dump_sorted(texts).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def key_of_metadata(run: EventRun, kind: SourceKind, layout: Layout) -> str | None:
-    """Return the key in the metadata of the only event of a run; None if it is in the payload or missing.
+def keys_of_metadata(run: EventRun, form: Form) -> Sequence[str | None]:
+    """Return the keys in the metadata of events; None for a key that is in the payload or missing.
 
     The values come from the metadata, without types, under their names in the lake.
     """
-    key_names = run.member("primary_keys")[0]
-    has_key = all(run.column(source)[0] is not None for _, source in layout.keys)
-    if not isinstance(key_names, Mapping) or (has_key and not layout.missing_keys):
-        return None
-    pairs = sorted((*layout.keys, *layout.missing_keys))
-    find_key = name_finder(key_names)
-    values = {name: key_names.get(find_key(source) or source) for name, source in pairs}
+    layout, sent_keys = form.layout, run.member("primary_keys")
+    first = next((sent_key for sent_key in sent_keys if isinstance(sent_key, Mapping)), None)
+    if first is None:
+        return [None] * len(run)
+    # The key's columns are those of the layout, so all events have the same.
+    find_key = name_finder(first)
+    pairs = [
+        (name, find_key(source) or source) for name, source in sorted((*layout.keys, *layout.missing_keys))
+    ]
+    rows = rows_of(
+        [name for name, _ in layout.keys], [run.column(source) for _, source in layout.keys], len(run)
+    )
+    in_payload = [not (layout.missing_keys or None in row.values()) for row in rows]
+    return [
+        _key_of_metadata(sent_key, pairs, form) if not has_key and isinstance(sent_key, Mapping) else None
+        for sent_key, has_key in zip(sent_keys, in_payload, strict=True)
+    ]
+
+
+def _key_of_metadata(sent_key: Mapping[str, Any], pairs: Sequence[NamePair], form: Form) -> str | None:
+    values = {name: sent_key.get(source) for name, source in pairs}
     if None in values.values():
         return None
-    if kind is SourceKind.MONGODB and DOCUMENT_ID in values:
+    if form.kind is SourceKind.MONGODB and DOCUMENT_ID in values:
         values[DOCUMENT_ID] = _document_id(values[DOCUMENT_ID])
     return _dump(values)
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from json.encoder import encode_basestring
 from typing import Any, Final
 
+import msgspec
+
 from cdc_platform.sources.json_codec import parser_of
 
 NON_FINITE: Final = frozenset({"NaN", "Infinity", "-Infinity"})
@@ -25,6 +27,8 @@ class JsonDocument(JsonNumber):
 
 
 _TOKEN: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[ \t\n\r]+|-?(?:NaN|Infinity)', re.ASCII)
+_ESCAPED: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)++"', re.ASCII)
+"""Matches a whole string with an escape in JSON without spaces: none begins at the end of another string."""
 
 parsed: Final = parser_of(JsonNumber, JsonNumber)
 """Parses a JSON text; numbers become integers of any size or `JsonNumber`. Raises ValueError."""
@@ -69,7 +73,14 @@ def normal(text: str) -> str:
 
 def without_spaces(text: str) -> str:
     """Return a JSON text in the form of `compact`, but keep duplicate members and signed zeros."""
-    return _TOKEN.sub(_compact_token, text)
+    try:
+        plain = msgspec.json.format(text.encode(), indent=-1).decode()
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        # It has a NaN, half of a surrogate pair, or too many levels.
+        return _TOKEN.sub(_compact_token, text)
+    # Other escapes are written as `compact` writes them.
+    is_rewritten = "\\u" in plain or "\\/" in plain
+    return _ESCAPED.sub(_compact_token, plain) if is_rewritten else plain
 
 
 def _compact_token(token: re.Match[str]) -> str:

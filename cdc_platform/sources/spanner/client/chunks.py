@@ -1,6 +1,7 @@
 """Rows of a streaming query, assembled from the chunks in its messages."""
 
 from collections.abc import Iterable, Iterator
+from functools import reduce
 from typing import Any
 
 from cdc_platform.errors import RecordUnreadable
@@ -17,7 +18,7 @@ class RowAssembler:
         self.fields: Any = None
         self.resume_token = b""
         self._begun_row: list[bytes] = []
-        self._pending: bytes | None = None
+        self._chunks: list[bytes] = []
 
     def rows(self, messages: Iterable[Any]) -> Iterator[list[bytes]]:
         """Yield each row once it has its last value; the values are not decoded.
@@ -41,18 +42,18 @@ class RowAssembler:
                 self.fields = _fields(message.metadata)
             if values := self._whole_rows(message):
                 yield values
-            if message.resume_token and not self._begun_row and self._pending is None:
+            if message.resume_token and not (self._begun_row or self._chunks):
                 self.resume_token = message.resume_token
-        if self._begun_row or self._pending is not None:
+        if self._begun_row or self._chunks:
             raise RecordUnreadable("Spanner's answer ended in the middle of a row; read the window again")
 
     def _whole_rows(self, message: Any) -> list[bytes]:
         values = list(message.values)
-        if self._pending is not None and values:
-            values[0] = merge_chunks(self._pending, values[0])
-            self._pending = None
-        if message.chunked_value and values:
-            self._pending = values.pop()
+        first_part = [values.pop()] if message.chunked_value and values else []
+        if self._chunks and values:
+            values[0] = merge_chunks(*self._chunks, values[0])
+            self._chunks = []
+        self._chunks += first_part
         if self._begun_row:
             values = self._begun_row + values
         begun = len(values) % len(self.fields) if self.fields else len(values)
@@ -60,8 +61,8 @@ class RowAssembler:
         return values[: len(values) - begun] if begun else values
 
 
-def merge_chunks(left: bytes, right: bytes) -> bytes:
-    """Return the value of two chunks: texts and lists are joined, and so are the adjacent items of lists.
+def merge_chunks(*chunks: bytes) -> bytes:
+    """Return the value of chunks: texts and lists are joined, and so are the adjacent items of lists.
 
     Raises:
         RecordUnreadable: a chunk is not a value.
@@ -70,7 +71,7 @@ def merge_chunks(left: bytes, right: bytes) -> bytes:
     from google.protobuf.struct_pb2 import Value  # type: ignore[import-untyped] # ships no types
 
     try:
-        merged: bytes = _merge(Value.FromString(left), Value.FromString(right)).SerializeToString()
+        merged: bytes = reduce(_merge, map(Value.FromString, chunks)).SerializeToString()
     except (DecodeError, ValueError, RecursionError) as error:
         raise RecordUnreadable(f"Spanner's answer has a chunk that is not a value ({error})") from error
     return merged

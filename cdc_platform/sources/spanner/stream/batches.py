@@ -27,6 +27,9 @@ _COLUMN: Final = {name: position for position, name in enumerate(RecordRow._fiel
 _KIND: Final = _COLUMN["kind"]
 _MICROS: Final = _COLUMN["record_timestamp"]
 _NESTED: Final = ("mods", "child_partitions")
+RECORDS_PER_BATCH: Final = 8192
+TEXT_BYTES_PER_BATCH: Final = 4 * 1024 * 1024
+"""A task reads several windows at a time, each with its own batch."""
 
 
 class RecordBatchBuilder:
@@ -43,14 +46,17 @@ class RecordBatchBuilder:
         self.end_micros: int | None = None
         self.starts_later = False
         self.counts: Counter[str] = Counter()
-        self.text_bytes = 0
+        self._text_bytes = 0
         self._cycle, self._window = cycle, window
         self._rows: list[tuple[Any, ...]] = []
         self._complete_rows = 0
         self._children: dict[str, ChildAnnouncement] = {}
 
-    def __len__(self) -> int:
-        return len(self._rows)
+    @property
+    def is_full(self) -> bool:
+        """Whether there is a batch to take: no record of a large transaction is complete before its last."""
+        is_large = len(self._rows) >= RECORDS_PER_BATCH or self._text_bytes >= TEXT_BYTES_PER_BATCH
+        return is_large and self._complete_rows > 0
 
     @property
     def extent(self) -> tuple[int, int]:
@@ -86,7 +92,7 @@ class RecordBatchBuilder:
             if row.kind == DATA:
                 if lists_partitions(self._window.token):
                     raise _data_in_root(row)
-                self.text_bytes += sum(map(len, filter(None, row.mods or ())))
+                self._text_bytes += sum(map(len, filter(None, row.mods or ())))
             elif row.kind == HEARTBEAT and micros > self.complete_micros:
                 self._complete(micros)
             elif row.kind in (CHILDREN, START):
@@ -144,7 +150,7 @@ class RecordBatchBuilder:
 
     def _pop_batch(self, rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
         self._complete_rows = 0
-        self.text_bytes = 0
+        self._text_bytes = 0
         self.counts.update(row[_KIND] for row in rows)
         return to_batch(self._cycle, self._window.token, rows)
 

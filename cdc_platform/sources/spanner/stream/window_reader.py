@@ -21,10 +21,6 @@ from cdc_platform.sources.spanner.stream.json_records import check_json_layout, 
 from cdc_platform.sources.spanner.stream.message_records import decode_message, has_messages
 from cdc_platform.sources.spanner.stream.record_rows import START, RecordRow
 
-RECORDS_PER_BATCH: Final = 8192
-TEXT_BYTES_PER_BATCH: Final = 4 * 1024 * 1024
-"""A task reads several windows at a time, each with its own batch."""
-
 Decode = Callable[[bytes], list[RecordRow]]
 """Returns the records of a row."""
 RecordForm = tuple[Callable[[Any], None], Decode]
@@ -161,10 +157,8 @@ def _read_query(
         if decode is None:
             decode = _decoder(client, assembler.fields, window.token)
         builder.add(decode(row[0]))
-        if len(builder) >= RECORDS_PER_BATCH or builder.text_bytes >= TEXT_BYTES_PER_BATCH:
-            batch = builder.take_complete()
-            if batch.num_rows:
-                yield batch
+        if builder.is_full:
+            yield builder.take_complete()
 
 
 def _decoder(client: SpannerClient, fields: Any, token: str) -> Decode:

@@ -19,3 +19,9 @@ def test_spaces_and_escapes_make_no_difference(
     """A document without duplicate members and signed zeros equals its parsed and compacted form."""
     text = json.dumps(value, ensure_ascii=ascii_only, indent=indent)
     assert compact(parsed(text)) == normal(text)
+
+
+def test_escapes_are_those_of_compact_texts() -> None:
+    """An escape that JSON does not need is removed, and an escape of another text changes nothing."""
+    text = r'{ "a\/\u00e9": ["\/", "\\u0041", "\u0041"], "b": "\u001F", "c": "\n" }'
+    assert normal(text) == r'{"a/é":["/","\\u0041","A"],"b":"\u001f","c":"\n"}'

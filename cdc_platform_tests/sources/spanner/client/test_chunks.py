@@ -39,6 +39,11 @@ def test_chunks_merge_as_spanner_documents(left: Plain, right: Plain, merged: Pl
     assert encoded(merged) == [merge_chunks(*encoded(left, right))]
 
 
+def test_many_chunks_merge_at_once() -> None:
+    """A value of several messages is the value of all its chunks."""
+    assert encoded(["abc", ["d"], "e"]) == [merge_chunks(*encoded(["a"], ["b"], ["c", []], [["d"], "e"]))]
+
+
 def test_rows_come_from_any_messages() -> None:
     """Rows may begin, end and be cut anywhere in the messages."""
     messages = [

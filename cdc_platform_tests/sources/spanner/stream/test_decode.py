@@ -9,6 +9,7 @@ from cdc_platform.errors import RecordUnreadable
 from cdc_platform.model.base.schemas import RAW_CHANGE_RECORDS
 from cdc_platform.model.base.timestamps import from_rfc3339, to_rfc3339
 from cdc_platform.model.stream.read_windows import ReadWindow
+from cdc_platform.sources.spanner.stream import batches
 from cdc_platform.sources.spanner.stream.batches import RecordBatchBuilder, to_batch
 from cdc_platform.sources.spanner.stream.decode import DATA_FIELDS, check_layout, decode_change_record
 from cdc_platform_tests.sources.spanner.fake_server import (
@@ -225,6 +226,23 @@ def test_complete_is_what_no_record_can_join(rows: Sequence[Plain], complete: in
 
     assert MICROS + complete == actual.complete_micros
     assert count == actual.take_complete().num_rows
+
+
+@pytest.mark.parametrize(
+    ("rows", "is_full"),
+    [
+        ([data_at(2)], False),
+        ([data_at(2)] * 5, False),  # a large transaction, of which nothing can leave
+        ([*[data_at(2)] * 5, data_at(3)], True),
+        ([*[data_at(2)] * 5, heartbeat_at(2)], True),
+    ],
+)
+def test_a_batch_is_full_of_complete_records(
+    rows: Sequence[Plain], is_full: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No batch is taken for each further record of a timestamp that is incomplete."""
+    monkeypatch.setattr(batches, "RECORDS_PER_BATCH", 2)
+    assert is_full == builder(*rows).is_full
 
 
 def test_incomplete_records_can_be_read_again() -> None:

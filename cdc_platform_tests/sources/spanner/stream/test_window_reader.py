@@ -16,7 +16,7 @@ from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.sources.spanner.client.client import SpannerClient
 from cdc_platform.sources.spanner.client.query import Query
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
-from cdc_platform.sources.spanner.stream import window_reader
+from cdc_platform.sources.spanner.stream import batches
 from cdc_platform.sources.spanner.stream.window_reader import read_window
 from cdc_platform_tests.sources.spanner.fake_server import (
     Answer,
@@ -228,14 +228,14 @@ def test_unreadable_record_interrupts_the_window() -> None:
 
 def test_large_window_comes_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Records leave in batches while the read continues, except those of the last timestamp."""
-    monkeypatch.setattr(window_reader, "RECORDS_PER_BATCH", 2)
+    monkeypatch.setattr(batches, "RECORDS_PER_BATCH", 2)
     rows = [data(1, "a"), data(2, "b"), data(2, "c"), data(2, "d"), data(3, "e")]
     with fake_server(Answer(rows)) as server:
-        batches = list(read_window(SpannerClient(server.settings()), 3, WINDOW))
+        parts = list(read_window(SpannerClient(server.settings()), 3, WINDOW))
 
-    sizes = [batch.num_rows for batch in batches]
+    sizes = [part.num_rows for part in parts]
     assert sizes == [1, 3, 1, 1]
-    assert names(pa.Table.from_batches(batches)) == ["a", "b", "c", "d", "e"]
+    assert names(pa.Table.from_batches(parts)) == ["a", "b", "c", "d", "e"]
 
 
 def test_lost_session_is_replaced() -> None:
