@@ -121,7 +121,8 @@ def order_events(
 
     Returns:
         the columns of EVENT_LOG without `cycle`, and `fault` (why the change is invalid), `unsound` (whether
-        it must not enter the log), `record` (as it arrived, for faults) and `origin` (its file or topic).
+        it must not enter the log), `record` (its other raw columns as JSON, for faults) and `origin` (its
+        file or topic).
     """
     is_large, repeats = expected_records > SINGLE_TASK_RECORDS, facts.repeats
     in_ranges = partial(_number_ranges, first_ordinal, facts.places, expected_records)

@@ -46,6 +46,9 @@ _OF_RECORD = (
     "ordering_key",
 )
 _MOD_PARTS = ("mod_ordinal", "change_kind", "keys", "new_values", "old_values", "is_whole_row")
+_RECORD = "coalesce(record, to_json(struct(ordering_key)))"
+_RECORD_TEXT = f"concat(left({_RECORD}, length({_RECORD}) - 1), ',', substr(to_json(struct(mods)), 2))"
+"""SQL of the text of a record in quarantine: its other columns, if it is faulty, and its mods."""
 
 _WHOLE_ROW_UPDATES = ", ".join(f"'{capture}'" for capture in WHOLE_ROW_UPDATES)
 IS_WHOLE_ROW = (
@@ -122,9 +125,11 @@ def order_records(
     Returns:
         the columns of CHANGE_LOG without `cycle`, and `records_seen`, `fault` (why the change is invalid),
         `unsound` (whether its transaction has an invalid change), `begins_transaction` (whether it is the
-        first one), `record` (as it arrived, for faults) and `origin`, which is null.
+        first one), `record` (its other raw columns as JSON, for faults) and
+        `origin`, which is null.
     """
-    mods = records.select("*", F.posexplode_outer("mods").alias(*MOD))
+    # Otherwise each mod would carry all mods of its record.
+    mods = records.select("*", F.posexplode_outer("mods").alias(*MOD)).drop("mods")
     changes = changes_of(mods, fault_of(tables), RECORD_PARTS)
     order: Sequence[str] = COMMIT_ORDER
     spare = "record_order"
@@ -149,7 +154,7 @@ def changes_of(mods: DataFrame, fault: str, parts: Sequence[str], condition: str
         condition: condition of the records whose values are parsed for the fault.
     """
     changes = mods.selectExpr("*", *parsed_mods(condition), f"{fault} AS {FAULT}")
-    raw_columns = ", ".join(name for name in mods.columns if name not in (FITS, *MOD))
+    raw_columns = ", ".join(name for name in mods.columns if name not in (FITS, "mods", *MOD))
     # SQL texts: an expression built here would cost a few calls of Spark's JVM.
     return changes.selectExpr(
         "table_name",
@@ -266,7 +271,7 @@ def unsound_records(changes: DataFrame, cycle: int) -> DataFrame:
         "transaction_id",
         "record_id",
         "table_name",
-        F.coalesce("record", F.to_json(F.struct("ordering_key", "mods"))).alias("record"),
+        F.expr(_RECORD_TEXT).alias("record"),
         "origin",
         F.lit(None).cast("timestamp").alias("replayed_at"),
         F.lit(None).cast("bigint").alias("replayed_cycle"),
