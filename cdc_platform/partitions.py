@@ -8,7 +8,7 @@ from cdc_platform.model.base.timestamps import MICROS_PER_S
 from cdc_platform.model.stream.lineage import Lineage, live
 
 KEEP_ENDED_S: Final = 3600
-"""Seconds of the source for which ended partitions stay selectable.
+"""Seconds of the source for which ended partitions stay selectable, and for two cycles at least.
 
 Pages, waiting runs and backfills name partitions, and Dagster fails all of them if one of these is gone.
 """
@@ -38,8 +38,14 @@ def _recently_ended(lineage: Lineage) -> set[str]:
     partitions = lineage.partitions.values()
     newest_micros = max((partition.position_micros for partition in partitions), default=0)
     keep_after_micros = newest_micros - KEEP_ENDED_S * MICROS_PER_S
+    # One cycle after a pause reads more than an hour: what ended in it was live before it.
+    keep_after_cycle = lineage.cycle - 1
     return {
         partition.key
         for partition in partitions
-        if partition.is_finished and partition.position_micros >= keep_after_micros
+        if partition.is_finished
+        and (
+            partition.position_micros >= keep_after_micros
+            or (partition.finished_cycle or 0) >= keep_after_cycle
+        )
     }

@@ -191,8 +191,8 @@ def build_sensor(
         job=job,
         minimum_interval_seconds=runs.poll_s,
         default_status=default_status(runs),
-        description=f"Adds and removes the partitions that `{settings.name}` reads, and requests one "
-        "run over all live partitions as soon as the last run has ended.",
+        description=f"Adds and removes the partitions that `{settings.name}` reads, and requests a "
+        "run, which reads all live ones, as soon as the last run has ended.",
     )
     def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         return evaluate_pipeline(context.instance, settings, runs, selection)

@@ -266,6 +266,16 @@ def test_ended_partitions_stay_for_an_hour(instance: dg.DagsterInstance) -> None
         assert kept_keys == instance.get_dynamic_partitions(PARTITIONS)
 
 
+def test_partitions_that_the_newest_cycles_ended_stay(instance: dg.DagsterInstance) -> None:
+    """A cycle that catches up reads hours, and runs that wait for it name what was live before."""
+    ended = replace(partition("ended", PartitionState.FINISHED, 1), finished_cycle=3)
+    child = partition("child", PartitionState.SCHEDULED, 2 * KEEP_ENDED_S)
+    instance.add_dynamic_partitions(PARTITIONS, [ended.key])
+    for cycle, kept_keys in ((4, [ended.key, child.key]), (5, [child.key])):
+        sync_partitions(instance, "bank", Lineage({part.token: part for part in (ended, child)}, cycle))
+        assert kept_keys == instance.get_dynamic_partitions(PARTITIONS)
+
+
 def test_partitions_are_named_after_the_pipeline() -> None:
     """Two pipelines of one Dagster instance do not share their keys."""
     assert change_stream_partitions("bank").name == PARTITIONS

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import dagster as dg
 from pydantic import Field
@@ -34,6 +35,9 @@ from cdc_platform.pipeline.reading.trace import trace_lineage
 from cdc_platform.resources import PipelineRun, find_run
 from cdc_platform.sensors import RunSettings
 from cdc_platform.visible import visible_text
+
+ASK_EVERY_S: Final = 1.0
+"""Dagster's database is asked this often for runs that wait: it may hold many of others."""
 
 
 class CutConfig(dg.Config):
@@ -174,8 +178,14 @@ def _follow(
 
 def _until(context: dg.AssetExecutionContext, assets: PipelineAssets, follow_s: float) -> Callable[[], bool]:
     end = time.monotonic() + follow_s
+    ask_again, has_waiting = 0.0, False
 
     def wants_more() -> bool:
-        return time.monotonic() < end and not has_waiting_run(context.instance, context.run.run_id, assets)
+        nonlocal ask_again, has_waiting
+        now = time.monotonic()
+        if now >= ask_again:
+            has_waiting = has_waiting_run(context.instance, context.run.run_id, assets)
+            ask_again = now + ASK_EVERY_S
+        return now < end and not has_waiting
 
     return wants_more

@@ -52,7 +52,7 @@ class Bench:
         names_partitions: bool = True,
         has_check_steps: bool = False,
     ) -> dg.ExecuteInProcessResult:
-        """Run some assets as the sensor asks for them, over all live partitions; or with checks as steps."""
+        """Run some assets as the UI asks for them, naming all live partitions, or as the sensor does."""
         job = self.definitions.resolve_job_def(f"{self.pipeline.name}_sync")
         graph = self.definitions.resolve_asset_graph()
         checks = [

@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from itertools import chain
+from operator import add
 from typing import Final
 
 import pyarrow as pa
@@ -38,6 +39,18 @@ MAX_ROWS: Final = 500_000
 """Up to this many rows to complete, every task gets all keys, so that no table is shuffled."""
 _MAX_KEY_BYTES: Final = 64 * 1024 * 1024
 """The same limit for the bytes of their keys."""
+_OF_CHANGE: Final = (
+    "new_values",
+    "old_values",
+    "keys",
+    "record_id",
+    "ordering_key",
+    "transaction_id",
+    "origin",
+)
+"""The columns of a change whose values may be large."""
+_FIXED_BYTES: Final = 200
+"""Approximate bytes of its other columns."""
 
 
 def complete_changes(
@@ -134,8 +147,9 @@ def _complete_if_few(
     pipeline: Pipeline, spark: SparkSession, cycle: int, changes: DataFrame
 ) -> DataFrame | None:
     """Return changes completed in this process, None if only tasks can complete them."""
-    value_bytes = changes.agg(F.sum(F.octet_length("new_values"))).collect()[0][0] or 0
-    if value_bytes > MAX_STORED_BYTES:
+    sizes = (F.coalesce(F.octet_length(name), F.lit(0)) for name in _OF_CHANGE)
+    row_bytes = reduce(add, sizes, F.lit(_FIXED_BYTES))
+    if (changes.agg(F.sum(row_bytes)).collect()[0][0] or 0) > MAX_STORED_BYTES:
         return None
     complete = complete_few(pipeline, spark, changes.toArrow().sort_by("ordinal"), cycle)
     return local_frame(spark, complete) if complete is not None else None

@@ -47,8 +47,13 @@ _OF_RECORD = (
 )
 _MOD_PARTS = ("mod_ordinal", "change_kind", "keys", "new_values", "old_values", "is_whole_row")
 _RECORD = "coalesce(record, to_json(struct(ordering_key)))"
-_RECORD_TEXT = f"concat(left({_RECORD}, length({_RECORD}) - 1), ',', substr(to_json(struct(mods)), 2))"
-"""SQL of the text of a record in quarantine: its other columns, if it is faulty, and its mods."""
+_ARRIVED_MODS = (
+    "transform(filter(mods, m -> coalesce(m.keys, m.new_values, m.old_values) is not null),"
+    " m -> named_struct('keys', m.keys, 'new_values', m.new_values, 'old_values', m.old_values))"
+)
+_MODS = f"if(record is null, to_json(struct(mods)), to_json(named_struct('mods', {_ARRIVED_MODS})))"
+_RECORD_TEXT = f"concat(left({_RECORD}, length({_RECORD}) - 1), ',', substr({_MODS}, 2))"
+"""SQL of the text of a record in quarantine: as it arrived if it is faulty, else its place and changes."""
 
 _WHOLE_ROW_UPDATES = ", ".join(f"'{capture}'" for capture in WHOLE_ROW_UPDATES)
 IS_WHOLE_ROW = (
@@ -125,8 +130,7 @@ def order_records(
     Returns:
         the columns of CHANGE_LOG without `cycle`, and `records_seen`, `fault` (why the change is invalid),
         `unsound` (whether its transaction has an invalid change), `begins_transaction` (whether it is the
-        first one), `record` (its other raw columns as JSON, for faults) and
-        `origin`, which is null.
+        first one), `record` (its other raw columns as JSON, for faults) and `origin`, which is null.
     """
     # Otherwise each mod would carry all mods of its record.
     mods = records.select("*", F.posexplode_outer("mods").alias(*MOD)).drop("mods")

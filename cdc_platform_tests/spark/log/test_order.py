@@ -259,8 +259,7 @@ def test_an_unsound_record_takes_its_transaction_into_quarantine(
     for number, record in enumerate(bad):
         stored = json.loads(quarantined[f"bad{number}/00000001"]["record"])
         assert stored["server_transaction_id"] == f"bad{number}"
-        keys = [mod["keys"] for mod in record["mods"] if mod["keys"] is not None]
-        assert keys == [mod["keys"] for mod in stored["mods"] if "keys" in mod]
+        assert [mod["keys"] for mod in record["mods"]] == [mod.get("keys") for mod in stored["mods"]]
 
 
 def test_the_reason_of_a_record_is_that_of_its_unsound_mod(

@@ -242,9 +242,10 @@ class Decoder:
         Raises:
             MessageUnusable: the identity is unusable, or the type of a column is unknown.
         """
-        if table in self.settings.full_identity:
-            return
         name = event.source.name
+        if table in self.settings.full_identity:
+            self.state.unusable.discard(name)
+            return
 
         def plan() -> TablePlan:
             return self.rows.planner.plan(event, table)

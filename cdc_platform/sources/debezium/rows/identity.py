@@ -185,7 +185,7 @@ def learn_identity(state: DecoderState, event: DataEvent, plan: Callable[[], Tab
     """Update the decoder's state with the replica identity that an event shows for its table.
 
     An update that looks as under an index may be one under FULL of a row with zeros. It ends FULL only where
-    other events then have another meaning.
+    other events then have another meaning, or where it names another key before: an index without the key.
 
     Args:
         state: what is known of all tables.
@@ -200,8 +200,14 @@ def learn_identity(state: DecoderState, event: DataEvent, plan: Callable[[], Tab
             state.full.discard(name)
     elif name not in state.full:
         _learn_from_before(state, event, plan().columns)
-    elif shows_index(event, plan().columns) and plan().doubts_null:
+    elif shows_index(event, plan().columns) and (plan().doubts_null or _has_other_key(event)):
         state.full.discard(name)
+
+
+def _has_other_key(event: DataEvent) -> bool:
+    """Return whether the row before an update lacks the key of the event, which FULL always sends."""
+    before = event.before or {}
+    return any(name not in before or before[name] != value for name, value in (event.key or {}).items())
 
 
 def _learn_from_before(state: DecoderState, event: DataEvent, columns: Columns) -> None:

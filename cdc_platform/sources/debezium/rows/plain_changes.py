@@ -128,8 +128,8 @@ class PlainChanges:
         if form.op is UPDATE:
             return not form.is_full or _keeps_key(change)
         if form.op is DELETE:
-            images, is_full = (change.key, change.envelope.before or {}), form.name in self._rows.state.full
-            return delete_shows_known(*images, form.plan.columns, is_full=is_full)
+            before = change.envelope.before or {}
+            return delete_shows_known(change.key, before, form.plan.columns, is_full=form.is_full)
         if form.op is CREATE:
             return not self._rows.state.pairer.knows_deletion(change)
         return self._is_of_first_snapshot(change.envelope.source)

@@ -7,7 +7,9 @@ from unittest.mock import patch
 
 import pytest
 
+from cdc_platform.model.stream.events import FaultyEvent
 from cdc_platform.sources.debezium.rows.decoder import Decoder
+from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.settings.connector import NullPolicy, SnapshotPolicy
 from cdc_platform.sources.debezium.splits.marked_rows import from_octets, to_octets
 from cdc_platform_tests.sources.debezium.rows.decoded_lines import (
@@ -19,7 +21,7 @@ from cdc_platform_tests.sources.debezium.rows.decoded_lines import (
     decode,
     scanned,
 )
-from cdc_platform_tests.sources.debezium.written_events import COLUMNS, TABLE, envelope, line
+from cdc_platform_tests.sources.debezium.written_events import COLUMNS, TABLE, envelope, line, settings_with
 
 
 @pytest.mark.parametrize(
@@ -69,6 +71,22 @@ def test_plain_deletes_are_not_decoded_one_by_one(
     deletes = [envelope("d", before=before, after=None)] * 4
 
     assert decodings == _count_decodings([update, *deletes])
+
+
+def test_plain_deletes_of_a_declared_identity_are_not_decoded_one_by_one() -> None:
+    """The same holds for a table in `full_identity`, even if an index was its identity before."""
+    unusable = line(envelope("d", before={**WHOLE, "id": 0}), {"id": 0})
+    state = DecoderState()
+    assert [FaultyEvent] == [
+        type(event) for event in Decoder(settings_with(), state).decode_lines([unusable])
+    ]
+    decoder, deletes = Decoder(settings_with(full_identity=(TABLE,)), state), range(4)
+    text = line(envelope("d", before=WHOLE), {"id": 1})
+    for _ in decoder.decode_beginning([text.encode() for _ in deletes]):
+        pass
+    decoder.plain.finish()
+
+    assert [len(deletes) - 1] == [len(run) for run in decoder.plain.runs]
 
 
 def _count_decodings(values: Sequence[Mapping[str, Any]], **options: Any) -> int:

@@ -149,6 +149,18 @@ def test_zeros_before_an_update_do_not_end_full() -> None:
     assert {TABLE} == decoder.state.full
 
 
+def test_an_update_with_another_key_before_ends_full() -> None:
+    """Under an index without the key, which then is invented, no delete is taken for one under FULL."""
+    updates = [
+        ({"id": 1, "n": 1, "note": "a"}, {"id": 1, "n": 1, "note": "b"}),
+        ({"id": 0, "n": 1, "note": None}, {"id": 1, "n": 2, "note": "b"}),
+    ]
+    lines = [line(envelope("u", before=before, after=after), {"id": 1}) for before, after in updates]
+    lines.append(line(envelope("d", before={"id": 0, "n": 2, "note": None}), {"id": 0}))
+
+    assert isinstance(decode_all(*lines, columns=NARROW)[-1], FaultyEvent)
+
+
 def test_a_declared_full_stays() -> None:
     """Whatever the events of a table in `full_identity` look like, its rows before updates are whole."""
     zeros = {**PARTLY, "n": 0}
