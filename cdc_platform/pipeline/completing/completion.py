@@ -3,7 +3,6 @@
 There is one algorithm, which processes the lines of each key chain in order (`key_chains.py`).
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from cdc_platform.spark.log.event_order import (
     CompletedChanges,
     Order,
     count_partial_updates,
+    further_partial_updates,
     without_order,
 )
 from cdc_platform.spark.log.order import IS_TRUNCATE, UNSOUND
@@ -119,8 +119,7 @@ def complete_moved_rows(
     complete = _complete_if_few(pipeline, spark, cycle, moved)
     if complete is None:
         complete = complete_changes(pipeline, spark, moved, cycle, cache)
-    further = Counter(count_partial_updates(complete))
-    further.subtract(count_partial_updates(moved))
+    further = further_partial_updates(complete, count_partial_updates(moved))
     other_changes = changes.join(rows, list(ROW_ID), "left_anti")
     complete = without_order(complete.where(f"NOT {IS_TRUNCATE}"))
     return CompletedChanges(other_changes.unionByName(complete), further)

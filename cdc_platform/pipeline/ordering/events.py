@@ -1,6 +1,5 @@
 """Ordering of events, with duplicates, keys found by address, rejected events and left-out values."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -49,7 +48,7 @@ from cdc_platform.spark.log.event_order import (
     Completion,
     WindowFacts,
     count_events,
-    count_partial_updates,
+    further_partial_updates,
     order_events,
     with_whole_key_changes,
     with_whole_transactions,
@@ -118,9 +117,8 @@ class Events:
         # Numbers and completed values change nothing else that is counted.
         if not counts.incomplete:
             return changes, counts.stats
-        further = Counter(count_partial_updates(changes))
-        further.subtract({name: table.partial_updates for name, table in counts.stats.tables.items()})
-        return changes, counts.stats.with_further(further)
+        before = {name: table.partial_updates for name, table in counts.stats.tables.items()}
+        return changes, counts.stats.with_further(further_partial_updates(changes, before))
 
     def finalise_few(self, rows: pa.Table, window: Window) -> tuple[pa.Table, LogStats] | None:
         """Return the same for a small batch of changes; None if its values may be too large."""

@@ -4,7 +4,7 @@ An event contains its ordering key and one mod, and its transaction is complete 
 So changes are compared only to find duplicates. They are sorted as rows of the log: raw records are wider.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -236,6 +236,13 @@ def count_partial_updates(changes: DataFrame) -> dict[str, int]:
     """Return the number of sound changes of each table that are not whole rows."""
     rows = changes.where(f"not {UNSOUND} and not is_whole_row").groupBy("table_name").count().collect()
     return {row["table_name"]: row["count"] for row in rows}
+
+
+def further_partial_updates(changes: DataFrame, before: Mapping[str, int]) -> Mapping[str, int]:
+    """Return by how many each table has more partial updates than before; the number may be negative."""
+    further = Counter(count_partial_updates(changes))
+    further.subtract(before)
+    return further
 
 
 def count_events(ordered: DataFrame, incomplete: str = "false") -> EventCounts:
