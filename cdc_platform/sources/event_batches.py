@@ -234,6 +234,7 @@ def _of_fault(
         server_transaction_id=transaction_id or event_id,
         number_of_records_in_transaction=records,
         table_name=fault.table and safe_text(fault.table),
+        column_types=fault.column_types,
         source_timestamp=fault.source_micros,
         origin=file.path,
         position=fault.position,

@@ -13,7 +13,8 @@ MAY_NOT_FIT: Final = "may_not_fit"
 
 
 DATABASE: Final = "database"
-"""Member of a key column in `column_types`: the database of the table, if its name does not contain it."""
+"""Member of a key column in `column_types`: the database of the table, if its name does not contain it.
+Records that show no columns state it alone."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,24 @@ def declares_types_of(table: TableSchema | None, column_types: str) -> bool:
         for column in table.columns
         if column.source_name in columns
     )
+
+
+def types_without_columns(database: str) -> str:
+    """Return the `column_types` of records that show no columns of their table.
+
+    Args:
+        database: the database of the table; empty if it is unknown, or in the name of the table.
+    """
+    return json.dumps([{DATABASE: database}] if database else [], ensure_ascii=False, separators=(",", ":"))
+
+
+def database_without_columns(text: str) -> str:
+    """Return the database of a text of `types_without_columns`; empty for other texts."""
+    try:
+        (entry,) = json.loads(text or "[]")
+        return str(entry[DATABASE]) if entry.keys() == {DATABASE} else ""
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return ""
 
 
 def database_of(columns: Mapping[str, ObservedColumn]) -> str:

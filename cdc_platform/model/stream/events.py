@@ -21,7 +21,8 @@ class SourceEvent(NamedTuple):
         event_id: identity, shared by duplicates of the event.
         transaction_id: identity of the transaction; empty if the source does not state it.
         source_micros: commit time of the change at the source; None if the source does not state it.
-        column_types: JSON array of objects with name, type, is_primary_key and ordinal_position.
+        column_types: JSON array of objects with name, type, is_primary_key and ordinal_position; see
+            observed_columns.py.
         keys: JSON object of the primary key's columns. If changes come in order, equal keys have equal text,
             and the text identifies a row.
         new_values: JSON object of all other columns after the change, except the unavailable ones; None if
@@ -114,8 +115,8 @@ class FaultyEvent:
 
     ``position`` is None if a whole file cannot be read. ``transaction_id`` and ``ordering_key`` are empty if
     unknown; ``ordering_key`` is that of the change that the event describes. ``message_id`` identifies the
-    message when it is sent again, if known. ``source_micros`` is set only for a change that lacks nothing but
-    data which the lake may supply.
+    message when it is sent again, if known. ``source_micros`` and ``column_types`` are set only for a change
+    that lacks nothing but data which the lake may supply.
     """
 
     reason: str
@@ -128,6 +129,7 @@ class FaultyEvent:
     message_id: str | None = None
     source_micros: int | None = None
     ordering_key: str = ""
+    column_types: str | None = None
 
 
 ADDRESS_ONLY: Final = "The event deletes a row that it knows by its ROWID only"
@@ -140,9 +142,13 @@ ORDERING_KEY: Final = "_ordering_key"
 
 @dataclass(frozen=True)
 class AddressedDelete:
-    """A delete by address: its event, the table and address of its row, and its ordering key."""
+    """A delete by address: its event, the table and address of its row, and its ordering key.
+
+    ``database`` is the one in which the address is valid; empty if the event does not state it.
+    """
 
     event_id: str
     table: str
     address: str
     ordering_key: str
+    database: str

@@ -1,6 +1,7 @@
 """Lookup of row keys for deletes that identify their rows only by address."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import astuple
 from functools import partial
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ from cdc_platform.lake.state.quarantine import ReplayMark, load_quarantine, mark
 from cdc_platform.model.base.stored_names import QUARANTINE, RAW
 from cdc_platform.model.base.stored_texts import parse_stored, read_stored, understanding
 from cdc_platform.model.base.timestamps import clock_micros
+from cdc_platform.model.schema.observed_columns import DATABASE
 from cdc_platform.model.stream.events import ADDRESS, ADDRESS_ONLY, ORDERING_KEY, AddressedDelete
 from cdc_platform.model.stream.quarantined_records import QuarantinedRecord, ReplaySource
 from cdc_platform.model.stream.records import ModType, RecordKind, ValueCaptureType
@@ -28,7 +30,7 @@ _KEYS: Final = pa.schema(
     [("found_event", pa.string()), ("found_keys", pa.string()), ("found_order", pa.string())]
 )
 _DELETES: Final = pa.schema(
-    [(name, pa.string()) for name in ("event_id", "of_table", "address", "ordering_key")]
+    [(name, pa.string()) for name in ("event_id", "of_table", "address", "ordering_key", "of_database")]
 )
 
 
@@ -90,7 +92,8 @@ def _as_addressed(row: Mapping[str, Any]) -> AddressedDelete | None:
     address, ordering_key, table = notes.get(ADDRESS), notes.get(ORDERING_KEY), row.get("table_name")
     if not (address and ordering_key and table):
         return None
-    return AddressedDelete(row["record_sequence"], table, str(address), str(ordering_key))
+    database = str(notes.get(DATABASE) or "")
+    return AddressedDelete(row["record_sequence"], table, str(address), str(ordering_key), database)
 
 
 def call_waiting(pipeline: Pipeline, raw: DataFrame, new_records: DataFrame) -> int:
@@ -132,8 +135,7 @@ def _faulty(batch: pa.Table) -> list[dict[str, Any]]:
 
 def _find_keys(raw: DataFrame, deletes: Sequence[AddressedDelete]) -> dict[str, str]:
     """Return the keys that were found, by the event that needs them."""
-    rows = [(delete.event_id, delete.table, delete.address, delete.ordering_key) for delete in deletes]
-    columns = [list(column) for column in zip(*rows, strict=True)]
+    columns = [list(column) for column in zip(*map(astuple, deletes), strict=True)]
     deletes_frame = F.broadcast(local_frame(raw.sparkSession, pa.table(columns, schema=_DELETES)))
     events = raw.where(
         (F.col("kind") == RecordKind.DATA_CHANGE.value)
@@ -144,11 +146,13 @@ def _find_keys(raw: DataFrame, deletes: Sequence[AddressedDelete]) -> dict[str, 
         "mod_type",
         "record_order",
         F.get_json_object("event.metadata", f"$.{ADDRESS}").alias("at"),
+        F.get_json_object("event.metadata", f"$.{DATABASE}").alias("database"),
         F.expr("mods[0].keys").alias("keys"),
     )
     is_before = (
         (F.col("table_name") == F.col("of_table"))
         & (F.col("at") == F.col("address"))
+        & F.expr("of_database = '' OR coalesce(lower(database) = lower(of_database), true)")
         & (F.col("record_order") < F.col("ordering_key"))
     )
     newest_events = (

@@ -9,6 +9,7 @@ from cdc_platform.model.schema.evolution import SchemaHistory
 from cdc_platform.model.schema.observed_columns import (
     ObservedColumn,
     database_of,
+    database_without_columns,
     declares_types_of,
     key_types,
     parse_column_types,
@@ -19,6 +20,8 @@ from cdc_platform.pipeline.reading.window_content import TypedTable
 
 Key = frozenset[tuple[str, str]]
 """Columns of a key with the families of their types; keys of different families do not compare as equal."""
+_UNKNOWN: Final[Key] = frozenset()
+"""The key that events without columns show: their rows may be those of any key."""
 
 
 class KeyedTable(NamedTuple):
@@ -31,7 +34,7 @@ class KeyedTable(NamedTuple):
         """Return whether rows with this key, of this database, do not belong to a table."""
         # Oracle and SQL Server do not distinguish names of databases by case.
         names = {name.casefold() for name in (self.database, table.database) if name}
-        return len(names) > 1 or self.key != table.key
+        return len(names) > 1 or self.key not in (_UNKNOWN, table.key)
 
 
 def find_foreign_keys(
@@ -50,10 +53,12 @@ def find_foreign_keys(
         columns = parse_column_types(text)
         if columns:
             keys[table][text] = KeyedTable(key_of(columns), database_of(columns))
+        elif database := database_without_columns(text):
+            keys[table][text] = KeyedTable(_UNKNOWN, database)
     reasons: dict[TypedTable, str] = {}
     for table, by_text in keys.items():
         in_order = [by_text[text] for text in sorted(by_text, key=lambda text: (shapes[table, text], text))]
-        owner = _known_key(history, table) or in_order[0]
+        owner = _known_key(history, table) or next(filter(_has_key, in_order), in_order[0])
         if not owner.database:
             # An event may leave it out.
             owner = owner._replace(database=next(filter(None, (keyed.database for keyed in in_order)), ""))
@@ -63,6 +68,10 @@ def find_foreign_keys(
             if keyed.is_foreign_to(owner)
         }
     return reasons
+
+
+def _has_key(keyed: KeyedTable) -> bool:
+    return keyed.key != _UNKNOWN
 
 
 def key_of(columns: Mapping[str, ObservedColumn]) -> Key:

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from cdc_platform.errors import RecordUnreadable
 from cdc_platform.model.base.names import case_key
-from cdc_platform.model.schema.observed_columns import DATABASE
+from cdc_platform.model.schema.observed_columns import DATABASE, types_without_columns
 from cdc_platform.model.schema.table_schema import ColumnType
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.sources.datastream.events.column_names import EVENT_ID, ROW_HASH, lake_names
@@ -56,6 +56,7 @@ class Layout:
         keyless: policy for a table without a key; None if it has one.
         sequence_column: column whose values order the events, if the user supplies one.
         source_name: unique name of the table at the source; empty if the metadata does not state it.
+        no_column_types: as `column_types`, for events that show no columns.
     """
 
     table: str
@@ -67,6 +68,7 @@ class Layout:
     keyless: KeylessPolicy | None = None
     sequence_column: str | None = None
     source_name: str = ""
+    no_column_types: str = "[]"
 
 
 class Form(NamedTuple):
@@ -127,11 +129,10 @@ def make_layout(
     values = tuple((names[name], name) for name in columns if name not in key_columns)
     keyless = None if listed_keys else settings.keyless_policy(table)
     protected_names = settings.protected_columns(table)
+    database = unnamed_database(kind, metadata, settings.table_name)
     return Layout(
         table=table,
-        column_types=_column_types(
-            names, columns, key_columns, keyless, unnamed_database(kind, metadata, settings.table_name)
-        ),
+        column_types=_column_types(names, columns, key_columns, keyless, database),
         keys=tuple(sorted((names[name], name) for name in key_columns)),
         values=values,
         missing_keys=tuple((own, name) for name, own in lake_names(gaps, gaps, policy).items()),
@@ -141,6 +142,7 @@ def make_layout(
         keyless=keyless,
         sequence_column=settings.sequence_column(table),
         source_name=full_name("", metadata),
+        no_column_types=types_without_columns(database),
     )
 
 

@@ -79,7 +79,7 @@ def removals_of(run: OrderedRun) -> Iterator[ChangeRun | FaultyEvent]:
             (in_payload if sent_key is None else keyed).append(place)
     if keyed:
         changes = _changes(run.at(keyed), [sent_key for sent_key in sent_keys if sent_key is not None])
-        yield replace(changes, column_types="[]")
+        yield replace(changes, column_types=run.form.layout.no_column_types)
     if in_payload:
         yield _deletes_of(run.at(in_payload))
 
@@ -147,6 +147,7 @@ def _address_only_fault(run: OrderedRun) -> FaultyEvent:
         event_id=_identities(events, run.event_ids, run.form.layout)[0],
         metadata=write(metadata),
         source_micros=events.source_micros[0],
+        column_types=run.form.layout.no_column_types,
     )
 
 
