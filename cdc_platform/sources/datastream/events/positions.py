@@ -100,10 +100,11 @@ def _mysql(run: EventRun, rules: PositionRules) -> Positions:
         other if place is None else place
         for place, other in zip(run.member("log_position"), run.member("binlog_position"), strict=True)
     ]
-    if not all(files):
-        for number, (file, keys) in enumerate(zip(files, run.sort_keys, strict=True)):
-            if not file and len(keys) > 2:  # noqa: PLR2004  [timestamp, log_file, log_position]
-                files[number], places[number] = keys[1], keys[2]
+    if not all(files) or None in places:
+        for number, keys in enumerate(run.sort_keys):
+            if len(keys) > 2 and (not files[number] or places[number] is None):  # noqa: PLR2004  [timestamp, log_file, log_position]
+                # Without a file, a position is that of no log.
+                files[number], places[number] = files[number] or keys[1], keys[2]
     logs = [_log_of(file, rules.binlog_basenames) for file in files]
     moments = moments_of(run)
     offsets = _numbers(places, "log_position")
@@ -140,17 +141,20 @@ def _basename_rank(base: str, basenames: tuple[str, ...]) -> str:
 
 def _oracle(run: EventRun, _rules: PositionRules) -> Positions:
     places = [run.member("scn"), run.member("rs_id"), run.member("ssn")]
-    if None in places[0]:
-        # Before November 2021 the second sort key was a counter of Datastream, and the third one was empty.
-        rows = [
-            keys[1:4] if scn is None and len(keys) > 3 and keys[2] else (scn, *rest)  # noqa: PLR2004  [timestamp, scn, rs_id, ssn]
-            for scn, *rest, keys in zip(*places, run.sort_keys, strict=True)
-        ]
-        places = list(zip(*rows, strict=True))
+    if any(None in values for values in places) or "" in places[1]:
+        places = list(zip(*map(_whole_place, *places, run.sort_keys), strict=True))
     clocks, sets = _numbers(places[0], "scn"), map(_record_set, places[1])
     rows_of_sets = _numbers([ssn or 0 for ssn in places[2]], "ssn")
     parts = zip(clocks, sets, rows_of_sets, moments_of(run), strict=True)
     return Positions(clocks, list(map(" ".join, parts)))
+
+
+def _whole_place(scn: object, rs_id: object, ssn: object, keys: Sequence[Any]) -> tuple[object, ...]:
+    """Return the parts of a place; those that the metadata do not state are taken from the sort keys."""
+    # Before November 2021 the second sort key was a counter of Datastream, and the third one was empty.
+    if len(keys) <= 3 or not keys[2]:  # noqa: PLR2004  [timestamp, scn, rs_id, ssn]
+        return scn, rs_id, ssn
+    return keys[1] if scn is None else scn, rs_id or keys[2], keys[3] if ssn is None else ssn
 
 
 def _record_set(rs_id: object) -> str:

@@ -88,7 +88,11 @@ def test_later_places_are_greater(kind: str, earlier: dict[str, Any], later: dic
         ("mysql", {"binlog_file": "b.7", "binlog_position": 9}, (), binlog("b.7", 9)),  # GTID
         ("mysql", {"log_file": None, "log_position": None}, (0, "b.7", 9), binlog("b.7", 9)),
         ("mysql", {}, (0, "b.7", 9), binlog("b.7", 9)),
+        ("mysql", {"log_file": "b.7", "log_position": None}, (0, "b.7", 9), binlog("b.7", 9)),
         ("oracle", {}, (0, 7, " 0x1.2.3 ", 4), redo(7, "0x1.2.3", 4)),
+        ("oracle", {"scn": 7}, (0, 7, " 0x1.2.3 ", 4), redo(7, "0x1.2.3", 4)),
+        ("oracle", {"scn": 7, "rs_id": "", "ssn": 4}, (0, 7, "0x1.2.3", 5), redo(7, "0x1.2.3", 4)),
+        ("oracle", {"scn": 7, "rs_id": "0x1.2.3"}, (0, 7, "0x1.2.3", 4), redo(7, "0x1.2.3", 4)),
         ("oracle", redo(7, "0x1.2.3"), (0, 1663072026552, "", 0), redo(7, "0x1.2.3")),  # a counter, in 2021
         ("postgresql", {"lsn": ""}, (0, "A/1"), {"lsn": "A/1"}),
         ("sqlserver", {}, (0, "1:2:3"), {"lsn": "1:2:3"}),
@@ -97,7 +101,7 @@ def test_later_places_are_greater(kind: str, earlier: dict[str, Any], later: dic
 def test_sort_keys_stand_in_for_metadata(
     kind: str, metadata: dict[str, Any], keys: tuple[Any, ...], same_as: dict[str, Any]
 ) -> None:
-    """A place that the metadata do not state is taken from the sort keys, and from them only then."""
+    """Each part of a place that the metadata do not state is taken from the sort keys, and no other."""
     assert place(kind, same_as) == place(kind, metadata, keys=keys)
 
 
