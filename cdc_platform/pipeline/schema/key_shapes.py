@@ -94,8 +94,8 @@ def _reason(table: str, owner: KeyedTable, keyed: KeyedTable) -> str:
         return (
             f"The rows of `{table}` come from the database `{owner.database}`, and this one from "
             f"`{keyed.database}`. Declare a pipeline for each database, or name their tables apart by "
-            '`table_name: "{database}.{schema}.{table}"`; if it is one database that was renamed, or one '
-            'table in shards, set `table_name: "{schema}.{table}"` and replay'
+            "`{database}` in `table_name`; if it is one database that was renamed, or one table in shards, "
+            "set `table_name` without it and replay"
         )
     expected, actual = (", ".join(sorted(name for name, _ in columns)) for columns in (table_key, key))
     if expected != actual:

@@ -37,9 +37,10 @@ _NO_TYPE: Final = "NULL"
 """Code of a column with only NULLs in a file without a schema: its type is still unknown."""
 _KEY_FIELDS: Final = ("primary_keys", "replication_index")
 
-LAYOUT_MEMBERS: Final = ("database", "schema", "table", "collection", "object_name", *_KEY_FIELDS)
+_NAME_FIELDS: Final = ("database", "domain", "schema", "table", "collection", "object_name")
+LAYOUT_MEMBERS: Final = (*_NAME_FIELDS, *_KEY_FIELDS)
 """Metadata that an event's layout depends on; _ABSENT has the values for missing members."""
-_ABSENT: Final = (None, None, None, None, None, ..., ...)
+_ABSENT: Final = (*[None] * len(_NAME_FIELDS), *[...] * len(_KEY_FIELDS))
 
 
 @dataclass(frozen=True, slots=True)

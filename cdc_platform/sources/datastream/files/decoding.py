@@ -15,7 +15,7 @@ from cdc_platform.sources.datastream.settings.declarations import (
     ALL_TABLES,
     Declarations,
     event_identity,
-    inner_name,
+    name_parts,
     names_of_table,
 )
 from cdc_platform.sources.datastream.settings.kinds import SourceKind, source_kind
@@ -95,10 +95,7 @@ class Decoding:
 
     def _full_name(self, metadata: Mapping[str, Any]) -> str:
         """Return the name of an event's table by the setting `table_name`; empty without the setting."""
-        if self.table_name is None:
-            return ""
-        names = (metadata.get("database"), metadata.get("schema"), inner_name(metadata))
-        return name_by_template(self.table_name, *(str(part) for part in names if part)) or ""
+        return name_by_template(self.table_name, *name_parts(metadata)) or ""
 
 
 class EventFaulty(ValueError):

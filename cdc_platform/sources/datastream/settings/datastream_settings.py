@@ -67,8 +67,8 @@ class DatastreamSettings(SourceSettings):
     table_name: Annotated[
         str | None,
         Described(
-            "Name of a table in the lake, made of {database}, {schema} and {table}; must contain "
-            "{table}. Without {database}, the shards of a table become one. Empty: as at the source."
+            "Name of a table in the lake, made of {database} (for Salesforce the domain), {schema} and "
+            "{table}; must contain {table}. Without {database}, shards become one. Empty: as at the source."
         ),
     ] = None
     keys: Annotated[

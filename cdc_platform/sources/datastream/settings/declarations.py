@@ -92,8 +92,18 @@ def names_of_table(object_name: str, metadata: Mapping[str, Any]) -> tuple[str, 
 
 def full_name(object_name: str, metadata: Mapping[str, Any]) -> str:
     """Return the unique name of an event's table at the source: database, schema and table."""
-    parts = (metadata.get("database"), metadata.get("schema"), inner_name(metadata))
-    return ".".join(str(part) for part in parts if part) or object_name
+    return ".".join(name_parts(metadata)) or object_name
+
+
+def name_parts(metadata: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the database, the schema and the name of an event's table, without those that are missing."""
+    parts = (database_name(metadata), metadata.get("schema"), inner_name(metadata))
+    return tuple(str(part) for part in parts if part)
+
+
+def database_name(metadata: Mapping[str, Any]) -> Any:
+    """Return the database of an event's table; for an object of Salesforce, the organisation's domain."""
+    return metadata.get("database") or metadata.get("domain")
 
 
 def event_identity(event_id: str, object_name: str, metadata: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from cdc_platform.errors import RecordUnreadable
 from cdc_platform.model.base.names import long_table_reason
+from cdc_platform.sources.datastream.settings.declarations import database_name
 from cdc_platform.sources.datastream.settings.kinds import SourceKind
 
 _TEMPLATES: Final[Mapping[SourceKind, str]] = {
@@ -16,6 +17,7 @@ _TEMPLATES: Final[Mapping[SourceKind, str]] = {
     SourceKind.SALESFORCE: "{table}",
     SourceKind.MONGODB: "{database}.{table}",
 }
+_DATABASE_FIELDS: Final[Mapping[SourceKind, str]] = {SourceKind.SALESFORCE: "domain"}
 _TABLE_FIELDS: Final[Mapping[SourceKind, str]] = {
     SourceKind.SALESFORCE: "object_name",
     SourceKind.MONGODB: "collection",
@@ -39,7 +41,11 @@ def table_name(kind: SourceKind, metadata: Mapping[str, Any], template: str | No
         RecordUnreadable: the metadata lacks a part of the name, or it is too long.
     """
     text = template or _TEMPLATES[kind]
-    fields = {"database": "database", "schema": "schema", "table": _TABLE_FIELDS.get(kind, "table")}
+    fields = {
+        "database": _DATABASE_FIELDS.get(kind, "database"),
+        "schema": "schema",
+        "table": _TABLE_FIELDS.get(kind, "table"),
+    }
     parts = {
         part: _part(field, metadata.get(field)) for part, field in fields.items() if f"{{{part}}}" in text
     }
@@ -54,7 +60,7 @@ def unnamed_database(kind: SourceKind, metadata: Mapping[str, Any], template: st
 
     Without a template the tables of two databases would be one; a template without {database} wants that.
     """
-    database = metadata.get("database")
+    database = database_name(metadata)
     is_named = template is not None or "{database}" in _TEMPLATES[kind]
     return "" if is_named or not isinstance(database, str) else database
 
@@ -68,6 +74,7 @@ def name_by_template(template: str | None, *parts: str) -> str | None:
     """
     if template is None or not 0 < len(parts) <= _MAX_PARTS:
         return None
+    parts = tuple(map(_quoted, parts))
     fields = {"table": parts[-1]}
     if len(parts) > 1:
         fields |= {"database": parts[0], "schema": parts[-2]}
@@ -85,4 +92,8 @@ def _part(field: str, value: object) -> str:
         raise RecordUnreadable(
             f"`source_metadata` does not state the event's table: `{field}` says {value!r}"
         )
-    return '"' + text.replace('"', '""') + '"' if _AMBIGUOUS.search(text) else text
+    return _quoted(text)
+
+
+def _quoted(part: str) -> str:
+    return '"' + part.replace('"', '""') + '"' if _AMBIGUOUS.search(part) else part
