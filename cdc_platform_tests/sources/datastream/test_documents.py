@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from cdc_platform.model.stream.events import SourceEvent
+from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
+from cdc_platform.model.stream.records import ModType
 from cdc_platform.sources.datastream.events.interpreter import Interpreter
 from cdc_platform.sources.datastream.files.file_events import decode_file
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
@@ -17,17 +18,25 @@ def document(
     identifier: Any, data: Any, *, change: str = "UPDATE", second: int = 7, ordinal: int = 1, uuid: str = "u"
 ) -> SourceEvent:
     """Return the change of a generated event of MongoDB."""
+    payload = {"_id": identifier, "data": data}
+    actual = meaning(payload, change=change, second=second, ordinal=ordinal, uuid=uuid)
+    assert isinstance(actual, SourceEvent), actual
+    return actual
+
+
+def meaning(
+    payload: Any, *, change: str, second: int = 7, ordinal: int = 1, uuid: str = "u", method: str = "cdc"
+) -> SourceEvent | FaultyEvent:
+    """Return what a generated event of MongoDB means."""
     event = {
         "uuid": uuid,
         "source_timestamp": second * 1000,
-        "read_method": "cdc",
+        "read_method": method,
         "sort_keys": [second, ordinal],
         "source_metadata": {"database": "d", "collection": "c", "change_type": change},
-        "payload": {"_id": identifier, "data": data},
+        "payload": payload,
     }
-    actual = Interpreter(DatastreamSettings("stream")).interpret(to_run(event))
-    assert isinstance(actual, SourceEvent), actual
-    return actual
+    return Interpreter(DatastreamSettings("stream")).interpret(to_run(event))
 
 
 @pytest.mark.parametrize(
@@ -147,3 +156,30 @@ def test_an_equal_cluster_time_is_the_same_change() -> None:
 def test_a_collection_has_identifiers_of_one_type_in_the_lake() -> None:
     """The column of identifiers is text, for every type of identifier."""
     assert document(1, {}).column_types == document('"x"', {}).column_types
+
+
+@pytest.mark.parametrize(
+    ("change", "method"), [("CREATE", "cdc"), ("READ", "backfill"), ("BACKFILL", "cdc"), ("", "backfill")]
+)
+@pytest.mark.parametrize("payload", [{"_id": "1", "data": None}, {"_id": "1"}])
+def test_a_document_without_data_is_a_fault(change: str, method: str, payload: dict[str, Any]) -> None:
+    """Only an update may come too late for its document; elsewhere the data is lost, and never NULL."""
+    actual = meaning(payload, change=change, method=method)
+    assert isinstance(actual, FaultyEvent)
+    assert "writes a document, but has no data" in actual.reason
+
+
+@pytest.mark.parametrize(("change", "method"), [("READ", "cdc"), ("BACKFILL", "cdc"), ("UPDATE", "backfill")])
+def test_a_document_that_a_backfill_read(change: str, method: str) -> None:
+    """The type of the change or the read method states it; captured changes win."""
+    actual = meaning({"_id": "1", "data": {}}, change=change, method=method)
+    assert isinstance(actual, SourceEvent)
+    assert actual.mod_type is ModType.SNAPSHOT
+    assert actual.ordering_key < document("1", {}).ordering_key
+
+
+def test_a_document_may_be_the_payload_itself() -> None:
+    """Without the column `data`, the fields of the payload are the whole document, and none is kept."""
+    actual = meaning({"_id": "1", "name": "x"}, change="UPDATE")
+    assert isinstance(actual, SourceEvent)
+    assert (actual.new_values, actual.unavailable_columns) == ('{"name":"x"}', ())

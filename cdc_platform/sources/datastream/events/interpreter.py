@@ -42,14 +42,14 @@ from cdc_platform.sources.datastream.settings.policies import BackfillPolicy
 from cdc_platform.sources.datastream.values.rows import problem_of
 from cdc_platform.sources.sound_rows import by_halves
 
-_READ: Final = "READ"
-"""Change type that MongoDB's backfill may give to a document."""
+_READS: Final = frozenset({"READ", "BACKFILL"})
+"""Change types that MongoDB's backfill may give to a document."""
 _REMOVALS: Final = frozenset({"DELETE", "UPDATE-DELETE"})
 _WRITES: Final[Mapping[str, ModType]] = {
     "": ModType.INSERT,
     "INSERT": ModType.INSERT,
     "CREATE": ModType.INSERT,
-    _READ: ModType.SNAPSHOT,
+    **dict.fromkeys(_READS, ModType.SNAPSHOT),
     "UPDATE": ModType.UPDATE,
     "UPDATE-INSERT": ModType.UPDATE,
     "REPLACE": ModType.UPDATE,
@@ -100,7 +100,7 @@ class Interpreter:
         is_removal = change in _REMOVALS or says_deleted is True
         if not is_removal and change not in _WRITES:
             raise RecordUnreadable(f"The event reports a change that this version does not know: {change!r}")
-        is_read = change == _READ or is_backfill(run.read_method)
+        is_read = change in _READS or is_backfill(run.read_method)
         layout = self._layouts.of(kind, run.columns, metadata)
         if is_removal:
             return Form(kind, layout, ModType.DELETE, is_read, _contradiction(change, says_deleted))

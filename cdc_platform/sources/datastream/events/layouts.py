@@ -21,8 +21,8 @@ from cdc_platform.sources.datastream.values.rows import Columns
 
 DOCUMENT_ID: Final = "_id"
 """Key of MongoDB's documents."""
-_DOCUMENTS: Final = (("data", "data"),)
-"""Location of MongoDB's documents; if a document no longer exists when its update is read, the update has no
+DATA: Final = "data"
+"""Column with MongoDB's documents; if a document no longer exists when its update is read, the update has no
 data, and the delete follows."""
 
 ROWID: Final = "ROWID"
@@ -58,6 +58,7 @@ class Layout:
         sequence_column: column whose values order the events, if the user supplies one.
         source_name: unique name of the table at the source; empty if the metadata does not state it.
         no_column_types: as `column_types`, for events that show no columns.
+        is_document: whether rows are documents of MongoDB, with their data in one column.
     """
 
     table: str
@@ -70,6 +71,7 @@ class Layout:
     sequence_column: str | None = None
     source_name: str = ""
     no_column_types: str = "[]"
+    is_document: bool = False
 
 
 class Form(NamedTuple):
@@ -129,6 +131,7 @@ def make_layout(
     gaps = [name for name, key_columns in zip(listed_keys, key_names, strict=True) if key_columns is None]
     values = tuple((names[name], name) for name in columns if name not in key_columns)
     keyless = None if listed_keys else settings.keyless_policy(table)
+    is_document = kind is SourceKind.MONGODB and {DATA, DOCUMENT_ID}.issuperset(name for _, name in values)
     protected_names = settings.protected_columns(table)
     database = unnamed_database(kind, metadata, settings.table_name)
     return Layout(
@@ -137,13 +140,14 @@ def make_layout(
         keys=tuple(sorted((names[name], name) for name in key_columns)),
         values=values,
         missing_keys=tuple((own, name) for name, own in lake_names(gaps, gaps, policy).items()),
-        protected=_DOCUMENTS
-        if kind is SourceKind.MONGODB
+        protected=((DATA, DATA),)
+        if is_document
         else tuple(pair for pair in values if pair[1] in protected_names),
         keyless=keyless,
         sequence_column=settings.sequence_column(table),
         source_name=full_name("", metadata),
         no_column_types=types_without_columns(database),
+        is_document=is_document,
     )
 
 

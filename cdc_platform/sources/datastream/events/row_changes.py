@@ -9,7 +9,7 @@ from cdc_platform.model.stream.events import ADDRESS, ADDRESS_ONLY, ORDERING_KEY
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.sources.datastream.events.envelope import to_text
 from cdc_platform.sources.datastream.events.event_runs import EventRun
-from cdc_platform.sources.datastream.events.layouts import ROWID, Form, Layout
+from cdc_platform.sources.datastream.events.layouts import DATA, ROWID, Form, Layout
 from cdc_platform.sources.datastream.events.row_keys import keys_of_metadata, keys_of_rows
 from cdc_platform.sources.datastream.settings.kinds import SourceKind
 from cdc_platform.sources.json_codec import write, write_objects
@@ -46,9 +46,12 @@ def writes_of(run: OrderedRun) -> ChangeRun:
     events, layout = run.events, run.form.layout
     if not events.has_payload:
         raise RecordUnreadable("The event writes a row, but has no payload")
+    is_update = run.form.mod_type is ModType.UPDATE
+    if layout.is_document and not is_update and None in events.column(DATA):
+        raise RecordUnreadable(f"The event writes a document, but has no data in the column `{DATA}`")
     names, columns = _value_columns(events, layout)
     unavailable: Sequence[tuple[str, ...]] = ()
-    if layout.protected and run.form.mod_type is ModType.UPDATE:
+    if layout.protected and is_update:
         unavailable = _unavailable(events, layout)
     new_values = write_objects(names, columns, len(events), unavailable)
     changes = _changes(run, keys_of_rows(events, run.form, run.event_ids))
