@@ -111,6 +111,6 @@ def test_an_address_is_that_of_one_database(
     put_oracle(folder, 21, "second", "CCC", {"id": 4, "v": "second"})
     put_oracle(folder, 30, "first", "AAA")
     put_oracle(folder, 31, "second", "BBB")
-    put_oracle(folder, 32, "second", "CCC")
+    put_oracle(folder, 32, "SECOND", "CCC")
     pipeline = sync(pipeline, spark)
     assert expected == found_rows(pipeline, "dbo.orders")

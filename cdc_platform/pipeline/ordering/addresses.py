@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple
 from functools import partial
+from string import ascii_lowercase, ascii_uppercase
 from typing import Any, Final
 
 import pyarrow as pa
@@ -33,12 +34,16 @@ _DELETES: Final = pa.schema(
     [(name, pa.string()) for name in ("event_id", "of_table", "address", "ordering_key", "of_database")]
 )
 
+# Oracle does not distinguish names by case. See CHANGE_KIND for why this is not `lower`.
+_SMALL_LETTERS: Final = f"'{ascii_uppercase}', '{ascii_lowercase}'"
+_IS_SAME_DATABASE: Final = f"translate(database, {_SMALL_LETTERS}) = translate(of_database, {_SMALL_LETTERS})"
+
 
 def with_keys_by_address(pipeline: Pipeline, records: DataFrame, raw: DataFrame, window: str) -> DataFrame:
     """Return raw records with the row's key added to deletes that only have an address.
 
-    The row is that of the newest event at the address before the delete. If there is none, or if that event
-    is a delete itself, the record remains a fault.
+    The row is that of the newest event at the address before the delete, in the same database. If there is
+    none, or if that event is a delete itself, the record remains a fault.
 
     Args:
         pipeline: the pipeline.
@@ -152,7 +157,7 @@ def _find_keys(raw: DataFrame, deletes: Sequence[AddressedDelete]) -> dict[str, 
     is_before = (
         (F.col("table_name") == F.col("of_table"))
         & (F.col("at") == F.col("address"))
-        & F.expr("of_database = '' OR coalesce(lower(database) = lower(of_database), true)")
+        & F.expr(f"of_database = '' OR coalesce({_IS_SAME_DATABASE}, true)")
         & (F.col("record_order") < F.col("ordering_key"))
     )
     newest_events = (
