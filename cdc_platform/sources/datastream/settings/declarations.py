@@ -84,10 +84,10 @@ def _decimal(precision: int, scale: int, setting: str) -> FieldType:
 
 def names_of_table(object_name: str, metadata: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the names of an event's table in settings, the source's own first."""
-    outer = metadata.get("schema") or metadata.get("database")
-    inner = inner_name(metadata)
-    own = [f"{outer}.{inner}" if outer and inner else inner] if inner else []
-    return tuple(map(str, [*own, object_name]))
+    outer = part_text(metadata.get("schema")) or part_text(metadata.get("database"))
+    inner = _inner_name(metadata)
+    own = [f"{outer}.{inner}" if outer else inner] if inner else []
+    return (*own, object_name)
 
 
 def full_name(object_name: str, metadata: Mapping[str, Any]) -> str:
@@ -97,13 +97,26 @@ def full_name(object_name: str, metadata: Mapping[str, Any]) -> str:
 
 def name_parts(metadata: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the database, the schema and the name of an event's table, without those that are missing."""
-    parts = (database_name(metadata), metadata.get("schema"), inner_name(metadata))
-    return tuple(str(part) for part in parts if part)
+    parts = (database_name(metadata), part_text(metadata.get("schema")), _inner_name(metadata))
+    return tuple(filter(None, parts))
 
 
-def database_name(metadata: Mapping[str, Any]) -> Any:
-    """Return the database of an event's table; for an object of Salesforce, the organisation's domain."""
-    return metadata.get("database") or metadata.get("domain")
+def database_name(metadata: Mapping[str, Any]) -> str:
+    """Return the database of an event's table; for an object of Salesforce, the organisation's domain.
+
+    It is empty if the metadata does not state it.
+    """
+    return part_text(metadata.get("database")) or part_text(metadata.get("domain"))
+
+
+def part_text(value: object) -> str:
+    """Return a part of a table's name; empty for a value that is none.
+
+    SQL Server's database may be a number, and its schema an array of one.
+    """
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    return value if isinstance(value, str) else str(value) if isinstance(value, int) else ""
 
 
 def event_identity(event_id: str, object_name: str, metadata: Mapping[str, Any]) -> str:
@@ -111,9 +124,10 @@ def event_identity(event_id: str, object_name: str, metadata: Mapping[str, Any])
     return f"{full_name(object_name, metadata)}/{event_id}"
 
 
-def inner_name(metadata: Mapping[str, Any]) -> Any:
+def _inner_name(metadata: Mapping[str, Any]) -> str:
     """Return the name of an event's table within its schema or database."""
-    return metadata.get("table") or metadata.get("collection") or metadata.get("object_name")
+    texts = (part_text(metadata.get(name)) for name in ("table", "collection", "object_name"))
+    return next(filter(None, texts), "")
 
 
 def check_column_lists(setting: str, lists: Mapping[str, tuple[str, ...]]) -> None:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from cdc_platform.errors import RecordUnreadable
 from cdc_platform.model.base.names import long_table_reason
-from cdc_platform.sources.datastream.settings.declarations import database_name
+from cdc_platform.sources.datastream.settings.declarations import database_name, part_text
 from cdc_platform.sources.datastream.settings.kinds import SourceKind
 
 _TEMPLATES: Final[Mapping[SourceKind, str]] = {
@@ -60,9 +60,8 @@ def unnamed_database(kind: SourceKind, metadata: Mapping[str, Any], template: st
 
     Without a template the tables of two databases would be one; a template without {database} wants that.
     """
-    database = database_name(metadata)
     is_named = template is not None or "{database}" in _TEMPLATES[kind]
-    return "" if is_named or not isinstance(database, str) else database
+    return "" if is_named else database_name(metadata)
 
 
 def name_by_template(template: str | None, *parts: str) -> str | None:
@@ -85,9 +84,7 @@ def name_by_template(template: str | None, *parts: str) -> str | None:
 
 
 def _part(field: str, value: object) -> str:
-    if isinstance(value, list) and len(value) == 1:
-        value = value[0]
-    text = value if isinstance(value, str) else str(value) if isinstance(value, int) else ""
+    text = part_text(value)
     if not text:
         raise RecordUnreadable(
             f"`source_metadata` does not state the event's table: `{field}` says {value!r}"

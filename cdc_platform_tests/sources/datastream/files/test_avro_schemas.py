@@ -84,6 +84,7 @@ def test_an_avro_file_has_the_types_of_its_schema_key() -> None:
     ("metadata", "expected"),
     [
         ({"schema": "HR", "table": "JOBS", "database": "XE"}, "HR.JOBS"),  # Oracle, SQL Server
+        ({"schema": ["dbo"], "table": "orders", "database": 5}, "dbo.orders"),  # SQL Server, as documented
         ({"database": "shop", "table": "orders"}, "shop.orders"),  # MySQL
         ({"database": "shop", "collection": "orders"}, "shop.orders"),  # MongoDB
         ({"object_name": "Account", "domain": "d"}, "Account"),  # Salesforce

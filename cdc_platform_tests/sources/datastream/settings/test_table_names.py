@@ -20,6 +20,7 @@ ORGANISATIONS: Final = ("live.my.example", "test.my.example")
     [
         ("oracle", {"database": "XE"}, None, "XE"),
         ("sqlserver", {"database": "XE"}, "{table}", ""),
+        ("sqlserver", {"database": 5, "schema": ["dbo"]}, None, "5"),
         ("postgresql", {}, None, ""),
         ("mysql", {"database": "shop"}, None, ""),
         ("mongodb", {"database": "shop"}, None, ""),
@@ -68,3 +69,23 @@ def test_declared_types_and_databases_are_those_of_the_organisation(template: st
     assert [change.new_values for change in changes] == ['{"n":"1.00"}'] * 2
     databases = ["", ""] if template else [*ORGANISATIONS]
     assert databases == [database_of(parse_column_types(change.column_types) or {}) for change in changes]
+
+
+def test_a_part_may_be_a_number_or_an_array_of_one() -> None:
+    """So the documentation has database and schema of SQL Server; declared types and names are the same."""
+    settings = DatastreamSettings("files", columns={"dbo.orders": {"n": "DECIMAL(9,2)"}})
+    place = {"database": 5, "schema": ["dbo"], "table": "orders", "lsn": "1:2:3", "primary_keys": ["id"]}
+    event = {
+        "uuid": "u",
+        "read_method": "sqlserver-cdc",
+        "source_timestamp": 1_000,
+        "source_metadata": place,
+        "payload": {"id": 1, "n": 1},
+    }
+    (change,) = decode_file(settings, json.dumps(event).encode())
+    assert isinstance(change, SourceEvent)
+    assert (change.table, change.event_id, change.new_values) == (
+        "dbo.orders",
+        "5.dbo.orders/u",
+        '{"n":"1.00"}',
+    )
