@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cdc_platform.errors import CutNotFound
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.model.stream.records import ValueCaptureType
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
@@ -59,6 +60,8 @@ def test_a_column_set_aside_that_another_program_drops_takes_no_values_along(
     for source in sources:
         assert source.typed_rows_at(now) == live_rows(pipeline, source, now)
         assert {None} == {row["a__string"] for row in rows_of(pipeline, source.name)}
+        with pytest.raises(CutNotFound, match=r"columns of .* have been dropped in the lake.*: a__string"):
+            rebuild_table(pipeline, spark, source.name, 4)
         rebuild_table(pipeline, spark, source.name)
         assert source.typed_rows_at(now) == live_rows(pipeline, source, now)
         assert "v1" in {row["a__string"] for row in rows_of(pipeline, source.name)}
