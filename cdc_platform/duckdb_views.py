@@ -4,16 +4,20 @@ The extension and those that it needs for Avro and S3 come from PyPI: otherwise 
 DuckDB downloads them.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
+from string import ascii_lowercase, ascii_uppercase
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
+import pyarrow as pa
 from pyarrow.fs import resolve_s3_region
 from pyiceberg.utils.properties import get_first_property_value, property_as_bool
 
 from cdc_platform.errors import LibraryMissing
 from cdc_platform.model.base.libraries import install_command, optional_library
+from cdc_platform.model.base.names import lake_table_name
 
 if TYPE_CHECKING:
     import duckdb
@@ -22,6 +26,9 @@ EXTENSIONS: Final = ("avro", "iceberg", "httpfs")
 AWS: Final = "aws"
 """The extension that finds keys of S3 where AWS's own tools do."""
 EXTRA: Final = "duckdb"
+Name = tuple[str, ...]
+"""Name of a view, after that of its schema if it is not in the default one."""
+_LOWER: Final = str.maketrans(ascii_uppercase, ascii_lowercase)
 _LOCAL: Final = "file:"
 _S3: Final = ("s3://", "s3a://", "s3n://")
 _KEYS: Final[Mapping[str, tuple[str, str]]] = {
@@ -138,26 +145,66 @@ def _load_extension(connection: "duckdb.DuckDBPyConnection", name: str) -> None:
     connection.load_extension(str(file))
 
 
-def create_view(
-    connection: "duckdb.DuckDBPyConnection", name: str, metadata_file: str, snapshot_id: int
-) -> None:
-    """Create the view of a table's snapshot, under the table's own name in quotes.
+def name_views(connection: "duckdb.DuckDBPyConnection", tables: Sequence[str]) -> dict[str, list[Name]]:
+    """Return the names of the views of each table: the lake's, the source's, and that in a schema.
 
-    The view of a table in a named schema can also be named without quotes, as in `FROM shop.orders`.
+    DuckDB ignores case, and has schemas of its own. A name that several tables would have, or that DuckDB
+    would not find, is left out; the lake's names are distinct.
 
     Args:
-        connection: a connection that has the extensions.
-        name: name of the table, as at the source.
+        connection: the connection that gets the views.
+        tables: names of all tables, as at the source.
+    """
+    databases = "SELECT database_name FROM duckdb_databases()"
+    schemas = "SELECT schema_name FROM duckdb_schemas() WHERE internal"
+    taken = {_key((name,)) for (name,) in connection.execute(f"{databases} UNION {schemas}").fetchall()}
+    names = {table: _names(table, taken) for table in tables}
+    counts = Counter(_key(name) for of_table in names.values() for name in of_table)
+    return {
+        table: [name for name in of_table if counts[_key(name)] == 1] for table, of_table in names.items()
+    }
+
+
+def _names(table: str, taken_schemas: Container[str]) -> list[Name]:
+    schema, _, bare = table.partition(".")
+    is_free = schema and bare and "." not in bare and _key((schema,)) not in taken_schemas
+    return [*dict.fromkeys(((lake_table_name(table),), (table,))), *([(schema, bare)] if is_free else [])]
+
+
+def _key(name: Name) -> str:
+    """Return a key that all names of one view share: DuckDB ignores the case of ASCII letters alone."""
+    return _quote(*name).translate(_LOWER)
+
+
+def scan_sql(metadata_file: str, snapshot_id: int) -> str:
+    """Return the query of all rows of a table's snapshot.
+
+    Args:
         metadata_file: the table's metadata in the lake.
         snapshot_id: the snapshot.
     """
     place = _literal(metadata_file.removeprefix(_LOCAL))
-    rows = f"SELECT * FROM iceberg_scan({place}, snapshot_from_id = {snapshot_id}::UBIGINT)"
-    connection.execute(f"CREATE OR REPLACE VIEW {_quote(name)} AS {rows}")
-    schema, _, bare = name.partition(".")
-    if bare and "." not in bare:
-        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {_quote(schema)}")
-        connection.execute(f"CREATE OR REPLACE VIEW {_quote(schema)}.{_quote(bare)} AS {rows}")
+    return f"SELECT * FROM iceberg_scan({place}, snapshot_from_id = {snapshot_id}::UBIGINT)"
+
+
+def create_views(connection: "duckdb.DuckDBPyConnection", names: Iterable[Name], query: str) -> None:
+    """Create views of the rows of a query.
+
+    Args:
+        connection: a connection that has the extensions.
+        names: names of `name_views`.
+        query: the query.
+    """
+    for name in names:
+        for schema in name[:-1]:
+            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {_quote(schema)}")
+        connection.execute(f"CREATE OR REPLACE VIEW {_quote(*name)} AS {query}")
+
+
+def register(connection: "duckdb.DuckDBPyConnection", names: Sequence[Name], rows: pa.Table) -> None:
+    """Create views of rows in memory, which last as long as the connection."""
+    connection.register(names[0][-1], rows)
+    create_views(connection, names[1:], f"FROM temp.{_quote(*names[0])}")
 
 
 def connect() -> "duckdb.DuckDBPyConnection":
@@ -170,9 +217,8 @@ def connect() -> "duckdb.DuckDBPyConnection":
     return connection
 
 
-def _quote(name: str) -> str:
-    escaped = name.replace('"', '""')
-    return f'"{escaped}"'
+def _quote(*parts: str) -> str:
+    return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
 
 
 def _literal(text: str) -> str:

@@ -38,7 +38,7 @@ from cdc_platform.lake.state.cuts import Cut, find_cut, newest_cut
 from cdc_platform.lake.state.quarantine import describe_next_step
 from cdc_platform.model.base.declared_settings import micros_of_setting
 from cdc_platform.model.base.libraries import optional_library
-from cdc_platform.model.base.names import quote_spark
+from cdc_platform.model.base.names import find_table, quote_spark
 from cdc_platform.model.base.timestamps import to_datetime, to_rfc3339
 from cdc_platform.visible import visible_text
 
@@ -147,7 +147,7 @@ class TablesAtCut:
         """Return a table's rows.
 
         Args:
-            table: name of the table, as at the source.
+            table: name of the table, as at the source or in the lake.
             columns: columns to read; all when None.
             where: rows to read, in pyiceberg's syntax, such as `balance > 100 and owner = 'Ada'`.
 
@@ -156,8 +156,8 @@ class TablesAtCut:
             SettingError: `columns` names one that the table does not have at the cut, or `where` cannot be
                 read or does not fit its columns.
         """
-        stored_table = self._stored_table(table)
-        scan = _scan_as_then(stored_table, self.cut.tables[table])
+        name, stored_table = self._find(table)
+        scan = _scan_as_then(stored_table, self.cut.tables[name])
         schema = scan.projection()
         selected = _known_columns(schema, table, columns)
         return scan.update(selected_fields=selected, row_filter=_row_filter(schema, table, where)).to_arrow()
@@ -186,8 +186,9 @@ class TablesAtCut:
         *,
         tables: Sequence[str] | None = None,
     ) -> "duckdb.DuckDBPyConnection":
-        """Return a DuckDB connection in which tables of the cut are views of the same names as at the source.
+        """Return a DuckDB connection in which tables of the cut are views, under their names.
 
+        Those that DuckDB, which ignores case, cannot distinguish have the names of the lake only.
         A query reads only the files, columns and rows that it needs. If the lake is in an object store other
         than S3, this call reads the tables into memory, and a warning gives their size; if some are large,
         name only the tables that you need. Keys for S3 come from the catalog, otherwise from where AWS's
@@ -195,7 +196,7 @@ class TablesAtCut:
 
         Args:
             connection: where the views are made; a new database in memory when None.
-            tables: names of the tables; all when None.
+            tables: names of the tables, as at the source or in the lake; all when None.
 
         Raises:
             TableNotFound: the cut has no such table.
@@ -203,11 +204,12 @@ class TablesAtCut:
         """
         database = duckdb_views.connect() if connection is None else connection
         duckdb_views.load_extensions(database)
-        for name in self.names if tables is None else tables:
-            table = self._stored_table(name)
+        view_names = duckdb_views.name_views(database, self.names)
+        for name, table in map(self._find, self.names if tables is None else tables):
             obstacle = duckdb_views.log_in(database, table.location(), table.io.properties)
             if obstacle is None:
-                duckdb_views.create_view(database, name, table.metadata_location, self.cut.tables[name])
+                query = duckdb_views.scan_sql(table.metadata_location, self.cut.tables[name])
+                duckdb_views.create_views(database, view_names[name], query)
             else:
                 snapshot = table.snapshot_by_id(self.cut.tables[name])
                 size_bytes = (number_of(snapshot, "total-files-size") if snapshot is not None else 0) or 0
@@ -217,7 +219,7 @@ class TablesAtCut:
                     size_bytes / 1e6,
                     visible_text(obstacle),
                 )
-                database.register(name, self.arrow(name))
+                duckdb_views.register(database, view_names[name], self.arrow(name))
         return database
 
     def spark(self, session: "SparkSession", table: str) -> "DataFrame":
@@ -225,25 +227,23 @@ class TablesAtCut:
 
         Args:
             session: one whose catalog `lake` is this lake, such as those that the platform starts.
-            table: name of the table, as at the source.
+            table: name of the table, as at the source or in the lake.
 
         Raises:
             TableNotFound: the cut has no such table.
         """
-        if table not in self.cut.tables:
-            raise self._no_such(table)
-        reader = session.read.option("versionAsOf", str(self.cut.tables[table]))
-        return reader.table(self.lake.spark_table(table))
+        name, _ = self._find(table)
+        reader = session.read.option("versionAsOf", str(self.cut.tables[name]))
+        return reader.table(self.lake.spark_table(name))
 
-    def _stored_table(self, table: str) -> Table:
-        stored_table = self.lake.table(table) if table in self.cut.tables else None
-        if stored_table is None:
-            raise self._no_such(table)
-        return stored_table
-
-    def _no_such(self, table: str) -> TableNotFound:
-        names = ", ".join(self.names)
-        return TableNotFound(f"Cut {self.cut.cut} has no table {quote_spark(table)}. It has: {names}")
+    def _find(self, table: str) -> tuple[str, Table]:
+        """Return the source's name of a table, and the table."""
+        name = find_table(table, self.names)
+        stored_table = self.lake.table(name) if name is not None else None
+        if name is None or stored_table is None:
+            names = ", ".join(self.names)
+            raise TableNotFound(f"Cut {self.cut.cut} has no table {quote_spark(table)}. It has: {names}")
+        return name, stored_table
 
 
 def _scan_as_then(table: Table, snapshot_id: int) -> DataScan:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from moto.server import ThreadedMotoServer
 
-from cdc_platform.duckdb_views import connect, load_extensions, log_in
+from cdc_platform.duckdb_views import connect, load_extensions, log_in, name_views, register
 from cdc_platform.errors import LibraryMissing
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
@@ -210,6 +210,50 @@ def test_duckdb_has_tables_under_the_names_of_the_source(tmp_path: Path) -> None
     for number, name in enumerate(names):
         assert [(number,)] == connection.sql(f'SELECT id FROM "{name}"').fetchall()
     assert connection.sql("SELECT id FROM shop.orders").fetchall() == [(0,)]
+
+
+def test_duckdb_never_shows_one_table_under_the_name_of_another(tmp_path: Path) -> None:
+    """It ignores case, so tables whose names differ in nothing else have only their names in the lake."""
+    names = ("shop.Users", "shop.users", "Shop.orders", "shop.orders", "my Orders", "MY orders", "É t", "é t")
+    tables = numbered_tables(Lake(LakeSettings(str(tmp_path)), "bank"), names)
+    connection = tables.duckdb()
+    for number, name in enumerate(names):
+        assert [(number,)] == connection.sql(f"SELECT id FROM {lake_table_name(name)}").fetchall()
+        assert tables.arrow(name) == tables.arrow(lake_table_name(name))
+    for name in ("shop.users", '"shop.users"', "shop.orders", '"Shop.orders"', '"my orders"'):
+        with pytest.raises(duckdb.CatalogException, match="does not exist"):
+            connection.sql(f"FROM {name}")
+    assert connection.sql('SELECT id FROM "É t"').fetchall() == [(6,)]
+    # Another set of tables changes no name.
+    some = tables.duckdb(tables=[lake_table_name("shop.Users")])
+    assert [(lake_table_name("shop.Users"),)] == some.sql("SHOW TABLES").fetchall()
+
+
+@pytest.mark.parametrize("schema", ["temp", "system", "Memory", "main", "information_schema", "pg_catalog"])
+def test_a_table_may_be_in_a_schema_of_a_name_that_duckdb_has(tmp_path: Path, schema: str) -> None:
+    """Such a table needs quotes, and hides no other one; all others are found as always."""
+    lake = Lake(LakeSettings(str(tmp_path)), "bank")
+    names = (f"{schema}.orders", "orders", "shop.items", f"{schema}.", ".orders")
+    connection = numbered_tables(lake, names).duckdb()
+    for number, name in enumerate(names):
+        assert [(number,)] == connection.sql(f'SELECT id FROM "{name}"').fetchall()
+    assert connection.sql("SELECT id FROM shop.items").fetchall() == [(2,)]
+
+
+def test_a_database_may_have_the_name_of_a_schema(tmp_path: Path) -> None:
+    """A connection of the user's to `shop.db` gets the tables of the schema `shop`, too."""
+    tables = numbered_tables(Lake(LakeSettings(str(tmp_path)), "bank"), ["shop.orders"])
+    with tables.duckdb(duckdb.connect(str(tmp_path / "shop.db"))) as connection:
+        assert connection.sql('SELECT id FROM "shop.orders"').fetchall() == [(0,)]
+
+
+def test_tables_in_memory_have_the_same_names() -> None:
+    """What DuckDB cannot scan itself is found in its schema without quotes, and under the lake's name."""
+    connection = connect()
+    names = name_views(connection, ["shop.orders"])["shop.orders"]
+    register(connection, names, pa.table({"id": [7]}))
+    for name in ("shop.orders", '"shop.orders"', lake_table_name("shop.orders")):
+        assert connection.sql(f"SELECT id FROM {name}").fetchall() == [(7,)]
 
 
 def test_a_table_may_be_larger_than_memory(tmp_path: Path) -> None:

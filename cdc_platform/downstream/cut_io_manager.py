@@ -136,7 +136,8 @@ def _convert(tables: TablesAtCut, context: dg.InputContext) -> object:
             return tables.polars(name)
         case "duckdb" | "_duckdb", "DuckDBPyRelation":
             optional_library("duckdb", "duckdb")
-            return tables.duckdb(tables=[name]).table(name)
+            # DuckDB has every table under this name.
+            return tables.duckdb(tables=[name]).table(lake_table_name(name))
     raise SettingError(context.name, f"must be a {FORMS}, not: {kind}")
 
 

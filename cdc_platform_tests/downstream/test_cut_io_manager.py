@@ -15,6 +15,7 @@ from cdc_platform.downstream.cut_io_manager import CutIOManager
 from cdc_platform.errors import SettingError
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.state.cuts import Cut, append_cut
+from cdc_platform.model.base.names import lake_table_name
 from cdc_platform.model.base.timestamps import clock_micros
 from cdc_platform.pipeline.opened.pipeline import open_pipeline
 from cdc_platform.read import TablesAtCut
@@ -27,19 +28,20 @@ MOMENT = 1_800_000_000_000_000
 
 @pytest.fixture(scope="module")
 def defs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The file of a pipeline whose only cut has a table."""
+    """The file of a pipeline whose only cut has tables of equal rows."""
     path = begin(write_defs(tmp_path_factory.mktemp("pipeline")))
     lake = open_pipeline(load_settings(path)).lake
     rows = pa.table(ROWS)
-    table = lake.catalog.create_table("bank.accounts", rows.schema)
-    table.append(rows)
-    snapshot = table.current_snapshot()
-    assert snapshot is not None
-    append_cut(lake, Cut(1, MOMENT, 1, {"accounts": snapshot.snapshot_id}, MOMENT))
+    snapshots = {}
+    for name in ("accounts", 'system."a table"', "a.b.c"):
+        table = lake.catalog.create_table(f"bank.{lake_table_name(name)}", rows.schema)
+        table.append(rows)
+        snapshots[name] = table.metadata.snapshots[-1].snapshot_id
+    append_cut(lake, Cut(1, MOMENT, 1, snapshots, MOMENT))
     return path
 
 
-def load_accounts(defs: Path, annotation: object) -> object:
+def load_accounts(defs: Path, annotation: object, table: str = "accounts") -> object:
     """Return what an asset gets of a table that it takes with an annotation."""
     loaded: list[object] = []
 
@@ -47,7 +49,7 @@ def load_accounts(defs: Path, annotation: object) -> object:
         loaded.append(accounts)
 
     seen.__annotations__["accounts"] = annotation
-    key = dg.AssetKey(["bank", "accounts"])
+    key = dg.AssetKey(["bank", lake_table_name(table)])
     asset = dg.asset(ins={"accounts": dg.AssetIn(key, input_manager_key="cut")})(seen)
     resources = {"cut": CutIOManager(defs=str(defs))}
     dg.materialize([dg.AssetSpec(key), asset], resources=resources, selection=[asset])
@@ -68,6 +70,14 @@ def test_an_annotation_chooses_the_form(defs: Path) -> None:
     assert isinstance(relation, duckdb.DuckDBPyRelation)
     assert list(zip(*ROWS.values(), strict=True)) == relation.fetchall()
     assert isinstance(load_accounts(defs, TablesAtCut), TablesAtCut)
+
+
+def test_a_relation_may_be_of_a_table_of_any_name(defs: Path) -> None:
+    """DuckDB finds it, whatever its schema and its characters are."""
+    for name in ('system."a table"', "a.b.c"):
+        relation = load_accounts(defs, duckdb.DuckDBPyRelation, name)
+        assert isinstance(relation, duckdb.DuckDBPyRelation)
+        assert list(zip(*ROWS.values(), strict=True)) == relation.fetchall()
 
 
 @pytest.mark.parametrize("annotation", [dict, pd.Series, pl.LazyFrame, duckdb.DuckDBPyConnection])

@@ -50,7 +50,7 @@ class _CommandOfKey(CommandOnDefs):
 @NAME
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 def explain(defs: Path, table: str, key: str, name: str | None, as_json: bool) -> None:
-    """Show the changes that produced the row KEY of TABLE.
+    """Show the changes that produced the row KEY of TABLE, named as at the source or in the lake.
 
     Prints the changes in order: the columns that each one set, from which value to which, its transaction,
     its partition of the source and its record, and the first cut that showed it. Then the current row in the

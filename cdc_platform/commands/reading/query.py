@@ -52,8 +52,8 @@ def query(defs: Path, sql: str, name: str | None, cut: int | None, moment: str |
     """Run SQL over the tables of a pipeline, all at one cut.
 
     DuckDB runs it, without Spark or a JVM, and reads only the files, columns and rows that the SQL needs.
-    Tables have their names at the source, such as `accounts` or `public.orders`. The pipeline
-    may run at the same time: new cuts do not change the result.
+    Tables have their names at the source, such as `accounts` or `public.orders`, and those of the lake,
+    which `status` shows. The pipeline may run at the same time: new cuts do not change the result.
     """
     from cdc_platform.read import open_tables
 

@@ -1,7 +1,7 @@
 """Safe, short and quoted names; every identifier in SQL text passes through this module."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from hashlib import sha256
 from typing import Final
 
@@ -110,6 +110,13 @@ def lake_table_name(source_table: str) -> str:
         return safe
     digest = _digest(source_table, 6)
     return f"{safe[: _MAX_CHARACTERS - len(digest) - 1]}_{digest}"
+
+
+def find_table(name: str, source_tables: Iterable[str]) -> str | None:
+    """Return the source table that has a name, at the source or in the lake; None without one."""
+    tables = tuple(source_tables)
+    in_lake = (table for table in tables if lake_table_name(table) == name)
+    return name if name in tables else next(in_lake, None)
 
 
 def is_reserved_column(name: str) -> bool:

@@ -49,13 +49,15 @@ class ColumnVersion:
     past_names: tuple[str, ...] = ()
     is_widened: bool = False
 
-    def is_stored_as(self, name: str, stored_names: Container[str]) -> bool:
-        """Return whether a table with these columns, by `case_key`, stores the version as `name`.
+    def is_stored_as(self, name: str, past_names: Container[str]) -> bool:
+        """Return whether a table that has or had columns of these names, by `case_key`, stores it as `name`.
 
-        Setting a version aside gives it a new name, so the newest of its names that the table has decides.
+        Setting a version aside gives it a new name, so the newest of its names that the table ever had
+        decides: if the table has no such column any more, another program has dropped it, and a column of
+        an older name is another version.
         """
         names = (case_key(candidate) for candidate in (self.lake_name, *reversed(self.past_names)))
-        return next((candidate for candidate in names if candidate in stored_names), None) == case_key(name)
+        return next((candidate for candidate in names if candidate in past_names), None) == case_key(name)
 
     def is_over_at(self, micros: int) -> bool:
         """Return whether this version had ended at the source at a moment; bounds are never too early."""
@@ -183,7 +185,7 @@ class ColumnHistory:
         )
 
     def version_stored(
-        self, name: str, type_text: str, copied_micros: int | None, stored_names: Container[str]
+        self, name: str, type_text: str, copied_micros: int | None, past_names: Container[str]
     ) -> ColumnVersion | None:
         """Return the version whose values a column of the table contains.
 
@@ -194,9 +196,9 @@ class ColumnHistory:
             name: the column's name in the table.
             type_text: the column's type in Spark's SQL.
             copied_micros: the moment of the table's copy, None without a copy.
-            stored_names: names of all columns of the table, in lower case.
+            past_names: names of all columns that the table has or had, by `case_key`.
         """
-        versions = [version for version in self.versions if version.is_stored_as(name, stored_names)]
+        versions = [version for version in self.versions if version.is_stored_as(name, past_names)]
         of_type = [
             version for version in versions if _plain_type(spark_type(version.type)) == _plain_type(type_text)
         ]

@@ -57,6 +57,10 @@ def stream_exclusions(history: SchemaHistory) -> Exclusion:
     return reduce(Exclusion.__or__, exclusions, NOTHING)
 
 
+SHOWN_TABLES: Final = 20
+"""Maximum number of tables that a finding names."""
+
+
 def _option_text(history: SchemaHistory, name: str) -> str:
     is_now = history.options.get(name, "").lower() == "true"
     return f"the change stream {'has' if is_now else 'has had'} {name} = true"
@@ -85,13 +89,13 @@ def late_columns(table: ColumnHistory) -> tuple[str, ...]:
 
 
 def describe_findings(
-    history: SchemaHistory, options: Collection[str] = (), refusals: Refusals = NOTHING_REFUSED
+    history: SchemaHistory, named: Collection[str] = (), refusals: Refusals = NOTHING_REFUSED
 ) -> tuple[str, ...]:
-    """Return a sentence for each difference between lake and source that is by design.
+    """Return a sentence for each difference between lake and source by design, or by the settings.
 
     Args:
         history: history of the source's schema.
-        options: names of the tables with options.
+        named: tables that the settings name; only those with options can be unwatched.
         refusals: tables that the lake cannot have because of other tables.
     """
     stream = (
@@ -111,9 +115,22 @@ def describe_findings(
     )
     waiting = (
         f"`{name}` is not watched: its `table_options` take effect once the change stream watches it."
-        for name in sorted(history.other_names.intersection(options) - history.tables.keys())
+        for name in sorted(history.other_names.intersection(named) - history.tables.keys())
     )
-    return (*stream, *keyless, *describe_refusals(refusals), *tables, *waiting)
+    unknown = _unknown_tables(history, named)
+    return (*stream, *keyless, *describe_refusals(refusals), *tables, *waiting, *unknown)
+
+
+def _unknown_tables(history: SchemaHistory, named: Collection[str]) -> Iterable[str]:
+    """Yield a sentence for each named table without changes: an event source cannot list its tables."""
+    known_names = ", ".join(f"`{name}`" for name in sorted(history.tables)[:SHOWN_TABLES])
+    more = ", ..." if len(history.tables) > SHOWN_TABLES else ""
+    for name in sorted({*named} - history.tables.keys() - history.other_names - history.keyless):
+        if history.cycle:
+            yield (
+                f"The settings name `{name}`, but no change has: `tables` and `table_options` have no effect "
+                f"on it yet. If the name is wrong, the tables are {known_names}{more}."
+            )
 
 
 def _table_findings(table: ColumnHistory) -> Iterable[str]:

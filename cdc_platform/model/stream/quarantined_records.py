@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeVar
 
+from cdc_platform.model.base.names import find_table
 from cdc_platform.model.base.stored_names import QUARANTINE
 from cdc_platform.model.base.stored_texts import as_shape, parse_stored, read_stored
 from cdc_platform.model.stream.ordering_key import place_of
@@ -113,7 +114,7 @@ class QuarantineFilter:
     """Selection of quarantined records; None in a field does not narrow it.
 
     Args:
-        table: the source table.
+        table: the source table, or its name in the lake.
         reason: a part of the reason, in any case.
         cycle: the cycle that quarantined the records.
         record: name or identity of one record, or the last part of the name, which is an event's UUID.
@@ -127,7 +128,7 @@ class QuarantineFilter:
     def matches(self, record: QuarantinedRecord) -> bool:
         """Return whether the filter selects a record."""
         return (
-            self.table in (None, record.table)
+            (self.table is None or find_table(self.table, filter(None, [record.table])) is not None)
             and (self.reason or "").casefold() in record.reason.casefold()
             and self.cycle in (None, record.cycle)
             and self.record in (None, record.name, record.record_id, record.name.rpartition("/")[2])

@@ -1,6 +1,7 @@
 """Tables in which deleted rows stay."""
 
 import logging
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Final
 
@@ -8,7 +9,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import DataFrame, SparkSession
 
-from cdc_platform.errors import SettingError
+from cdc_platform.errors import CutNotFound, SettingError
 from cdc_platform.lake.commits.commits import count_rows
 from cdc_platform.lake.state.lost_tables import stored_version
 from cdc_platform.model.base.names import quote_spark
@@ -79,20 +80,40 @@ def lacks_deleted(table: Table, version: Snapshot | None, schema: TableSchema) -
 
 def misses_deleted(table: Table, version: Snapshot | None, schema: TableSchema) -> bool:
     """Return whether a version of a table is older than its setting `soft_delete`."""
-    if not keeps_deleted(schema) or version is None or version.schema_id is None:
-        return False
-    return DELETED not in table.schemas()[version.schema_id].column_names
+    return keeps_deleted(schema) and version is not None and DELETED not in _columns_at(table, version)
+
+
+def require_same_option(table: Table, version: Snapshot, schema: TableSchema, at_cut: int) -> None:
+    """Ensure that the version of a table at a cut has deleted rows if its setting `soft_delete` keeps them.
+
+    Raises:
+        CutNotFound: the setting was another one.
+    """
+    advice = "choose another cut, or none to start from the log's beginning"
+    if misses_deleted(table, version, schema):
+        raise CutNotFound(
+            f"Table `{schema.name}` has no deleted rows at cut {at_cut}, which is older than its setting "
+            f"`soft_delete`; {advice}."
+        )
+    if not keeps_deleted(schema) and DELETED in _columns_at(table, version):
+        raise CutNotFound(
+            f"Table `{schema.name}` has deleted rows at cut {at_cut}, when its setting `soft_delete` was "
+            f"true; {advice}."
+        )
+
+
+def _columns_at(table: Table, version: Snapshot) -> Collection[str]:
+    """Return the names of a version's columns, or those of the table if the version does not state them."""
+    schema_id = version.schema_id if version.schema_id is not None else table.metadata.current_schema_id
+    return table.schemas()[schema_id].column_names
 
 
 def stored_at(pipeline: Pipeline, table: TableSchema, snapshot_id: int) -> TableSchema:
     """Return the columns of a table at a snapshot, including those of soft deletes if it had them."""
     stored_table = load_table(pipeline, table.name)
     version = stored_version(stored_table, snapshot_id)
-    options = pipeline.options(table.name)
-    softly = stored_schema(table, replace(options, soft_delete=True))
-    if version is None or misses_deleted(stored_table, version, softly):
-        return stored_schema(table, replace(options, soft_delete=False))
-    return softly
+    is_soft = version is not None and DELETED in _columns_at(stored_table, version)
+    return stored_schema(table, replace(pipeline.options(table.name), soft_delete=is_soft))
 
 
 def report_rebuild(schema: TableSchema) -> None:
@@ -102,9 +123,11 @@ def report_rebuild(schema: TableSchema) -> None:
     )
 
 
-def drop_markers(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> None:
-    """Drop the columns of soft deletes from a table that was rebuilt without deleted rows."""
+def drop_markers(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> bool:
+    """Drop the columns of soft deletes from a table that was rebuilt without deleted rows, if it has them."""
     columns = load_table(pipeline, schema.name).schema().column_names
     markers = [quote_spark(name) for name in (DELETED, DELETED_AT) if name in columns]
-    if markers and not keeps_deleted(schema):
-        spark.sql(f"ALTER TABLE {pipeline.lake.spark_table(schema.name)} DROP COLUMNS ({', '.join(markers)})")
+    if not markers or keeps_deleted(schema):
+        return False
+    spark.sql(f"ALTER TABLE {pipeline.lake.spark_table(schema.name)} DROP COLUMNS ({', '.join(markers)})")
+    return True

@@ -12,7 +12,7 @@ from cdc_platform.lake.commits.filters import all_of, between, equals, is_any
 from cdc_platform.lake.state.control import load_lineage
 from cdc_platform.lake.state.cuts import Cut, cuts_since
 from cdc_platform.lake.state.quarantine import count_quarantined_records, describe_next_step, has_replays
-from cdc_platform.model.base.names import lake_table_name
+from cdc_platform.model.base.names import find_table
 from cdc_platform.model.base.stored_names import LOG
 from cdc_platform.model.base.stored_texts import understanding
 from cdc_platform.model.base.timestamps import from_datetime, plain_fields, to_rfc3339
@@ -87,13 +87,18 @@ class Explanation:
 
 
 def explain_row(pipeline: Pipeline, table: str, key_text: str) -> Explanation:
-    """Return the changes that produced a row of a source table; see `parse_key` for the text of its key.
+    """Return the changes that produced a row; see `parse_key` for the text of its key.
+
+    Args:
+        pipeline: the pipeline.
+        table: name of the table, as at the source or in the lake.
+        key_text: the row's key.
 
     Raises:
         TableNotFound: the lake has no such table.
         RowNotFound: the text is not a key of the table, or neither the log nor an initial copy has the key.
     """
-    stored_table = _find_table(pipeline, table)
+    table, stored_table = _find_table(pipeline, table)
     key = parse_key(table, _key_columns(pipeline, stored_table, table), key_text)
     keys = (key, *_former_keys(pipeline, table, key))
     log = pipeline.lake.system_table(LOG)
@@ -162,13 +167,15 @@ def _value_columns(pipeline: Pipeline, table: str, key: RowKey) -> list[str]:
     return [name for name in names if name not in {*keys, DELETED, DELETED_AT, ORDERING_KEY}]
 
 
-def _find_table(pipeline: Pipeline, table: str) -> Table:
-    stored_table = pipeline.lake.table(table)
+def _find_table(pipeline: Pipeline, name: str) -> tuple[str, Table]:
+    """Return the source's name of a table, and the table."""
     table_names = pipeline.present_tables
-    if stored_table is None or stored_table.name()[-1] not in map(lake_table_name, table_names):
+    table = find_table(name, table_names)
+    stored_table = pipeline.lake.table(table) if table is not None else None
+    if table is None or stored_table is None:
         names = ", ".join(table_names) or f"none yet; {describe_next_step(pipeline.lake)}"
-        raise TableNotFound(f"The lake has no table `{table}` of pipeline `{pipeline.name}`. It has: {names}")
-    return stored_table
+        raise TableNotFound(f"The lake has no table `{name}` of pipeline `{pipeline.name}`. It has: {names}")
+    return table, stored_table
 
 
 def _former_keys(pipeline: Pipeline, table: str, key: RowKey) -> tuple[RowKey, ...]:

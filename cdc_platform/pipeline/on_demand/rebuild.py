@@ -1,6 +1,7 @@
 """Rebuilds of tables and histories from the log: from its beginning, or from an older cut."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
@@ -19,7 +20,7 @@ from cdc_platform.pipeline.merging.merge import (
     plan_build,
     run_builds,
 )
-from cdc_platform.pipeline.merging.soft_delete import drop_markers, misses_deleted
+from cdc_platform.pipeline.merging.soft_delete import drop_markers, require_same_option
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_step import pipeline_step
 from cdc_platform.pipeline.publishing.publication import publish_cut
@@ -72,8 +73,11 @@ def rebuild_table(
         raise CommitConflict(
             f"Another run has published since the rebuild of `{table}` began; start it again."
         )
-    if _is_table(pipeline, table):
-        drop_markers(pipeline, spark, pipeline.stored_schema(table))
+    if _is_table(pipeline, table) and drop_markers(pipeline, spark, pipeline.stored_schema(table)):
+        # Readers of a cut see the columns that its snapshot was committed with.
+        (merged,) = merge_tables(pipeline, spark, [pipeline.table(table)])
+        publish_cut(pipeline)
+        return replace(outcome, snapshot_id=merged.snapshot_id)
     return outcome
 
 
@@ -112,11 +116,7 @@ def _plan(pipeline: Pipeline, spark: SparkSession, table: str, at_cut: int | Non
     else:
         base, cycle = _version_at(pipeline, stored_table, table, at_cut)
         span = _span_upon(pipeline, table, table, cycle, at_cut)
-        if misses_deleted(stored_table, base, schema):
-            raise CutNotFound(
-                f"Table `{table}` has no deleted rows at cut {at_cut}, which is older than its setting "
-                "`soft_delete`; choose a newer cut, or none to start from the log's beginning."
-            )
+        require_same_option(stored_table, base, schema, at_cut)
     return plan_build(pipeline, spark, schema, base, span)
 
 
@@ -147,4 +147,15 @@ def _version_at(pipeline: Pipeline, stored_table: Table, table: str, at_cut: int
     base = stored_table.metadata.snapshot_by_id(cut.tables.get(table, -1))
     if base is None:
         raise CutNotFound(f"Table `{table}` has no snapshot of cut {at_cut} any more; choose a newer cut.")
+    if base.schema_id is not None:
+        ids = {field.field_id for field in stored_table.schema().fields}
+        fields = stored_table.schemas()[base.schema_id].fields
+        lost_names = [field.name for field in fields if field.field_id not in ids]
+        # A column that was added again under the name does not have their values.
+        if lost_names:
+            raise CutNotFound(
+                f"Since cut {at_cut}, columns of `{table}` have been dropped in the lake, with the values "
+                f"that they had there: {', '.join(lost_names)}. Choose a newer cut, or none to start from "
+                "the log's beginning."
+            )
     return base, cut.cycle

@@ -172,9 +172,9 @@ class Pipeline:
         return self._find_refusals(self.schema_history, self.schema_history.tables)
 
     def findings(self, history: SchemaHistory) -> tuple[str, ...]:
-        """Return a sentence for each difference between lake and source that is by design."""
-        refusals = self._find_refusals(history, history.tables)
-        return describe_findings(history, self.settings.table_options, refusals)
+        """Return a sentence for each difference between lake and source by design, or by the settings."""
+        named = {*(self.settings.tables or ()), *self.settings.table_options}
+        return describe_findings(history, named, self._find_refusals(history, history.tables))
 
     def use_history(self, history: SchemaHistory) -> None:
         """Replace the history of the source's schema with a newer one."""

@@ -143,7 +143,8 @@ def _missing_steps(
     if all(case_key(column.name) in stored_names for column in schema.columns):
         return []
     steps = []
-    for name, version in _stored_versions(pipeline, spark, columns, target, stored_names):
+    past_names = {case_key(field.name) for past in lake_table.metadata.schemas for field in past.fields}
+    for name, version in _stored_versions(pipeline, spark, columns, target, past_names):
         former_name, new_name = quote_spark(name), quote_spark(version.lake_name)
         steps.append(f"ALTER TABLE {target} RENAME COLUMN {former_name} TO {new_name}")
         stored_names = (stored_names - {case_key(name)}) | {case_key(version.lake_name)}
@@ -158,14 +159,14 @@ def _missing_steps(
 
 
 def _stored_versions(
-    pipeline: Pipeline, spark: SparkSession, columns: ColumnHistory, target: str, stored_names: Container[str]
+    pipeline: Pipeline, spark: SparkSession, columns: ColumnHistory, target: str, past_names: Container[str]
 ) -> Iterator[tuple[str, ColumnVersion]]:
     """Yield the versions to set aside, each with its present name in the table."""
     plan = load_plans(pipeline.lake).get(columns.name)
     copied_micros = plan.position_micros if plan is not None else None
     for field in read_current(spark, target).schema.fields:
         text = field.dataType.simpleString()
-        version = columns.version_stored(field.name, text, copied_micros, stored_names)
+        version = columns.version_stored(field.name, text, copied_micros, past_names)
         if version is not None and case_key(version.lake_name) != case_key(field.name):
             yield field.name, version
 

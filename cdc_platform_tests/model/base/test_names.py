@@ -11,6 +11,7 @@ from cdc_platform.errors import SettingError
 from cdc_platform.model.base.names import (
     MAX_COLUMNS,
     check_identifier,
+    find_table,
     is_reserved_column,
     lake_table_name,
     long_table_reason,
@@ -102,6 +103,14 @@ def test_a_long_name_is_cut() -> None:
     assert [len(name) for name in names] == [200, 200]
     assert len(set(names)) == 2
     assert lake_table_name(names[0]) == names[0]
+
+
+def test_a_table_is_found_by_each_of_its_names() -> None:
+    """The name at the source and the name in the lake mean one table; nothing else does."""
+    names = ("a.b", "a_b", "c")
+    assert [find_table(name, iter(names)) for name in names] == [*names]
+    assert find_table(lake_table_name("a.b"), names) == "a.b"
+    assert find_table("A.B", names) is None
 
 
 def test_name_in_a_named_schema_carries_a_digest() -> None:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from cdc_platform.model.base.names import lake_table_name
 from cdc_platform.model.stream.quarantined_records import QuarantinedRecord, QuarantineFilter, with_related
 
 
@@ -29,6 +30,14 @@ def record_of(record: str, origin: str | None = None, cycle: int = 1) -> Quarant
 def test_a_filter_narrows_by_all_that_it_names(chosen_by: QuarantineFilter, is_meant: bool) -> None:
     """An omitted filter narrows nothing."""
     assert is_meant is chosen_by.matches(record_of("shop.users/a"))
+
+
+def test_a_filter_knows_a_table_by_its_name_in_the_lake() -> None:
+    """The status shows that name; a record that names no table is of none."""
+    record = replace(record_of("a"), table="shop.users")
+    chosen_by = QuarantineFilter(table=lake_table_name("shop.users"))
+    assert chosen_by.matches(record)
+    assert not chosen_by.matches(replace(record, table=None))
 
 
 def test_a_record_is_called_by_what_is_its_own() -> None:

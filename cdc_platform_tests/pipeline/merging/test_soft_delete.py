@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cdc_platform.errors import SettingError
+from cdc_platform.errors import CutNotFound, SettingError
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.model.base.timestamps import to_datetime
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
@@ -85,6 +86,31 @@ def test_the_option_can_be_switched(spark: "SparkSession", session_lake: LakeSet
     run_steps(plain, spark)
     assert expected_balances(3) == balances(plain)
     assert check_tables_equal_log(plain, spark, EVERYTHING).passed
+
+
+def test_no_rebuild_starts_from_a_cut_of_another_setting(
+    spark: "SparkSession", session_lake: LakeSettings
+) -> None:
+    """Deleted rows of its version would live again, or nothing would show which of its rows are deleted."""
+    soft = bank_pipeline(session_lake, **SOFT)
+    plain = with_options(soft, {})
+    for number in (1, 2):
+        feed_cycle(soft, number)
+        run_steps(soft, spark)
+    with pytest.raises(CutNotFound, match="has deleted rows at cut 2"):
+        rebuild_table(plain, spark, "accounts", 2)
+    rebuild_table(plain, spark, "accounts")
+    assert expected_balances(2) == balances(plain)
+    assert check_tables_equal_log(plain, spark, EVERYTHING).passed
+    newest = newest_cut(plain.lake)
+    assert newest is not None
+    run_steps(soft, spark)
+    for cut, problem in ((2, r"dropped in the lake.*: __deleted, __deleted_at"), (newest.cut, r"no deleted")):
+        with pytest.raises(CutNotFound, match=problem):
+            rebuild_table(soft, spark, "accounts", cut)
+    rebuild_table(soft, spark, "accounts", newest.cut + 1)
+    assert expected_balances(2) | {3: 100} == balances(soft)
+    assert check_tables_equal_log(soft, spark, EVERYTHING).passed
 
 
 def test_a_merge_of_a_run_without_the_option_is_not_published(

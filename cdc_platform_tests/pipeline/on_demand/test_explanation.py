@@ -18,6 +18,7 @@ from cdc_platform.commands.error_texts import ERROR_PAGES
 from cdc_platform.commands.reading.explain import describe_explanation
 from cdc_platform.errors import RowNotFound, TableNotFound
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.model.base.names import lake_table_name
 from cdc_platform.model.schema.schema_reads import SchemaRead
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.model.stream.records import ModType, ValueCaptureType
@@ -171,6 +172,7 @@ def test_a_table_may_be_called_like_a_history(spark: "SparkSession", session_lak
     feed(pipeline, START, *changes)
     run_steps(pipeline, spark)
     assert len(explain_row(pipeline, "c__history", "1").provenance.steps) == 1
+    assert explain_row(pipeline, "a.b", "1") == explain_row(pipeline, lake_table_name("a.b"), "1")
     with pytest.raises(TableNotFound, match=r"It has: a\.b, c, c__history$"):
         explain_row(pipeline, "a.b__history", "1")
 

@@ -13,13 +13,14 @@ from cdc_platform.model.schema.evolution import SchemaHistory
 from cdc_platform.model.schema.schema_reads import SchemaRead
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.model.schema.table_schema import ColumnType
-from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.pipeline.schema.schema_evolution import find_exclusions
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput
 from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
 from cdc_platform_tests.example_tables import table
+from cdc_platform_tests.sources.debezium.written_events import settings_with
 from cdc_platform_tests.support.pipelines import make_pipeline, source_of
 
 WATCHED = ("transfers", "accounts", "Accounts")
@@ -69,6 +70,26 @@ def test_options_of_a_table_that_is_not_watched_yet_wait(tmp_path: Path) -> None
         )
     )
     assert [schema.name for schema in pipeline.tables] == ["accounts"]
+
+
+def test_a_table_of_an_event_source_that_no_event_names_is_reported(tmp_path: Path) -> None:
+    """It may arrive later or have another name: the status names it with those that have arrived."""
+    settings = PipelineSettings(
+        "shop",
+        settings_with(),
+        LakeSettings(str(tmp_path)),
+        tables=("orders", "public.Items", "public.items"),
+        table_options={"public.Items": TableOptions(history=True)},
+    )
+    pipeline = open_pipeline(settings)
+    assert pipeline.findings(SchemaHistory()) == ()
+    columns = {name: ColumnHistory(name) for name in ("public.items", "public.orders")}
+    texts = pipeline.findings(SchemaHistory(cycle=1, tables=columns))
+    assert [text.partition(":")[0] for text in texts] == [
+        "The settings name `orders`, but no change has",
+        "The settings name `public.Items`, but no change has",
+    ]
+    assert "the tables are `public.items`, `public.orders`" in texts[0]
 
 
 def test_a_key_that_no_lake_can_have_is_refused(tmp_path: Path) -> None:
