@@ -77,9 +77,9 @@ def build_cut(assets: PipelineAssets, runs: RunSettings) -> dg.AssetsDefinition:
         yield from check_log(context, assets, run)
         yield from _merge_remaining(context, assets, run)
         new_cut = publish_cut(run.pipeline)
-        facts = metadata.describe_cut(new_cut, assets.capabilities)
+        facts = metadata.describe_cut(run.pipeline.lake, new_cut)
         yield dg.MaterializeResult(metadata=facts, data_version=cut_version(new_cut))
-        freshness = Freshness.after_cycle(new_cut, assets.capabilities)
+        freshness = Freshness.after_cycle(run.pipeline.lake, new_cut)
         evaluations = list(freshness_results(assets, runs, freshness))
         save_all_fresh(run.pipeline.lake, evaluations)
         yield from evaluations
@@ -169,7 +169,7 @@ def _follow(
             lineage = trace_lineage(run.pipeline)
             sync_partitions(context.instance, assets.pipeline, lineage)
             yield from cycle_events(versions, run.pipeline, outcome, lineage, states)
-            freshness = Freshness.after_cycle(outcome.cut, assets.capabilities)
+            freshness = Freshness.after_cycle(run.pipeline.lake, outcome.cut)
             yield from reports.choose(list(freshness_results(assets, runs, freshness)))
     except CheckFailed:
         yield from evaluations
