@@ -243,7 +243,9 @@ def find_wait_reason(instance: dg.DagsterInstance, pipeline: str) -> str | None:
     """Return the reason not to request a run of a pipeline now, None if there is none."""
     going_on = unfinished_runs(instance, pipeline)
     if going_on:
-        return f"Run {going_on[0].dagster_run.run_id[:8]} of the pipeline has not ended."
+        run = going_on[0].dagster_run
+        state = "is in Dagster's queue" if run.status is dg.DagsterRunStatus.QUEUED else "has not ended"
+        return f"Run {run.run_id[:8]} of the pipeline {state}."
     failures, ended_at = failures_in_a_row(instance, pipeline, limit=len(BACKOFF_S) - 1)
     wait_s = BACKOFF_S[failures] - (time.time() - ended_at)
     # Setting the clock back does not prolong the pause.
