@@ -6,6 +6,7 @@ nothing changes stays fresh.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -148,7 +149,7 @@ def report(
         before: the state after the previous evaluation.
         now_micros: the present time.
     """
-    memory = msgspec.json.decode(before.cursor, type=_SensorCursor) if before.cursor else _SensorCursor()
+    memory = _SensorCursor.of(before.cursor)
     lake, is_reached = open_lake(settings), True
     try:
         freshness = find_freshness(settings, lake, now_micros, memory.news_since_micros)
@@ -164,7 +165,9 @@ def report(
     reported_s = now_micros / 1e6 if is_due else memory.reported_s
     after = _SensorCursor(results_of(evaluations), reported_s, freshness.news_since_micros)
     return dg.SensorResult(
-        asset_events=evaluations if is_due else [], cursor=msgspec.json.encode(after).decode()
+        asset_events=evaluations if is_due else [],
+        skip_reason=None if is_due else "The results are those of the last report.",
+        cursor=msgspec.json.encode(after).decode(),
     )
 
 
@@ -202,6 +205,13 @@ class _SensorCursor:
     results: str = ""
     reported_s: float = 0.0
     news_since_micros: int | None = None
+
+    @classmethod
+    def of(cls, cursor: str | None) -> "_SensorCursor":
+        """Parse a cursor; users can reset or edit it in the UI, and a text of theirs is like none."""
+        with suppress(msgspec.DecodeError):
+            return msgspec.json.decode(cursor or "{}", type=cls)
+        return cls()
 
 
 def find_freshness(

@@ -92,6 +92,15 @@ def test_the_same_results_are_reported_now_and_then(bank: PipelineSettings) -> N
         assert is_reported == bool(results_of(later)), later_s
 
 
+@pytest.mark.parametrize("cursor", ["", "{}", "reset", '{"reported_s": "now"}'])
+def test_a_cursor_that_a_user_has_set_is_no_error(bank: PipelineSettings, cursor: str) -> None:
+    """Otherwise each further evaluation would fail; the next one reports all results."""
+    outcome = report(ASSETS, bank, RUNNING, Evaluation(cursor), POSITION + SECOND)
+    assert results_of(outcome).keys() == {"accounts", "transfers"}
+    again = report(ASSETS, bank, RUNNING, Evaluation(outcome.cursor), POSITION + 2 * SECOND)
+    assert str(again.skip_reason) == "SkipReason(skip_message='The results are those of the last report.')"
+
+
 def test_the_lake_gets_a_result_when_it_changes(bank: PipelineSettings) -> None:
     """The status page shows it without Dagster; repetitions do not fill the lake of a silent source."""
     lake, cursor = Lake(bank.lake, bank.name), None
