@@ -26,6 +26,8 @@ FULL_CHECKS_TAG: Final = "cdc/full_checks"
 """States whether a run checks everything, instead of only new data."""
 
 WAIT_S: Final = 0.5
+TIMESTAMPS_S: Final = 1.0
+"""Resolution of the times at which SQLite stores runs."""
 MAX_QUEUED: Final = 100
 """Newest runs of Dagster's queue that are looked at: a backfill may have thousands there."""
 
@@ -177,24 +179,62 @@ def unfinished_runs(instance: dg.DagsterInstance, pipeline: str) -> list[dg.RunR
     return [record for record in records if not _report_if_lost(instance, record)]
 
 
-def has_waiting_run(instance: dg.DagsterInstance, run_id: str, assets: PipelineAssets) -> bool:
-    """Return whether another run of the pipeline waits for this one to end, or in Dagster's queue."""
-    launched = dg.RunsFilter(tags={PIPELINE_TAG: assets.pipeline}, statuses=list(LAUNCHED))
-    if any(
-        record.dagster_run.run_id != run_id and Claim.of_run(record.dagster_run) is not None
-        for record in instance.get_run_records(launched)
-    ):
-        return True
-    queued = dg.RunsFilter(statuses=[dg.DagsterRunStatus.QUEUED])
-    records = instance.get_run_records(queued, limit=MAX_QUEUED)
-    return any(_is_of_pipeline(record.dagster_run, assets) for record in records)
+class WaitingRuns:
+    """Runs of a pipeline that wait for one of its runs to end: they have claimed their turn, or are queued.
+
+    A run that Dagster's queue has passed over when it launched this one waits for something else, such as a
+    limit of its own tags. It may never start, so this run does not give way to it.
+    """
+
+    def __init__(self, instance: dg.DagsterInstance, run_id: str, assets: PipelineAssets) -> None:
+        self._instance, self._run_id, self._assets = instance, run_id, assets
+        self._launched_at = _launched_at(instance, run_id)
+        self._is_of_pipeline: dict[str, bool] = {}
+
+    def exist(self) -> bool:
+        """Return whether a run waits now."""
+        launched = dg.RunsFilter(tags={PIPELINE_TAG: self._assets.pipeline}, statuses=list(LAUNCHED))
+        if any(
+            record.dagster_run.run_id != self._run_id and Claim.of_run(record.dagster_run) is not None
+            for record in self._instance.get_run_records(launched)
+        ):
+            return True
+        queued = dg.RunsFilter(statuses=[dg.DagsterRunStatus.QUEUED])
+        records = self._instance.get_run_records(queued, limit=MAX_QUEUED)
+        return any(self._waits(record) for record in records)
+
+    def _waits(self, queued: dg.RunRecord) -> bool:
+        """Return whether a run in the queue is of the pipeline, and came after this run had left it."""
+        if queued.create_timestamp.timestamp() + TIMESTAMPS_S < self._launched_at:
+            return False
+        run = queued.dagster_run
+        if run.run_id not in self._is_of_pipeline:
+            # Runs of the UI have no tag until they begin.
+            is_tagged = run.tags.get(PIPELINE_TAG) == self._assets.pipeline
+            self._is_of_pipeline[run.run_id] = is_tagged or not _asset_keys(self._instance, run).isdisjoint(
+                self._assets.all_keys
+            )
+        return self._is_of_pipeline[run.run_id]
 
 
-def _is_of_pipeline(run: dg.DagsterRun, assets: PipelineAssets) -> bool:
-    """Return whether a run that has not begun is of a pipeline; those of the UI have no tag until then."""
+def _launched_at(instance: dg.DagsterInstance, run_id: str) -> float:
+    """Return when Dagster launched a run, 0 for a run of this process, which was in no queue."""
+    launches = instance.get_records_for_run(run_id, of_type=dg.DagsterEventType.PIPELINE_STARTING, limit=1)
+    return launches.records[0].timestamp if launches.records else 0.0
+
+
+def _asset_keys(instance: dg.DagsterInstance, run: dg.DagsterRun) -> set[dg.AssetKey]:
+    """Return the assets of a run that has not begun; one of a whole job names none, but its plan does."""
     checked = {key.asset_key for key in run.asset_check_selection or ()}
     selected = checked | (run.asset_selection or set())
-    return run.tags.get(PIPELINE_TAG) == assets.pipeline or not selected.isdisjoint(assets.all_keys)
+    return selected or {key for key in planned_keys(instance, run.run_id) if key is not None}
+
+
+def planned_keys(instance: dg.DagsterInstance, run_id: str) -> set[dg.AssetKey | None]:
+    """Return the assets of which a run has a step."""
+    planned = dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED
+    records = instance.get_records_for_run(run_id, of_type=planned).records
+    return {record.event_log_entry.get_dagster_event().asset_key for record in records}
 
 
 def _report_if_lost(instance: dg.DagsterInstance, record: dg.RunRecord) -> bool:

@@ -12,12 +12,12 @@ import dagster as dg
 from cdc_platform.assets.partition_picture import draw_picture
 from cdc_platform.assets.table_columns import table_schema
 from cdc_platform.dashboard.partition_lanes import draw_partitions
-from cdc_platform.lake.state.cuts import Cut
+from cdc_platform.lake.catalog.lake import Lake
+from cdc_platform.lake.state.cuts import Cut, left_since
 from cdc_platform.model.base.timestamps import to_datetime, to_rfc3339
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.lineage import Lineage, Partition, PartitionState, watermark_micros
 from cdc_platform.model.stream.read_windows import WindowReport
-from cdc_platform.model.stream.source_capabilities import SourceCapabilities
 from cdc_platform.visible import visible_text
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ LAG: Final = "Lag of the newest cut (s)"
 READING_TO_PUBLICATION: Final = "Time from reading to publication (s)"
 """The lag of a cut for event sources, whose events belong to the cycle that reads them."""
 WAITING: Final = "Time that events wait to be read (s)"
-"""The lag that the freshness check of an event source uses."""
+"""The lag of an event source that still has data for the pipeline."""
 STATUS_PAGE: Final = "Status page"
 DASHBOARD_URL: Final = "CDC_PLATFORM_DASHBOARD_URL"
 """Environment variable with the address of `cdc-platform dashboard`, for the link on each asset's page."""
@@ -223,15 +223,17 @@ def describe_merge(merge: "MergeOutcome", table: StoredTable, log: dg.AssetKey) 
     }
 
 
-def describe_cut(cut: Cut | None, capabilities: SourceCapabilities) -> Metadata:
+def describe_cut(lake: Lake, cut: Cut | None) -> Metadata:
     """Report the cut that readers see now, and its lag when it was published."""
     if cut is None:
         return {"Cut": "0"}
+    since_micros = left_since(lake, cut)
     return {
         "Cut": str(cut.cut),
         **_cycle_text(cut.cycle),
         "Position": moment(cut.position_micros),
-        (READING_TO_PUBLICATION if capabilities.delivers_events else LAG): cut.lag_s(),
+        (READING_TO_PUBLICATION if lake.delivers_events else LAG): cut.lag_s(),
+        **({WAITING: cut.lag_s(since_micros=since_micros)} if since_micros is not None else {}),
         "Tables": rows_table(
             {"table": name, "snapshot_id": str(snapshot)}
             for name, snapshot in islice(cut.tables.items(), SHOWN_TABLES)

@@ -23,6 +23,7 @@ from cdc_platform.model.base.progress_lines import report_lines
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.spark.launch.config import launch_secrets, session_secrets
+from cdc_platform.spark.launch.connect_token import CLIENT_VARIABLE
 from cdc_platform.spark.launch.connect_token import VARIABLE as TOKEN_VARIABLE
 from cdc_platform.spark.launch.interrupted_start import interruptible_start
 from cdc_platform.spark.launch.jars import check_jars, exclusive_fetch, start_config
@@ -100,6 +101,7 @@ def _open_session(
                 f"`cdc-platform spark-server`: {settings.spark.address}"
             ) from error
         return remote
+    _refuse_remote()
     check_java()
     check_jars(settings.spark)
     _refuse_second_lake(settings)
@@ -125,6 +127,17 @@ def _probe(remote: str) -> None:
             f"No Spark Connect server answers ({error}). Start it, or remove the setting `spark.remote` "
             f"to use a session of this process: {remote}"
         ) from error
+
+
+def _refuse_remote() -> None:
+    """Raise if the environment names a server, which Spark accepts only without settings of a session."""
+    if CLIENT_VARIABLE in os.environ:
+        server = os.environ[CLIENT_VARIABLE].partition(";")[0]
+        raise SettingError(
+            "spark.remote",
+            f"is not set, but the environment variable {CLIENT_VARIABLE} is: unset it, or set `spark.remote` "
+            f"if that server shall do the pipeline's work: {server}",
+        )
 
 
 def _refuse_second_lake(settings: PipelineSettings) -> None:

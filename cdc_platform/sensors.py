@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 
 import dagster as dg
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
-from dagster._core.storage.tags import SCHEDULE_NAME_TAG, SENSOR_NAME_TAG
+from dagster._core.storage.tags import SCHEDULE_NAME_TAG, SENSOR_NAME_TAG, WILL_RETRY_TAG
 
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.claims import (
@@ -19,6 +19,7 @@ from cdc_platform.claims import (
     PIPELINE_TAG,
     failures_in_a_row,
     newest_full_checks,
+    newest_runs,
     unfinished_runs,
 )
 from cdc_platform.errors import CdcError, SettingError, SourceError
@@ -38,6 +39,9 @@ from cdc_platform.pipeline.reading.trace import trace_lineage
 
 SOURCE_DEADLINE_S: Final = 10.0
 """An evaluation of a sensor has 60 s, and a source that is down must not use them up."""
+
+RETRIED_WITHIN_S: Final = 60.0
+"""Dagster's daemon looks for runs to retry every few seconds; it may be switched off meanwhile."""
 
 BACKOFF_S: Final = (0, 0, 10, 30, 60, 120, 300)
 """Pauses by number of failed runs in a row; a run whose process was killed does not count."""
@@ -243,13 +247,25 @@ def find_wait_reason(instance: dg.DagsterInstance, pipeline: str) -> str | None:
     """Return the reason not to request a run of a pipeline now, None if there is none."""
     going_on = unfinished_runs(instance, pipeline)
     if going_on:
-        return f"Run {going_on[0].dagster_run.run_id[:8]} of the pipeline has not ended."
+        run = going_on[0].dagster_run
+        state = "is in Dagster's queue" if run.status is dg.DagsterRunStatus.QUEUED else "has not ended"
+        return f"Run {run.run_id[:8]} of the pipeline {state}."
+    if _is_retry_due(instance, pipeline):
+        return "The last run failed, and Dagster is about to retry it."
     failures, ended_at = failures_in_a_row(instance, pipeline, limit=len(BACKOFF_S) - 1)
     wait_s = BACKOFF_S[failures] - (time.time() - ended_at)
     # Setting the clock back does not prolong the pause.
     if failures and 0 < wait_s <= BACKOFF_S[failures]:
         return f"The last {failures} runs failed; the sensor requests the next one in {wait_s:.0f} s."
     return None
+
+
+def _is_retry_due(instance: dg.DagsterInstance, pipeline: str) -> bool:
+    """Return whether Dagster's own daemon has yet to retry the newest run; a run requested now would wait."""
+    for record in newest_runs(instance, pipeline, limit=1):
+        will_retry = record.dagster_run.tags.get(WILL_RETRY_TAG) == "true"
+        return will_retry and 0 <= time.time() - record.update_timestamp.timestamp() < RETRIED_WITHIN_S
+    return False
 
 
 def _request(

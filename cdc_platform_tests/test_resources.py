@@ -76,6 +76,16 @@ def test_a_run_that_no_step_uses_claims_and_opens_nothing(
         assert isinstance(opened.run, resources.PipelineRun)
 
 
+def test_a_server_that_only_the_environment_names_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error names the variable and the setting to use instead, and never a token."""
+    monkeypatch.setenv("SPARK_REMOTE", "sc://spark:15002/;token=hush")
+    with pytest.raises(SettingError, match=r"`spark\.remote` is not set, but .* SPARK_REMOTE is") as raised:
+        spark_session(load_settings(write_defs(tmp_path)))
+    assert str(raised.value).endswith("the pipeline's work: sc://spark:15002/")
+
+
 def test_the_log_of_a_run_has_its_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While a step takes long, lines with the numbers that a terminal would show come into the run's log."""
     monkeypatch.setattr(resources, "report_lines", partial(report_lines, every_s=0.1))

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import dagster as dg
 import pytest
-from dagster._core.storage.tags import SENSOR_NAME_TAG
+from dagster._core.storage.tags import SENSOR_NAME_TAG, WILL_RETRY_TAG
 
 from cdc_platform import sensors
 from cdc_platform.assets.layers import PipelineAssets
@@ -27,7 +27,7 @@ from cdc_platform.model.stream.lineage import Lineage, Partition, PartitionState
 from cdc_platform.partitions import KEEP_ENDED_S, change_stream_partitions, sync_partitions
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
-from cdc_platform.sensors import RunSelection, RunSettings, evaluate_pipeline
+from cdc_platform.sensors import RunSelection, RunSettings, evaluate_pipeline, find_wait_reason
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform.sources.spanner.source import SpannerSource
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
@@ -148,6 +148,23 @@ def test_a_run_can_be_executed_again_when_its_partitions_have_ended(
         return dg.MaterializeResult()
 
     assert dg.materialize([raw], instance=instance, tags=dict(request.tags)).success
+
+
+@pytest.mark.parametrize(
+    ("tags", "waits"),
+    [
+        ({WILL_RETRY_TAG: "true"}, True),
+        ({WILL_RETRY_TAG: "false"}, False),
+    ],
+)
+def test_a_retry_of_dagster_comes_first(
+    instance: dg.DagsterInstance, tags: dict[str, str], *, waits: bool
+) -> None:
+    """Between the failure of a run and its retry no other run is requested, which would only wait."""
+    run = dg.DagsterRun("bank_sync", tags={PIPELINE_TAG: "bank", **tags}, status=dg.DagsterRunStatus.FAILURE)
+    instance.add_run(run)
+    expected = "The last run failed, and Dagster is about to retry it." if waits else None
+    assert expected == find_wait_reason(instance, "bank")
 
 
 @pytest.mark.usefixtures("source")

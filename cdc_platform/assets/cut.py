@@ -21,7 +21,7 @@ from cdc_platform.checks.freshness import (
     results_of,
     save_all_fresh,
 )
-from cdc_platform.claims import has_waiting_run
+from cdc_platform.claims import WaitingRuns, planned_keys
 from cdc_platform.errors import CheckFailed
 from cdc_platform.model.base.schemas import CUTS
 from cdc_platform.model.base.stored_names import CUT
@@ -77,9 +77,9 @@ def build_cut(assets: PipelineAssets, runs: RunSettings) -> dg.AssetsDefinition:
         yield from check_log(context, assets, run)
         yield from _merge_remaining(context, assets, run)
         new_cut = publish_cut(run.pipeline)
-        facts = metadata.describe_cut(new_cut, assets.capabilities)
+        facts = metadata.describe_cut(run.pipeline.lake, new_cut)
         yield dg.MaterializeResult(metadata=facts, data_version=cut_version(new_cut))
-        freshness = Freshness.after_cycle(new_cut, assets.capabilities)
+        freshness = Freshness.after_cycle(run.pipeline.lake, new_cut)
         evaluations = list(freshness_results(assets, runs, freshness))
         save_all_fresh(run.pipeline.lake, evaluations)
         yield from evaluations
@@ -98,8 +98,8 @@ def _merge_remaining(
     A run may leave them out. Or they are new: the code location that planned the run may not know tables that
     this process knows.
     """
-    planned_keys = _planned_keys(context)
-    remaining = [table for table in run.pipeline.tables if assets.table(table.name) not in planned_keys]
+    planned = planned_keys(context.instance, context.run.run_id)
+    remaining = [table for table in run.pipeline.tables if assets.table(table.name) not in planned]
     newcomers = [table.name for table in remaining if table.name not in assets.tables]
     if newcomers:
         context.log.warning(
@@ -110,21 +110,13 @@ def _merge_remaining(
     with_history = [
         table
         for table in run.pipeline.tables
-        if run.pipeline.options(table.name).history
-        and assets.table(history_name(table.name)) not in planned_keys
+        if run.pipeline.options(table.name).history and assets.table(history_name(table.name)) not in planned
     ]
     merges = merge_tables(run.pipeline, run.spark, remaining) if remaining else ()
     merges += extend_histories(run.pipeline, run.spark, with_history) if with_history else ()
     for merge in merges:
         if merge.snapshot_id is not None:
             yield merge_event(DataVersions(assets, context.instance), run.pipeline, merge)
-
-
-def _planned_keys(context: dg.AssetExecutionContext) -> set[dg.AssetKey | None]:
-    """Return the assets of which the run has a step."""
-    planned = dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED
-    records = context.instance.get_records_for_run(context.run.run_id, of_type=planned).records
-    return {record.event_log_entry.get_dagster_event().asset_key for record in records}
 
 
 @dataclass
@@ -169,7 +161,7 @@ def _follow(
             lineage = trace_lineage(run.pipeline)
             sync_partitions(context.instance, assets.pipeline, lineage)
             yield from cycle_events(versions, run.pipeline, outcome, lineage, states)
-            freshness = Freshness.after_cycle(outcome.cut, assets.capabilities)
+            freshness = Freshness.after_cycle(run.pipeline.lake, outcome.cut)
             yield from reports.choose(list(freshness_results(assets, runs, freshness)))
     except CheckFailed:
         yield from evaluations
@@ -177,14 +169,14 @@ def _follow(
 
 
 def _until(context: dg.AssetExecutionContext, assets: PipelineAssets, follow_s: float) -> Callable[[], bool]:
-    end = time.monotonic() + follow_s
+    waiting_runs, end = WaitingRuns(context.instance, context.run.run_id, assets), time.monotonic() + follow_s
     ask_again, has_waiting = 0.0, False
 
     def wants_more() -> bool:
         nonlocal ask_again, has_waiting
         now = time.monotonic()
         if now >= ask_again:
-            has_waiting = has_waiting_run(context.instance, context.run.run_id, assets)
+            has_waiting = waiting_runs.exist()
             ask_again = now + ASK_EVERY_S
         return now < end and not has_waiting
 

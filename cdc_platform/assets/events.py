@@ -84,7 +84,7 @@ def cycle_events(
     for merge in outcome.merges:
         if merge.snapshot_id is not None:
             yield merge_event(versions, pipeline, merge)
-    facts = metadata.describe_cut(outcome.cut, assets.capabilities)
+    facts = metadata.describe_cut(pipeline.lake, outcome.cut)
     seconds = metadata.describe_seconds(outcome.seconds)
     yield versions.materialise(assets.cut, {**facts, **seconds}, cut_version(outcome.cut))
     # It is downstream of the cut, so without it the graph would show it as Unsynced.

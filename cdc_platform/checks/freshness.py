@@ -6,6 +6,7 @@ nothing changes stays fresh.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -17,12 +18,12 @@ from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.claims import unfinished_runs
 from cdc_platform.errors import CdcError, LakeError
 from cdc_platform.lake.catalog.lake import Lake
-from cdc_platform.lake.state.cuts import Cut, newest_cut
+from cdc_platform.lake.state.cuts import Cut, left_since, newest_cut
 from cdc_platform.lake.state.last_results import save_results
+from cdc_platform.lake.state.read_progress import load_poll
 from cdc_platform.metadata import LAG, WAITING, moment
 from cdc_platform.model.base.names import FRESH
 from cdc_platform.model.base.timestamps import clock_micros
-from cdc_platform.model.stream.source_capabilities import SourceCapabilities
 from cdc_platform.pipeline.opened.pipeline import open_lake, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.pipeline.reading.trace import trace_lineage
@@ -40,23 +41,34 @@ RESULTS_A_REPORT: Final = 100
 
 @dataclass(frozen=True)
 class Freshness:
-    """The newest cut, and its lag; for an event source, how long new data has waited to be read.
+    """The newest cut, and its lag; for an event source, how long data that it lacks has waited to be read.
 
-    ``news_since_micros`` is when such data was first seen, None if there is none. ``error`` is the reason why
-    the lag is unknown, empty if it is known.
+    ``news_since_micros`` is when such data was first seen, None if there is none. ``is_part`` states that the
+    cycle of the cut has left some of it. ``error`` is the reason why the lag is unknown, else empty.
     """
 
     cut: Cut | None
     lag_s: float
     news_since_micros: int | None = None
+    is_part: bool = False
     error: str = ""
 
     @classmethod
-    def after_cycle(cls, cut: Cut | None, capabilities: SourceCapabilities) -> "Freshness":
-        """Return how fresh the tables are right after a cycle, which has read all available events."""
-        if cut is None or capabilities.delivers_events:
+    def after_cycle(cls, lake: Lake, cut: Cut | None) -> "Freshness":
+        """Return how fresh the tables are right after a cycle, which may have left events."""
+        if cut is None:
             return cls(cut, 0.0)
-        return cls(cut, cut.lag_s(clock_micros()))
+        if not lake.delivers_events:
+            return cls(cut, cut.lag_s(clock_micros()))
+        return cls.of_rest(lake, cut, clock_micros()) or cls(cut, 0.0)
+
+    @classmethod
+    def of_rest(cls, lake: Lake, cut: Cut, now_micros: int) -> "Freshness | None":
+        """Return the freshness of a cut whose cycle has left events to later ones, None of another one."""
+        since_micros = left_since(lake, cut)
+        if since_micros is None:
+            return None
+        return cls(cut, cut.lag_s(now_micros, since_micros), since_micros, is_part=True)
 
 
 def build_freshness_check(
@@ -137,14 +149,14 @@ def report(
         before: the state after the previous evaluation.
         now_micros: the present time.
     """
-    memory = msgspec.json.decode(before.cursor, type=_SensorCursor) if before.cursor else _SensorCursor()
+    memory = _SensorCursor.of(before.cursor)
     lake, is_reached = open_lake(settings), True
     try:
         freshness = find_freshness(settings, lake, now_micros, memory.news_since_micros)
     except CdcError as error:
         is_reached = not isinstance(error, LakeError)
         reason = visible_text(f"{type(error).__name__}: {error}")
-        freshness = Freshness(None, 0.0, memory.news_since_micros, reason)
+        freshness = Freshness(None, 0.0, memory.news_since_micros, error=reason)
     evaluations = list(freshness_results(assets, runs, freshness))
     if is_reached:
         save_all_fresh(lake, evaluations, unchanged_after_s=RENEWED_EVERY_S)
@@ -153,7 +165,9 @@ def report(
     reported_s = now_micros / 1e6 if is_due else memory.reported_s
     after = _SensorCursor(results_of(evaluations), reported_s, freshness.news_since_micros)
     return dg.SensorResult(
-        asset_events=evaluations if is_due else [], cursor=msgspec.json.encode(after).decode()
+        asset_events=evaluations if is_due else [],
+        skip_reason=None if is_due else "The results are those of the last report.",
+        cursor=msgspec.json.encode(after).decode(),
     )
 
 
@@ -192,6 +206,13 @@ class _SensorCursor:
     reported_s: float = 0.0
     news_since_micros: int | None = None
 
+    @classmethod
+    def of(cls, cursor: str | None) -> "_SensorCursor":
+        """Parse a cursor; users can reset or edit it in the UI, and a text of theirs is like none."""
+        with suppress(msgspec.DecodeError):
+            return msgspec.json.decode(cursor or "{}", type=cls)
+        return cls()
+
 
 def find_freshness(
     settings: PipelineSettings, lake: Lake, now_micros: int, news_since_micros: int | None
@@ -203,7 +224,7 @@ def find_freshness(
         lake: its part of the lake.
         now_micros: the present by this machine's clock.
         news_since_micros: when new data was first seen, None if unknown; for an event source the time counts
-            from there, or from the newest cut if that is later.
+            from there, or from the newest read or poll that took everything.
 
     Raises:
         CdcError: the lake, or an event source, cannot be read.
@@ -216,11 +237,14 @@ def find_freshness(
             return Freshness(None, 0.0)
         if not pipeline.capabilities.delivers_events:
             return Freshness(cut, cut.lag_s(now_micros))
+        rest = Freshness.of_rest(lake, cut, now_micros)
+        if rest is not None:
+            return rest
         if not has_news(pipeline, trace_lineage(pipeline), pipeline.source.clock_micros()):
             return Freshness(cut, 0.0)
         since_micros = news_since_micros if news_since_micros is not None else now_micros
-        waiting_s = (now_micros - max(since_micros, cut.published_micros)) / 1e6
-        return Freshness(cut, round(max(0.0, waiting_s), 3), since_micros)
+        unread_micros = max(since_micros, cut.position_micros, load_poll(lake))
+        return Freshness(cut, cut.lag_s(now_micros, unread_micros), since_micros)
     finally:
         pipeline.source.close()
 
@@ -235,10 +259,11 @@ def freshness_results(
     cut_tables = {assets.table(name) for name in cut.tables} if cut is not None else set()
     is_late = runs.fresh_fail_s is not None and lag_s > runs.fresh_fail_s
     is_slow = runs.fresh_warn_s is not None and lag_s > runs.fresh_warn_s
+    rest = ", as the newest cycle has read only a part of what waits" if freshness.is_part else ""
     lag_name = WAITING if assets.capabilities.delivers_events else LAG
     for key in assets.all_tables:
         is_published = key in cut_tables
-        text = f"{lag_s:.1f} s behind" if is_published else "in no cut yet"
+        text = f"{lag_s:.1f} s behind{rest}" if is_published else "in no cut yet"
         text = f"not known: {freshness.error}" if freshness.error else text
         yield dg.AssetCheckEvaluation(
             asset_key=key,

@@ -153,10 +153,14 @@ def find_histories(settings: PipelineSettings, tables: Collection[str]) -> tuple
 
 
 def _known_tables(pipeline: Pipeline) -> tuple[str, ...]:
-    """Return the tables in the lake; none if it cannot be read, since other pipelines are loaded as well."""
+    """Return the tables in the lake; none if it cannot be read, since other pipelines are loaded as well.
+
+    They include those that no cycle has merged yet: a run of them may begin while the source is down.
+    """
     try:
         with reaching(pipeline.settings.lake):
             pipeline.lake.require()
-            return pipeline.present_tables
+            logged_tables = pipeline.select_tables(pipeline.schema_history.tables)
+            return (*pipeline.present_tables, *logged_tables)
     except CdcError:
         return ()

@@ -126,7 +126,7 @@ class WatchedPipeline:
             return unreadable(error)
 
     def _read_history(self, facts: PipelineFacts, hours: float) -> PipelineHistory:
-        lake, is_events = self.pipeline.lake, facts.status.is_silence
+        lake, is_events = self.pipeline.lake, facts.status.delivers_events
         span = TimeSpan.before(facts.now_micros, hours)
         cuts = load_cut_history(lake, span, facts.status.cut)
         span = span.since(cuts.first_micros if cuts.first_micros is not None else facts.now_micros)

@@ -72,13 +72,13 @@ def _fill(
 _GAUGES: Final[tuple[tuple[str, str, _Read], ...]] = (
     (
         "lag_seconds",
-        "This machine's clock minus the position of the newest cut; change streams only.",
+        "This machine's clock minus the position of the newest cut, or minus the age of what its cycle left.",
         lambda facts: None if facts.status.is_silence else facts.status.lag_s,
     ),
     (
         "watermark_lag_seconds",
         "This machine's clock minus the watermark; change streams only.",
-        lambda facts: None if facts.status.is_silence else facts.watermark_lag_s,
+        lambda facts: None if facts.status.delivers_events else facts.watermark_lag_s,
     ),
     (
         "silence_seconds",

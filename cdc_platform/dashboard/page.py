@@ -24,6 +24,7 @@ from cdc_platform.dashboard.charts import (
 from cdc_platform.dashboard.facts import PipelineFacts, PipelineHistory, UnreadablePipeline
 from cdc_platform.model.base.names import FRESH, lake_table_name
 from cdc_platform.model.base.quantities import as_count, as_duration, as_number
+from cdc_platform.pipeline.on_demand.status import Status
 from cdc_platform.visible import visible_text
 
 SPANS: Final = {"1 h": 1.0, "24 h": 24.0, "7 d": 168.0}
@@ -104,16 +105,16 @@ def _describe(view: PipelineView) -> dict[str, Any]:
     return {
         **values,
         "status": view.facts.status,
-        "charts": _draw(history, is_silence=view.facts.status.is_silence) if history is not None else None,
+        "charts": _draw(history, view.facts.status) if history is not None else None,
         "tables": _tables(view.facts),
         "failed": [check for check in view.facts.checks if check.has_failed],
         "warned": [check for check in view.facts.checks if not check.passed and check.is_warning],
     }
 
 
-def _draw(history: PipelineHistory, *, is_silence: bool) -> dict[str, Any]:
+def _draw(history: PipelineHistory, status: Status) -> dict[str, Any]:
     reads = history.reads
-    lag_title = "Time from reading to publication" if is_silence else "Lag of the newest cut"
+    lag_title = "Time from reading to publication" if status.delivers_events else "Lag of the newest cut"
     return {
         "lag": draw_chart(history.lag, history.span, as_duration, nice_seconds),
         "lag_title": lag_title,

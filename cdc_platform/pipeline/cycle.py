@@ -42,8 +42,8 @@ class CycleOutcome:
 
     @property
     def lag_s(self) -> float | None:
-        """The lag of the newest cut when it was published."""
-        return self.cut.lag_s() if self.cut is not None else None
+        """The lag of the newest cut at publication, from the oldest data that the cycle has left, if any."""
+        return self.cut.lag_s(since_micros=self.read.left_since_micros) if self.cut is not None else None
 
 
 class _Stopwatch:

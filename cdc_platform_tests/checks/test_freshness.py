@@ -22,14 +22,20 @@ from cdc_platform.checks.freshness import (
 from cdc_platform.errors import SettingError
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.cuts import Cut, append_cut, newest_cut
 from cdc_platform.lake.state.last_results import load_results
+from cdc_platform.lake.state.read_progress import save_poll
+from cdc_platform.metadata import WAITING, describe_cut
 from cdc_platform.model.base.names import FRESH
-from cdc_platform.model.base.stored_names import CHECK_RESULTS
+from cdc_platform.model.base.stored_names import CHECK_RESULTS, RAW
+from cdc_platform.model.base.timestamps import clock_micros
+from cdc_platform.pipeline.opened.pipeline import open_lake, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.sensors import RunSettings
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
+from cdc_platform_tests.support.pipelines import append_raw
 
 SECOND = 1_000_000
 POSITION = 1_800_000_000 * SECOND
@@ -86,6 +92,15 @@ def test_the_same_results_are_reported_now_and_then(bank: PipelineSettings) -> N
         assert is_reported == bool(results_of(later)), later_s
 
 
+@pytest.mark.parametrize("cursor", ["", "{}", "reset", '{"reported_s": "now"}'])
+def test_a_cursor_that_a_user_has_set_is_no_error(bank: PipelineSettings, cursor: str) -> None:
+    """Otherwise each further evaluation would fail; the next one reports all results."""
+    outcome = report(ASSETS, bank, RUNNING, Evaluation(cursor), POSITION + SECOND)
+    assert results_of(outcome).keys() == {"accounts", "transfers"}
+    again = report(ASSETS, bank, RUNNING, Evaluation(outcome.cursor), POSITION + 2 * SECOND)
+    assert str(again.skip_reason) == "SkipReason(skip_message='The results are those of the last report.')"
+
+
 def test_the_lake_gets_a_result_when_it_changes(bank: PipelineSettings) -> None:
     """The status page shows it without Dagster; repetitions do not fill the lake of a silent source."""
     lake, cursor = Lake(bank.lake, bank.name), None
@@ -140,6 +155,47 @@ def test_events_are_late_when_they_wait(files: PipelineSettings) -> None:
     assert results_of(waiting)["accounts"] == (False, "WARN")
     first, *_ = waiting.asset_events or []
     assert first.metadata["Time that events wait to be read (s)"].value == 70
+
+
+def leave(files: PipelineSettings, since_micros: int | None) -> Cut:
+    """Publish a cut of a cycle that has left data of a moment, if one is given."""
+    pipeline = open_pipeline(files)
+    cycle = read_mark(pipeline.lake.system_table(RAW)).cycle + 1
+    append_raw(pipeline, cycle, [], POSITION + cycle, since_micros)
+    cut = Cut(cycle + 1, POSITION + cycle, cycle, {"accounts": 1}, POSITION + 5 * SECOND)
+    append_cut(pipeline.lake, cut)
+    return cut
+
+
+def test_events_that_a_cycle_has_left_are_late(files: PipelineSettings) -> None:
+    """A cycle that reads a part of a backlog is behind by the age of the oldest rest, until one reads all."""
+    lake = open_lake(files)
+    before = Freshness.after_cycle(lake, leave(files, None))
+    assert (before.lag_s, before.is_part) == (0.0, False)
+    part = Freshness.after_cycle(lake, leave(files, clock_micros() - 50 * SECOND))
+    assert (50.0 <= part.lag_s < 60.0, part.is_part) == (True, True)
+    leave(files, POSITION - 400 * SECOND)
+    late = report(EVENTS, files, RUNNING, Evaluation(), POSITION)
+    assert results_of(late)["accounts"] == (False, "ERROR")
+    first, *_ = late.asset_events or []
+    assert str(first.description).startswith("400.0 s behind, as the newest cycle has read only a part of")
+    assert Freshness.after_cycle(lake, leave(files, None)).lag_s == 0.0
+
+
+def test_a_cut_of_a_part_reports_what_waits(files: PipelineSettings) -> None:
+    """Its metadata has the wait of the oldest rest, besides the time from reading to publication."""
+    cut = leave(files, POSITION - 400 * SECOND)
+    assert describe_cut(open_lake(files), cut)[WAITING] == 405.0
+    assert WAITING not in describe_cut(open_lake(files), leave(files, None))
+
+
+def test_a_poll_without_events_ends_the_wait(files: PipelineSettings) -> None:
+    """An embedded engine may always have more: only polls show that nothing waits in a quiet database."""
+    seen = report(EVENTS, files, RUNNING, Evaluation(), POSITION + 3600 * SECOND)
+    save_poll(open_lake(files), POSITION + 4390 * SECOND, keep_metadata_s=60.0)
+    later = report(EVENTS, files, RUNNING, Evaluation(seen.cursor), POSITION + 4400 * SECOND)
+    first, *_ = later.asset_events or []
+    assert first.metadata[WAITING].value == 10
 
 
 def test_an_old_cut_of_events_is_not_late_by_its_age(files: PipelineSettings) -> None:

@@ -38,7 +38,7 @@ START = 1_800_000_000_000_000
 CYCLES = 6
 SILENT: Final[dict[str, object]] = {
     "lag_s": 61.0,
-    "is_silence": True,
+    "delivers_events": True,
     "polled_micros": START - 59 * SECOND,
 }
 """A source of events that had nothing for longer than the bound of the page, and was polled since."""
@@ -234,7 +234,7 @@ def status_of(watched: WatchedPipeline, **changes: object) -> Status:
 def test_silence_is_reported(watched: WatchedPipeline, lag_s: float, checks: list[float], note: str) -> None:
     """If files or topics are silent, the page shows for how long, and when they were last polled."""
     results = tuple(LastResult("fresh", "bank/t", True, True, at_s, "") for at_s in checks)
-    silent = status_of(watched, lag_s=lag_s, is_silence=True, polled_micros=880 * SECOND, checks=results)
+    silent = status_of(watched, lag_s=lag_s, delivers_events=True, polled_micros=880 * SECOND, checks=results)
     assert note == assess_health(silent, now_micros=1_120 * SECOND, late_after_s=300).note
 
 
@@ -252,8 +252,19 @@ def test_a_failure_names_its_tables(watched: WatchedPipeline) -> None:
     )
 
 
+def test_a_backlog_is_a_lag(watched: WatchedPipeline) -> None:
+    """Files and topics of which more waits are behind, and late beyond the bound of the page."""
+    facts = facts_of(watched)
+    left = {"delivers_events": True, "left_since_micros": facts.now_micros - 61 * SECOND}
+    status = status_of(watched, lag_s=61.0, **left)
+    health = assess_health(status, facts.now_micros, late_after_s=60)
+    assert health.reasons == ("the newest cut is 1 min 1 s behind; late after 1 min",)
+    view = PipelineView("bank", replace(facts, status=status), None)
+    assert "more waits to be read" in write_page([view], facts.now_micros, PageOptions(hours=1))
+
+
 @pytest.mark.parametrize(
-    ("is_silence", "passed", "shown"),
+    ("delivers_events", "passed", "shown"),
     [
         (False, None, r"\d.* (s|min|h|d)"),
         (True, None, "-"),
@@ -262,14 +273,14 @@ def test_a_failure_names_its_tables(watched: WatchedPipeline) -> None:
     ],
 )
 def test_a_silent_table_has_the_result_of_its_check(
-    watched: WatchedPipeline, is_silence: bool, passed: bool | None, shown: str
+    watched: WatchedPipeline, delivers_events: bool, passed: bool | None, shown: str
 ) -> None:
     """The age of the cut is that of the source's last change there, so it says nothing of the table."""
     facts = facts_of(watched)
     history = watched.read_history(facts, hours=1)
     at_s = facts.now_micros / 1e6 - 60
     checks = () if passed is None else (LastResult(FRESH, "bank/accounts", passed, True, at_s, ""),)
-    facts = replace(facts, status=replace(facts.status, is_silence=is_silence, checks=checks))
+    facts = replace(facts, status=replace(facts.status, delivers_events=delivers_events, checks=checks))
     text = write_page([PipelineView("bank", facts, history)], facts.now_micros, PageOptions(hours=1))
     first, *_ = re.findall('data-label="Fresh">(.*?)</td>', text)
     assert re.fullmatch(shown, first)

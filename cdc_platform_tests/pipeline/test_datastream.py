@@ -1,6 +1,8 @@
 """Datastream's files through all steps of a cycle: late, repeated, rewritten, broken, and in any order."""
 
 import itertools
+import os
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from cdc_platform.checks.freshness import Freshness
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import head
 from cdc_platform.lake.state.cuts import append_cut, list_cuts, newest_cut
@@ -19,6 +22,7 @@ from cdc_platform.pipeline.checks.check_result import EVERYTHING
 from cdc_platform.pipeline.checks.table_checks import check_histories
 from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
+from cdc_platform.pipeline.on_demand.status import read_status
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.versions.branch import load_table
 from cdc_platform_tests.sources.datastream.generated_events import write_avro
@@ -240,6 +244,22 @@ def test_a_backfill_moves_no_version_of_a_captured_change(pipeline: Pipeline, sp
     append_cut(pipeline.lake, replace(cut, cut=cut.cut + 1, tables=tables))
     result = check_histories(pipeline, spark, EVERYTHING)
     assert result.tables["read__history"].facts["misdated"] == 2
+
+
+def test_a_backlog_shows_in_the_lag_until_it_is_read(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
+) -> None:
+    """After a cycle of a part, it, the status and Dagster's check are behind by the oldest other file."""
+    folder, made_s = StreamFolder(tmp_path), time.time() - 3600
+    pipeline = make_pipeline(session_lake, tmp_path, max_files=1)
+    for number in (1, 2):
+        os.utime(folder.write([user(f"{number}", "INSERT", number, number)]), (made_s, made_s))
+    lags = []
+    for _ in (1, 2):
+        outcome = run_cycle(pipeline, spark)
+        freshness = Freshness.after_cycle(pipeline.lake, outcome.cut)
+        lags += [(outcome.lag_s or 0, read_status(pipeline).lag_s or 0, freshness.lag_s)]
+    assert tuple([lag_s > 3599 for lag_s in cycle] for cycle in lags) == ([True] * 3, [False] * 3)
 
 
 def versions_in_seconds(pipeline: Pipeline) -> dict[int, list[tuple[str, int, int | None]]]:

@@ -1,5 +1,6 @@
 """Spark Connect servers that do not come up; cycles on one are in the test of `cdc-platform spark-server`."""
 
+import socket
 import stat
 import subprocess
 from contextlib import ExitStack
@@ -38,11 +39,16 @@ def test_a_server_that_stops_while_starting_is_reported(tmp_path: Path) -> None:
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
 
 
-def test_a_server_that_does_not_answer_is_reported(tmp_path: Path) -> None:
-    """Waiting ends, and says how long it took."""
-    with subprocess.Popen(["sleep", "60"]) as process:
+@pytest.mark.parametrize("is_taken", [False, True])
+def test_a_server_that_does_not_answer_is_reported(tmp_path: Path, *, is_taken: bool) -> None:
+    """Waiting ends, and says how long it took; another program that listens at the port is no answer."""
+    with subprocess.Popen(["sleep", "60"]) as process, socket.socket() as other:
+        other.bind(("127.0.0.1", free_port()))
+        if is_taken:
+            other.listen()
+        port = other.getsockname()[1]
         server = ConnectServer(
-            process, free_port(), tmp_path / "server.log", tmp_path / "secrets", ExitStack()
+            process, port, tmp_path / "server.log", tmp_path / "secrets", ExitStack(), "token"
         )
         try:
             with pytest.raises(SparkUnreachable, match="did not answer within 0 s"):

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from cdc_platform.lake.catalog.lake import Lake, own_tables
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.lake.commits.commits import BYTES, POSITION, head, read_mark
+from cdc_platform.lake.commits.commits import BYTES, LEFT_SINCE, POSITION, head, read_mark
 from cdc_platform.lake.state.cuts import Cut
 from cdc_platform.model.base.schemas import RAW_CHANGE_RECORDS
 from cdc_platform.model.base.stored_names import CYCLE, LOG, QUARANTINE, RAW
@@ -253,12 +253,20 @@ def raw_table(rows: Sequence[RawRow]) -> pa.Table:
     return pa.Table.from_pylist(list(rows), RAW_CHANGE_RECORDS)
 
 
-def append_raw(pipeline: Pipeline, cycle: int, rows: Sequence[RawRow], position_micros: int) -> None:
+def append_raw(
+    pipeline: Pipeline,
+    cycle: int,
+    rows: Sequence[RawRow],
+    position_micros: int,
+    left_since_micros: int | None = None,
+) -> None:
     """Commit raw rows as a cycle, as the reading step does: with their size unless Spark reads them."""
     table = raw_table([{**row, "cycle": cycle} for row in rows])
     properties = {CYCLE: str(cycle), POSITION: str(position_micros)}
     if pipeline.settings.local_read_s:
         properties[BYTES] = str(table.nbytes)
+    if left_since_micros is not None:
+        properties[LEFT_SINCE] = str(left_since_micros)
     pipeline.lake.system_table(RAW).append(table, snapshot_properties=properties)
 
 

@@ -78,8 +78,8 @@ def status(defs: Path, name: str | None, *, as_json: bool, watch: bool, every_s:
     """Show lag, tables, checks and quarantine of the pipelines.
 
     The command reads only the lake's metadata: no Spark is started, and the source may be down. The lag is
-    this machine's clock minus the position of the newest cut; for files and topics, `silence` is the time
-    since they last had something to read.
+    this machine's clock minus the position of the newest cut; for files and topics, the age of what the
+    newest cycle has left, or else `silence`, the time since they last had something to read.
 
     The exit code is 1 if one of the pipelines has never run, or it or a part of it cannot be read.
     """
@@ -269,8 +269,9 @@ def _describe_lag(status: "Status") -> tuple[str, Cell]:
         style = "yellow" if polled_s > LATE_AFTER_S else ""
         text = f"{duration} since the source last had something to read; polled"
         return "silence", (f"{text} {as_duration(max(0.0, polled_s))} ago", style)
-    style = "yellow" if status.lag_s > LATE_AFTER_S else "green"
-    return "lag", (f"{duration} behind the clock of this machine", style)
+    rest = "the source: the newest cycle has read only a part of what waits"
+    behind = "the clock of this machine" if status.left_since_micros is None else rest
+    return "lag", (f"{duration} behind {behind}", "yellow" if status.lag_s > LATE_AFTER_S else "green")
 
 
 def _describe_tables(status: "Status") -> Iterator[RenderableType]:

@@ -1,6 +1,8 @@
 """`cdc-platform spark-server`: a long-running Spark Connect server for the runs of a pipeline."""
 
 import socket
+import subprocess
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -53,15 +55,21 @@ def spark_server(defs: Path, name: str | None, log: Path) -> None:
             wait_until_ready(server)
         print_line(f"The runs of `{settings.name}` find Spark at {settings.spark.address}")
         with at_rest():
-            while server.process.poll() is None and not is_over.wait(LOOK_EVERY_S):
-                pass
+            _wait_for_end(server.process, is_over, log)
+    except SparkUnreachable:
+        # A signal to the whole process group ends the server, too.
+        if not is_over.is_set():
+            raise
     finally:
-        has_stopped = server.process.poll() is not None
         end_process(server.process, ENDS_WITHIN_S)
         file.unlink(missing_ok=True)
-    # A signal to the whole process group ends the server, too.
-    if has_stopped and not is_over.is_set():
-        raise SparkUnreachable(f"The Spark Connect server has stopped; see {log}")
+
+
+def _wait_for_end(server: "subprocess.Popen[bytes]", is_over: threading.Event, log: Path) -> None:
+    while server.poll() is None:
+        if is_over.wait(LOOK_EVERY_S):
+            return
+    raise SparkUnreachable(f"The Spark Connect server has stopped; see {log}")
 
 
 def find_port(remote: str | None) -> int:

@@ -14,5 +14,8 @@ CHECK_RESULTS: Final = "check_results"
 """The platform's only table that it drops: damaged check results are stored again."""
 DELETION_MARKERS: Final = "deletion_markers"
 
+NEW_TABLES_RUN: Final = "snapshot of new tables"
+"""In place of a connector's run, in changes that come while the embedded engine reads rows of new tables."""
+
 CYCLE: Final = "cdc.cycle"
 """Entry of a snapshot's summary: the number of the cycle that made it."""

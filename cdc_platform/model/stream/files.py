@@ -74,10 +74,18 @@ def are_few(files: Sequence[SourceFile]) -> bool:
 
 @dataclass(frozen=True)
 class FileChoice:
-    """The files that a cycle reads; ``is_all`` is False if the next cycle must read more."""
+    """The files that a cycle reads.
+
+    ``left_since_micros`` is the age of the oldest file that the next cycle must read; None if this is all.
+    """
 
     files: tuple[SourceFile, ...]
-    is_all: bool
+    left_since_micros: int | None
+
+    @property
+    def is_all(self) -> bool:
+        """Whether it leaves nothing to the next cycle."""
+        return self.left_since_micros is None
 
 
 def choose_files(
@@ -113,7 +121,8 @@ def choose_files(
         retries = _first(due_files, max_files, max_bytes)
     left_bytes = max_bytes - sum(file.size_bytes for file in retries)
     new_files = _first(fresh, max_files - len(retries), left_bytes)
-    return FileChoice((*new_files, *retries), is_all=len(new_files) == len(fresh))
+    left_files = fresh[len(new_files) :]
+    return FileChoice((*new_files, *retries), left_files[0].modified_micros if left_files else None)
 
 
 def _failure_of(file: SourceFile, read_progress: Mapping[str, str]) -> FailedRead | None:

@@ -60,6 +60,8 @@ class ReadPlan:
     """The windows that a cycle reads; ``inputs`` is the source's own description of what to read.
 
     ``files`` is the number of files to read, again or for the first time; None for other sources.
+    ``left_since_micros`` is the age of the oldest data that the plan leaves to later cycles, by the
+    timestamps of an event source; None if it reads everything that is there.
     With ``finished_parents``, the read continues with the children of partitions that end in it; see
     `model/stream/generations.py`. With None, the next read takes the children.
     """
@@ -68,6 +70,7 @@ class ReadPlan:
     inputs: Mapping[str, Any] = field(default_factory=dict)
     finished_parents: tuple[str, ...] | None = None
     files: int | None = None
+    left_since_micros: int | None = None
 
     @property
     def end_micros(self) -> int:

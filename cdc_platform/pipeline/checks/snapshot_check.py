@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F
 
 from cdc_platform.lake.commits.commits import read_mark
-from cdc_platform.model.base.stored_names import LOG
+from cdc_platform.model.base.stored_names import LOG, NEW_TABLES_RUN
 from cdc_platform.model.base.timestamps import to_datetime
 from cdc_platform.model.stream.ordering_key import SEPARATOR
 from cdc_platform.model.stream.records import ChangeKind
@@ -48,9 +48,10 @@ def check_snapshots(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> C
 
 @dataclass(frozen=True)
 class _Snapshots:
-    """Positions of a table's snapshots, empty without any, and of its server's newest one.
+    """Positions of a table's snapshots, empty without any, and of its server's newest one of all tables.
 
-    ``is_initial`` means that the connector began with the newest snapshot, which thus covered all its tables.
+    The embedded engine's snapshots of new tables say nothing about others. ``is_initial`` means that the
+    connector began with the newest snapshot, which thus covered all its tables.
     """
 
     table: str
@@ -92,8 +93,9 @@ def _snapshots(pipeline: Pipeline, spark: SparkSession) -> list[_Snapshots]:
     if not places:
         return []
     in_order = sorted(places, key=lambda row: row["newest"])
-    newest = {row["server"]: row["newest"] for row in in_order}
-    runs = {row["server"]: row["run"] for row in in_order}
+    whole = [row for row in in_order if row["run"] != NEW_TABLES_RUN]
+    newest = {row["server"]: row["newest"] for row in whole}
+    runs = {row["server"]: row["run"] for row in whole}
     last = {(row["server"], row["table_name"]): row["newest"] for row in in_order}
     first = {
         (row["server"], row["table_name"]): row["oldest"]
@@ -105,11 +107,10 @@ def _snapshots(pipeline: Pipeline, spark: SparkSession) -> list[_Snapshots]:
             table,
             first.get((server, table), ""),
             last.get((server, table), ""),
-            newest[server],
+            newest.get(server, ""),
             runs.get(server) is not None and server not in newer_runs,
         )
         for server, table in sorted({(row["server"], row["table_name"]) for row in ends}, key=str)
-        if server in newest
     ]
 
 

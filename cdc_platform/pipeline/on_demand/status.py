@@ -12,7 +12,7 @@ from cdc_platform.errors import LakeError
 from cdc_platform.lake.commits.commits import ancestors_of, count_rows, fact, head, read_mark
 from cdc_platform.lake.state.control import load_lineage, load_stuck
 from cdc_platform.lake.state.copies import load_copy_progress, load_plans
-from cdc_platform.lake.state.cuts import Cut, newest_cut
+from cdc_platform.lake.state.cuts import Cut, left_since, newest_cut
 from cdc_platform.lake.state.last_results import LastResult, load_results
 from cdc_platform.lake.state.lost_tables import require_published
 from cdc_platform.lake.state.quarantine import count_quarantined_records
@@ -71,7 +71,8 @@ class Status:
 
     ``watermark_micros`` is None before the first cycle, ``lag_s`` before the first cut.
     ``lag_s`` compares the position of the newest cut with this machine's clock. For event sources it is no
-    lag but the silence, ``is_silence``: the lake cannot know what they have not delivered yet.
+    lag but the silence, ``is_silence``: the lake cannot know what they have not delivered yet. If the cycle
+    of the cut has left data, it is the age of the oldest of that, which came at ``left_since_micros``.
     ``unreadable`` has the error of each damaged part of the lake, whose values are None or empty.
     """
 
@@ -79,7 +80,7 @@ class Status:
     cycle: int
     watermark_micros: int | None
     lag_s: float | None
-    is_silence: bool
+    delivers_events: bool
     live_partitions: tuple[str, ...]
     waiting_partitions: tuple[str, ...]
     finished_partitions: int
@@ -95,6 +96,7 @@ class Status:
     """Files and folders that could not be read; they block nothing else."""
     polled_micros: int | None = None
     """When a cycle or the sensor last polled an event source; rounded to about a minute."""
+    left_since_micros: int | None = None
     replay: ReplayProgress | None = None
     """A replay from quarantine that is not over."""
     checks: tuple[LastResult, ...] = ()
@@ -106,10 +108,15 @@ class Status:
         """Whether a cycle has read anything."""
         return self.cycle > 0
 
+    @property
+    def is_silence(self) -> bool:
+        """Whether the lag is only the time since the source last had something to read."""
+        return self.delivers_events and self.left_since_micros is None
+
     def to_dict(self) -> dict[str, Any]:
         """Return the status as plain values; times are RFC 3339 texts."""
         return {
-            **plain_fields(self, "is_silence"),
+            **plain_fields(self, "delivers_events"),
             "lag_s": None if self.is_silence else self.lag_s,
             "silence_s": self.lag_s if self.is_silence else None,
             "stuck_partitions": [
@@ -161,14 +168,15 @@ def read_status(pipeline: Pipeline) -> Status:
     lineage = parts.read("partitions", lambda: load_lineage(lake), None)
     partitions = list(lineage.partitions.values()) if lineage is not None else []
     cut = parts.read("cut", lambda: newest_cut(lake), None)
+    left_since_micros = parts.read("backlog", lambda: left_since(lake, cut) if cut else None, None)
     polled_micros = parts.read("polls", lambda: load_poll(lake), 0)
     return Status(
         pipeline=pipeline.name,
         cycle=mark.cycle,
         # The lineage exists before the first cycle; its start is not a watermark yet.
         watermark_micros=watermark_micros(lineage) if lineage is not None and lineage.cycle else None,
-        lag_s=cut.lag_s(clock_micros()) if cut is not None else None,
-        is_silence=is_events,
+        lag_s=cut.lag_s(clock_micros(), left_since_micros) if cut is not None else None,
+        delivers_events=is_events,
         live_partitions=tuple(partition.key for partition in partitions if partition.is_live),
         waiting_partitions=tuple(
             partition.key for partition in partitions if partition.state is PartitionState.CREATED
@@ -182,6 +190,7 @@ def read_status(pipeline: Pipeline) -> Status:
         copies=parts.read("copies", lambda: _copies(pipeline, cut), {}) if "cut" not in parts else {},
         stuck_partitions=parts.read("stuck partitions", lambda: load_stuck(lake), ()),
         unread_files=parts.read("unread files", lambda: list_unread(pipeline), ()),
+        left_since_micros=left_since_micros,
         replay=parts.read("replay", lambda: load_replay_progress(lake), None),
         checks=parts.read("checks", lambda: load_results(lake), ()),
         polled_micros=max(polled_micros, _changed_micros(raw) or 0) or None if is_events else None,

@@ -11,7 +11,7 @@ from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
 from cdc_platform.errors import SourceError, as_source_error
-from cdc_platform.lake.commits.commits import POSITION, read_mark
+from cdc_platform.lake.commits.commits import LEFT_SINCE, POSITION, read_mark
 from cdc_platform.lake.commits.data_files import DATA_FILES, data_file_writer, data_files_of
 from cdc_platform.lake.commits.writes import CycleStep, append_files
 from cdc_platform.lake.state.control import read_control
@@ -56,7 +56,8 @@ class ReadOutcome:
     """Result of reading in a cycle; ``committed`` is False if there was nothing to read.
 
     ``planned_end_micros`` is the planned end of its windows; windows of finished partitions end earlier.
-    ``is_local`` means that this process read them instead of Spark's tasks.
+    ``is_local`` means that this process read them instead of Spark's tasks; ``left_since_micros`` is the age
+    of the oldest data that it left to later cycles.
     """
 
     cycle: int
@@ -66,6 +67,7 @@ class ReadOutcome:
     clock_micros: int
     planned_end_micros: int
     is_local: bool = False
+    left_since_micros: int | None = None
 
     @property
     def another_is_worth_micros(self) -> int:
@@ -189,7 +191,7 @@ def read_windows(
     is_local = _commit_plan(pipeline, spark, raw, step, plan, replayed_rows)
     control = read_control(pipeline.lake, step.committed)
     facts = (step.committed, control.windows, control.records)
-    outcome = ReadOutcome(*facts, True, clock_micros, plan.end_micros, is_local)
+    outcome = ReadOutcome(*facts, True, clock_micros, plan.end_micros, is_local, plan.left_since_micros)
     if outcome.interrupted:
         # The current lineage: a child that was read with its parent may be stuck, too.
         for stuck in find_stuck(trace_lineage(pipeline), control.windows, plan.end_micros):
@@ -213,7 +215,8 @@ def _commit_plan(
     replayed_rows: pa.Table | None,
 ) -> bool:
     """Read and commit a plan, and return whether this process read it."""
-    properties = {POSITION: str(plan.end_micros)}
+    left = {LEFT_SINCE: str(plan.left_since_micros)} if plan.left_since_micros is not None else {}
+    properties = {POSITION: str(plan.end_micros), **left}
     if commit_local(pipeline, raw, step, plan, properties, replayed_rows):
         return True
     with (

@@ -112,7 +112,7 @@ class DatastreamSource(ArrivalTimeSource, SparkSource):
         files = choice.files if windows else ()
         offers = offered_schemas(listed_files, files)
         inputs = {"files": files, "announced": fresh, "resolved": resolved, "offers": offers}
-        return ReadPlan(windows, inputs, files=len(files))
+        return ReadPlan(windows, inputs, files=len(files), left_since_micros=choice.left_since_micros)
 
     def _choose(
         self, files: Sequence[SourceFile], versions: Mapping[str, str], lineage: Lineage, request: ReadRequest

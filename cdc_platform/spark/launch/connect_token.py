@@ -12,6 +12,8 @@ from cdc_platform.spark.launch.class_archive import cache_folder
 
 VARIABLE: Final = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
 """Environment variable with the token for Spark's servers and clients."""
+CLIENT_VARIABLE: Final = "SPARK_REMOTE"
+"""Environment variable of Spark's clients with the address of their server."""
 LOOPBACK: Final = ("127.0.0.1", "localhost")
 LOCAL: Final = "localhost"
 """The only host name to which Spark's client sends a token without TLS."""

@@ -14,6 +14,7 @@ from cdc_platform.components.loading import COMPONENTS, load_settings
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.state.control import save_lineage
 from cdc_platform.lake.state.last_results import LastResult
+from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.model.stream.lineage import begin as begin_lineage
 from cdc_platform.pipeline.on_demand.status import CopyStatus, Status, TableStatus
 from cdc_platform.pipeline.opened.pipeline import open_pipeline
@@ -29,7 +30,7 @@ STATUS = Status(
     cycle=1,
     watermark_micros=START,
     lag_s=1.0,
-    is_silence=False,
+    delivers_events=False,
     live_partitions=(),
     waiting_partitions=(),
     finished_partitions=0,
@@ -124,9 +125,18 @@ def test_a_lag_is_shown_as_people_read_it(lag_s: float, shown: str) -> None:
     """Seconds are exact while they are few; JSON has them all."""
     status = replace(STATUS, lag_s=lag_s)
     assert f"{shown} behind the clock" in as_text(describe_statuses([status]))
-    silent = as_text(describe_statuses([replace(status, is_silence=True)]))
+    silent = as_text(describe_statuses([replace(status, delivers_events=True)]))
     assert f"{shown} since the source last had something to read" in silent
     assert lag_s == status.to_dict()["lag_s"]
+
+
+def test_a_backlog_of_events_is_a_lag() -> None:
+    """Files and topics of which the newest cycle has read a part are behind, not silent."""
+    status = replace(STATUS, delivers_events=True, left_since_micros=START)
+    text = as_text(describe_statuses([status]))
+    assert "1.0 s behind the source: the newest cycle has read only a part of what waits" in text
+    plain = status.to_dict()
+    assert (1.0, None, to_rfc3339(START)) == (plain["lag_s"], plain["silence_s"], plain["left_since"])
 
 
 def test_a_check_that_did_not_pass_says_why() -> None:

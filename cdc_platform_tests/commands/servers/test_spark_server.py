@@ -16,7 +16,7 @@ from cdc_platform.components.loading import load_settings
 from cdc_platform.spark.launch.connect_token import token_file
 from cdc_platform_tests.commands.invoking import run
 from cdc_platform_tests.pipeline.bank import expected_balances
-from cdc_platform_tests.programs import COMMAND_LINE, free_port, start
+from cdc_platform_tests.programs import BRIEF_SPARK, COMMAND_LINE, ENVIRONMENT, Program, free_port, start
 from cdc_platform_tests.spark_fixtures import TEST_SPARK, require_java
 from cdc_platform_tests.yaml_files import bank_attributes, write_defs
 
@@ -26,17 +26,20 @@ def test_cycles_run_on_the_server_until_it_is_interrupted(tmp_path: Path) -> Non
     """It serves the lake of the file at the address of the file, and ends with exit code 0.
 
     All steps of cycles and maintenance use nothing that Connect lacks, and settings of a session count.
+    The server of other clients, in the environment, changes nothing.
     """
     require_java()
     remote = f"sc://127.0.0.1:{free_port()}"
     spark = {"remote": remote, "conf": {**TEST_SPARK.conf, "spark.proxy.pwd": "never to be seen"}}
     defs = write_defs(tmp_path, bank_attributes(spark=spark))
     log = tmp_path / "spark.log"
-    with start(tmp_path / "output", COMMAND_LINE, "spark-server", defs, "--log", log) as server:
+    others = {**ENVIRONMENT, "SPARK_REMOTE": "sc://127.0.0.1:1"}
+    command = (COMMAND_LINE, "spark-server", defs, "--log", log)
+    with start(tmp_path / "output", *command, environment=others) as server:
         server.wait_for(f"The runs of `bank` find Spark at {remote}", within_s=180)
         module = "cdc_platform_tests.spark.connect_run"
-        command = [sys.executable, "-m", module, str(tmp_path / "lake"), remote]
-        cycles = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        cycle_command = [sys.executable, "-m", module, str(tmp_path / "lake"), remote]
+        cycles = subprocess.run(cycle_command, capture_output=True, text=True, timeout=300, check=False)
         assert cycles.returncode == 0, cycles.stderr[-5000:]
         statuses = json.loads(cycles.stdout.splitlines()[-1])
         assert {**expected_balances(2), 5: 500} == {int(item): balance for item, balance in statuses.items()}
@@ -44,6 +47,20 @@ def test_cycles_run_on_the_server_until_it_is_interrupted(tmp_path: Path) -> Non
         server.process.send_signal(signal.SIGINT)
         assert server.ends_with(within_s=60) == 0
     assert not token_file(urlsplit(remote).port or 0).exists()
+
+
+@pytest.mark.integration
+def test_an_interrupted_start_is_no_error(tmp_path: Path) -> None:
+    """Ctrl-C also ends the server that is about to start, and the command ends with exit code 0."""
+    require_java()
+    defs = write_defs(tmp_path, bank_attributes(spark={"remote": f"sc://127.0.0.1:{free_port()}"}))
+    log = tmp_path / "spark.log"
+    log.touch()
+    command = (COMMAND_LINE, "spark-server", defs, "--log", log)
+    with start(tmp_path / "output", *command, environment=BRIEF_SPARK) as server:
+        Program(server.process, log).wait_for_match(".", within_s=60)
+        os.killpg(server.process.pid, signal.SIGINT)
+        assert server.ends_with(within_s=60) == 0, server.output()
 
 
 def _check_others_are_refused(folder: Path, defs: Path) -> None:

@@ -34,7 +34,7 @@ def test_a_backlog_is_read_in_several_cycles() -> None:
     assert tuple(files[:2]) == choose_files(reversed(files), {}, max_files=2).files
     assert tuple(files[:3]) == choose_files(files, {}, max_bytes=300).files
     only = choose_files(files, {}, max_bytes=1)
-    assert (tuple(files[:1]), False) == (only.files, only.is_all)
+    assert (tuple(files[:1]), files[1].modified_micros) == (only.files, only.left_since_micros)
     assert choose_files(files, {}).is_all
 
 

@@ -1,5 +1,6 @@
 """The plan of a cycle that reads a stream's files, without Spark."""
 
+import os
 from pathlib import Path
 
 from cdc_platform.model.base.names import ROOT_TOKEN
@@ -72,18 +73,19 @@ def test_objects_are_announced_and_then_read(tmp_path: Path) -> None:
 
 
 def test_a_backlog_moves_the_position_by_one_until_its_last_cycle(tmp_path: Path) -> None:
-    """No cut says that it has all files while some are left."""
+    """No cut says that it has all files while some are left; the plan has the age of the oldest of these."""
     folder, source = StreamFolder(tmp_path), source_of(tmp_path, max_files=2)
-    for number in range(3):
-        folder.write([event("users", number)])
+    paths = [folder.write([event("users", number)]) for number in range(3)]
+    for at_s, path in enumerate(paths, start=100):
+        os.utime(path, (at_s, at_s))
     lineage, read_progress = begin(source.start_micros()), dict[str, str]()
     lineage = after(lineage, source.plan(lineage, ReadRequest(CLOCK), lambda: read_progress))
     plan = source.plan(lineage, ReadRequest(CLOCK + 10), lambda: read_progress)
-    assert (len(files_in(plan)), plan.end_micros) == (2, CLOCK)
+    assert (len(files_in(plan)), plan.end_micros, plan.left_since_micros) == (2, CLOCK, 102_000_000)
     lineage = after(lineage, plan)
     read_progress |= {file.path: file.version for file in files_in(plan)}
     plan = source.plan(lineage, ReadRequest(CLOCK + 20), lambda: read_progress)
-    assert (len(files_in(plan)), plan.end_micros) == (1, CLOCK + 19)
+    assert (len(files_in(plan)), plan.end_micros, plan.left_since_micros) == (1, CLOCK + 19, None)
 
 
 def test_chosen_objects_are_read_alone(tmp_path: Path) -> None:

@@ -10,9 +10,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from cdc_platform.model.base.stored_names import NEW_TABLES_RUN
 from cdc_platform.sources.debezium.engine.new_tables import NewTables
 from cdc_platform.sources.debezium.engine.spool import SpoolWriter
 from cdc_platform.sources.debezium.settings.engine_settings import MARKER_PREFIX, EngineInput
+from cdc_platform.sources.debezium.wire.plain_lines import RUN_ID
 
 CAUGHT_UP: Final = b"\n"
 
@@ -70,7 +72,8 @@ class BatchWriter:
         for record in records:
             topic = str(record.destination())
             if topic != self._heartbeats:
-                events.append(event_text(topic, record))
+                run = NEW_TABLES_RUN if self._new_tables.are_read else None
+                events.append(event_text(topic, record, run))
             self._follow(topic, record)
             if not self._is_open:
                 last_whole = record
@@ -112,14 +115,18 @@ def is_progress(event: str, topic_prefix: str) -> bool:
     return bool(fields["topic"] != f"{topic_prefix}.transaction")
 
 
-def event_text(topic: str, record: Any) -> str:
-    """Return the members of an event's JSON object; key, value and headers stay as the engine wrote them."""
-    headers = ",".join(
-        f"{json.dumps(str(header.getKey()))}:{_json(header.getValue())}" for header in record.headers()
-    )
+def event_text(topic: str, record: Any, run: str | None = None) -> str:
+    """Return the members of an event's JSON object; key, value and headers stay as the engine wrote them.
+
+    A run replaces that of the connector in the headers.
+    """
+    headers = {str(header.getKey()): _json(header.getValue()) for header in record.headers()}
+    if run is not None:
+        headers[RUN_ID] = json.dumps(run)
+    members = ",".join(f"{json.dumps(name)}:{text}" for name, text in headers.items())
     return (
         f'"topic":{json.dumps(topic)},"key":{_json(record.key())},"value":{_json(record.value())},'
-        f'"headers":{{{headers}}}'
+        f'"headers":{{{members}}}'
     )
 
 

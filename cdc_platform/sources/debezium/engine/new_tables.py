@@ -49,6 +49,11 @@ class NewTables:
         """Properties of the connector, whose snapshot would otherwise read each partition as a table, too."""
         return {"snapshot.include.collection.list": expressions_of(sorted(self._present))}
 
+    @property
+    def are_read(self) -> bool:
+        """Whether the connector reads the rows; all rows of a snapshot that come now are theirs."""
+        return self._is_signalled and not self._has_rows
+
     def signal(self) -> None:
         """Ask the connector, once, to read the rows."""
         if self.names and not self._is_signalled:

@@ -1,13 +1,13 @@
 """Inspection of topics: the ends of their partitions, and their first messages."""
 
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from cdc_platform.sources.debezium.kafka.connection import MOVING, KafkaConnection, name_of
 from cdc_platform.sources.debezium.kafka.messages import in_order
 from cdc_platform.sources.debezium.kafka.topic_consumer import TopicConsumer
-from cdc_platform.sources.debezium.kafka.topic_ranges import TopicPartition
+from cdc_platform.sources.debezium.kafka.topic_ranges import TopicPartition, TopicRange
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
 from cdc_platform.sources.debezium.wire.messages import RawMessage
 
@@ -102,6 +102,18 @@ class KafkaClient:
         share = max(1, limit // max(1, len(partitions)))
         ranges = [partition.first(share) for partition in partitions]
         yield from in_order(TopicConsumer(self._settings, ranges).batches())
+
+    def oldest_micros(self, ranges: Sequence[TopicRange]) -> int | None:
+        """Return the earliest send time of messages; None if none is left, or they have no times.
+
+        Raises:
+            OffsetsLost: messages of a range are gone.
+            SourceUnreachable: no broker sends a message in time.
+            AccessDenied: the brokers deny access, or access to a topic.
+        """
+        batches = TopicConsumer(self._settings, ranges).batches()
+        times = (micros for batch in batches for micros in batch["micros"].to_pylist())
+        return min((micros for micros in times if micros > 0), default=None)
 
 
 def _id_of(topic: Any) -> str:

@@ -141,6 +141,16 @@ def plan_ranges(
     return tuple(topic_range for topic_range in parts if topic_range.start < topic_range.end_exclusive)
 
 
+def first_left(partitions: Sequence[TopicPartition], ranges: Sequence[TopicRange]) -> tuple[TopicRange, ...]:
+    """Return the first message of each partition that the ranges of a cycle leave to the next one."""
+    ends = {tp.origin: tp.end_exclusive for tp in partitions}
+    return tuple(
+        replace(item, start=item.end_exclusive, seen=item.end_exclusive, end_exclusive=item.end_exclusive + 1)
+        for item in ranges
+        if item.end_exclusive < ends[item.origin]
+    )
+
+
 def _stored_progress(read_progress: Mapping[str, str], settings: KafkaInput) -> dict[str, TopicProgress]:
     """Return the progress of the topics' partitions within the read progress."""
     places = {origin: origin.rpartition("/") for origin in read_progress}

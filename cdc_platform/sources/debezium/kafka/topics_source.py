@@ -15,7 +15,7 @@ from cdc_platform.sources.debezium.files.source import (
     tables_of,
 )
 from cdc_platform.sources.debezium.kafka.kafka_client import KafkaClient
-from cdc_platform.sources.debezium.kafka.topic_ranges import deal_ranges, plan_ranges
+from cdc_platform.sources.debezium.kafka.topic_ranges import deal_ranges, first_left, plan_ranges
 from cdc_platform.sources.debezium.rows.decoder import Decoder
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
@@ -59,12 +59,18 @@ class TopicsSource(DebeziumSource):
             OffsetsLost: the next messages are gone.
         """
         progress = read_progress()
-        ranges = plan_ranges(self.client.partitions(), progress, self.kafka)
+        partitions = self.client.partitions()
+        ranges = plan_ranges(partitions, progress, self.kafka)
         is_unread = any(partition.running_cycle is None for partition in lineage.partitions.values())
         if not (ranges or is_unread or request.has_replay):
             return ReadPlan(())
         windows = plan_arrivals(lineage, request)
-        return ReadPlan(windows, {"ranges": ranges, **states_of(progress)})
+        left_messages = first_left(partitions, ranges)
+        left_micros = self.client.oldest_micros(left_messages) if left_messages else None
+        # Brokers may have removed these messages, or keep no times.
+        left_since_micros = left_micros or request.clock_micros if left_messages else None
+        inputs = {"ranges": ranges, **states_of(progress)}
+        return ReadPlan(windows, inputs, left_since_micros=left_since_micros)
 
     def read_locally(
         self, cycle: int, plan: ReadPlan, max_s: float

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from cdc_platform.errors import ReplicationRefused, SettingError, SpoolUnusable
+from cdc_platform.model.base.stored_names import NEW_TABLES_RUN
 from cdc_platform.sources.debezium.engine.engine_process import EngineProcess
 from cdc_platform.sources.debezium.engine.spool import Spool
 from cdc_platform.sources.debezium.settings.engine_settings import EngineInput, Snapshot
+from cdc_platform.sources.debezium.wire.plain_lines import RUN_ID
 from cdc_platform_tests.servers.postgresql import Cluster
 from cdc_platform_tests.sources.debezium.databases import database, play, settings_for
 from cdc_platform_tests.sources.debezium.spooled import (
@@ -42,7 +44,10 @@ def settings_of(server: Cluster, name: str, spool: Path) -> EngineInput:
 
 
 def test_the_rows_of_new_tables_are_read(capturing: Cluster, tmp_path: Path) -> None:
-    """Also those of a recreated table, and of one with an odd name; others are not read again."""
+    """Also those of a recreated table, and of one with an odd name; others are not read again.
+
+    Their headers show that the snapshot is not one of all tables.
+    """
     settings, spool = settings_of(capturing, "added", tmp_path), Spool(tmp_path)
     with database(capturing, "added") as name:
         play(capturing, name, ["CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1)"])
@@ -65,6 +70,12 @@ def test_the_rows_of_new_tables_are_read(capturing: Cluster, tmp_path: Path) -> 
         )
         capture_until_caught_up(settings, WITHIN_S)
         assert sorted(rows_after(spool, count)) == [("r", "again", 2), ("r", "c.d+E", 3)]
+        runs = [
+            event["headers"][RUN_ID] == NEW_TABLES_RUN
+            for event in events_in(spool)
+            if (event["value"] or {}).get("op") == "r"
+        ]
+        assert runs == [False, False, True, True]
         count = len(events_in(spool))
         play(capturing, name, ["INSERT INTO nothing VALUES (4)", "UPDATE again SET id = 5"])
         capture_until_caught_up(settings, WITHIN_S)

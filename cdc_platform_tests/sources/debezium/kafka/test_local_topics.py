@@ -13,6 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdc_platform.errors import OffsetsLost, SourceError, SourceUnreachable
+from cdc_platform.model.stream.lineage import begin
+from cdc_platform.model.stream.read_windows import ReadRequest
 from cdc_platform.sources.debezium.kafka.kafka_client import KafkaClient
 from cdc_platform.sources.debezium.kafka.local_topics import MAX_BYTES, MAX_OFFSETS, read_small
 from cdc_platform.sources.debezium.kafka.message_dealer import MessageDealer, messages_of
@@ -140,6 +142,26 @@ def test_ranges_add_up_to_the_topics(
     ]
     assert sorted(whole[isolation], key=_place) == sorted(messages, key=_place)
     assert len({_place(message) for message in messages}) == len(messages)
+
+
+def test_a_plan_knows_the_oldest_message_that_it_leaves(
+    topics: KafkaInput, whole: dict[str, list[RawMessage]]
+) -> None:
+    """Its send time is in the plan, which has none where everything is read."""
+    counts = ((20, True), (10_000, False))
+    for max_messages, leaves_some in counts:
+        source = TopicsSource(DebeziumSettings(topics), replace(topics, max_messages=max_messages))
+        plan = source.plan(begin(source.start_micros()), ReadRequest(NOW_MS * 1000), dict)
+        ends = {(item.topic, item.partition): item.end_exclusive for item in plan.inputs["ranges"]}
+        firsts: dict[tuple[str, int], int | None] = {}
+        for message in sorted(whole[ISOLATIONS[0]], key=_place):
+            place = message.topic, message.partition
+            if message.position == ends[place]:
+                firsts[place] = message.timestamp_micros
+        assert leaves_some == bool(firsts)
+        oldest_micros = min(filter(None, firsts.values()), default=None)
+        assert oldest_micros == plan.left_since_micros
+        source.close()
 
 
 def _place(message: RawMessage) -> tuple[str, int, int]:

@@ -15,6 +15,7 @@ from cdc_platform.sources.debezium.kafka.topic_ranges import (
     TopicProgress,
     TopicRange,
     deal_ranges,
+    first_left,
     plan_ranges,
 )
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
@@ -58,9 +59,15 @@ def test_without_news_nothing_is_read() -> None:
 
 
 def test_a_backlog_is_read_in_shares() -> None:
-    """Partitions share what a cycle may read by what they have, so that all advance together."""
+    """Partitions share what a cycle may read by what they have, so that all advance together.
+
+    The first messages that it leaves are known.
+    """
     expected = (span(FIRST, 3, 3, 21), span(SECOND, 0, 0, 5))
-    assert expected == plan_ranges([FIRST, SECOND], {}, replace(SETTINGS, max_messages=24))
+    ranges = plan_ranges([FIRST, SECOND], {}, replace(SETTINGS, max_messages=24))
+    assert expected == ranges
+    assert first_left([FIRST, SECOND], ranges) == (span(FIRST, 21, 21, 22), span(SECOND, 5, 5, 6))
+    assert first_left([FIRST, SECOND], plan_ranges([FIRST, SECOND], {}, SETTINGS)) == ()
 
 
 def test_a_new_partition_of_a_known_topic_is_read_from_its_beginning() -> None:
