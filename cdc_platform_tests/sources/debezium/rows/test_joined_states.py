@@ -9,6 +9,7 @@ import pytest
 from cdc_platform.sources.debezium.rows.decoder import Decoder
 from cdc_platform.sources.debezium.rows.joined_states import joined_state
 from cdc_platform.sources.debezium.rows.state import DecoderState
+from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
 from cdc_platform.sources.debezium.wire.messages import Arrival, parse_message
 from cdc_platform_tests.sources.debezium.written_events import TABLE, envelope, line, settings_with
 
@@ -23,6 +24,8 @@ FIRST_BEHIND: Final = line(envelope("c", after=ROW, source={"sequence": '[null,"
 OTHER_KEY: Final = line(envelope("c", after=ROW), {"n": 2})
 FLAT: Final = {"__op": "c", "__source_schema": "public", "__source_table": "orders", "__source_lsn": 500}
 FLAT_DELETE: Final = line({**ROW, **FLAT, "__deleted": "true"}, {"id": 1})
+DELETE: Final = line(envelope("d", before=ROW), {"id": 1})
+DOUBTFUL: Final = line(envelope("c", after={**ROW, "big": DEFAULT_PLACEHOLDER}), {"id": 1})
 TOMBSTONE: Final = line(None, {"id": 1})
 
 
@@ -53,6 +56,9 @@ def joined(*splits: tuple[str, ...], start: DecoderState | None = None) -> Decod
         ((FLAT_DELETE, TOMBSTONE), (FLAT_DELETE, TOMBSTONE)),
         ((UNDER_FULL,), (TOMBSTONE,)),
         ((READ,), (READ, FIRST_BEHIND)),
+        ((UNDER_FULL,), (UNDER_FULL, DELETE)),
+        ((UNDER_FULL,), (INSERT, UNDER_FULL)),
+        ((UNDER_FULL,), (INSERT,), (INSERT, UNDER_DEFAULT), (DELETE,)),
     ],
 )
 def test_independent_splits_are_joined(splits: tuple[tuple[str, ...], ...]) -> None:
@@ -66,7 +72,8 @@ def test_independent_splits_are_joined(splits: tuple[tuple[str, ...], ...]) -> N
 @pytest.mark.parametrize(
     "splits",
     [
-        pytest.param(((UNDER_FULL,), (INSERT,)), id="FULL is shown by another split"),
+        pytest.param(((UNDER_FULL,), (DELETE, UNDER_FULL)), id="FULL is shown by another split"),
+        pytest.param(((UNDER_FULL,), (DOUBTFUL,)), id="a value that FULL would have sent"),
         pytest.param(((READ,), (FIRST_BEHIND,)), id="an ordering key depends on the snapshot"),
         pytest.param(((INSERT,), (OTHER_KEY,)), id="another key"),
         pytest.param(((READ,), (READ_AGAIN,)), id="another snapshot"),
@@ -90,7 +97,7 @@ LEARNED: Final[dict[str, Callable[[DecoderState], Any]]] = {
 @pytest.mark.parametrize("change", LEARNED.values(), ids=LEARNED.keys())
 def test_no_other_fact_is_taken_for_the_own(change: Callable[[DecoderState], DecoderState]) -> None:
     """Each fact that a split relies on is compared with the actual one."""
-    end = state_after(INSERT)
+    end = state_after(INSERT, DELETE)
     assert joined_state(end, DecoderState(), end) is not None
     assert joined_state(change(state_after(INSERT)), DecoderState(), end) is None
 
