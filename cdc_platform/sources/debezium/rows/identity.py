@@ -181,8 +181,10 @@ def shows_unusable(event: DataEvent, columns: Columns) -> bool:
     return not has_key and has_more_than_key(event, columns)
 
 
-def learn_identity(state: DecoderState, event: DataEvent, plan: Callable[[], TablePlan]) -> None:
+def learn_identity(state: DecoderState, event: DataEvent, plan: Callable[[], TablePlan]) -> bool | None:
     """Update the decoder's state with the replica identity that an event shows for its table.
+
+    Return whether that is FULL; None if the event shows none.
 
     Args:
         state: what is known of all tables.
@@ -193,15 +195,15 @@ def learn_identity(state: DecoderState, event: DataEvent, plan: Callable[[], Tab
     if is_snapshot(event.source):  # the user followed the advice; if not, the next deletion shows it
         _note_use(state, event)
         state.unusable.discard(name)
-        return
+        return None
     is_full = _shown_full(event, plan)
     if is_full is None:
         _note_use(state, event)
     else:
-        state.use.show(name, is_full=is_full)
         (state.full.add if is_full else state.full.discard)(name)
     if event.before is not None and not was_full:
         _learn_unusable(state, event, plan().columns)
+    return is_full
 
 
 def _shown_full(event: DataEvent, plan: Callable[[], TablePlan]) -> bool | None:

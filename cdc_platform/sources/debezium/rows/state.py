@@ -52,9 +52,13 @@ class StateUse:
         """Tables of which an event showed the replica identity."""
         return self.shown_full | self.shown_other
 
+    def knows_identity(self, name: str) -> bool:
+        """Return whether an event has shown the replica identity of a table."""
+        return name in self.shown_full or name in self.shown_other
+
     def depend(self, name: str, *, is_doubtful: bool = False) -> None:
         """Take note of an event that depends on the replica identity of its table."""
-        if name not in self.shown_full and name not in self.shown_other:
+        if not self.knows_identity(name):
             (self.doubtful if is_doubtful else self.identities).add(name)
 
     def show(self, name: str, *, is_full: bool) -> None:

@@ -37,6 +37,18 @@ def state_after(*lines: str, start: DecoderState | None = None) -> DecoderState:
     return state
 
 
+def decoded(*lines: str) -> Decoder:
+    """Return the decoder of lines, of which it decodes plain changes by column."""
+    decoder = Decoder(settings_with(), DecoderState())
+    for number, text in enumerate(lines):
+        sent = text.encode()
+        if not decoder.plain.take(Arrival(sent, "f", number, 0, number)):
+            for _ in decoder.decode(parse_message(sent, number)):
+                pass
+    decoder.plain.finish()
+    return decoder
+
+
 def joined(*splits: tuple[str, ...], start: DecoderState | None = None) -> DecoderState | None:
     """Return the state behind splits that all began with the same one."""
     begun = start or DecoderState()
@@ -128,13 +140,17 @@ def test_changes_after_the_first_snapshot_may_be_in_other_splits(
 
 def test_plain_changes_have_positions_too() -> None:
     """The lowest position is that of all changes, decoded one by one or by column."""
-    decoder = Decoder(settings_with(), DecoderState())
-    for number, lsn in enumerate((900, 910, 700, 850)):
-        place = {"lsn": lsn, "sequence": f'["1","{lsn}"]'}
-        sent = line(envelope("u", after=ROW, source=place), {"id": 1}).encode()
-        if not decoder.plain.take(Arrival(sent, "f", number, 0, number)):
-            for _ in decoder.decode(parse_message(sent, number)):
-                pass
-    decoder.plain.finish()
+    places = [{"lsn": lsn, "sequence": f'["1","{lsn}"]'} for lsn in (900, 910, 700, 850)]
+    decoder = decoded(*(line(envelope("u", after=ROW, source=place), {"id": 1}) for place in places))
     assert [len(run.keys) for run in decoder.plain.runs] == [3]
     assert list(decoder.state.use.lowest_changes.values()) == [700]
+
+
+def test_plain_changes_depend_on_what_was_shown_before_them() -> None:
+    """An insert that was collected before an update has shown FULL depends on the state before both."""
+    first, second = (
+        line(envelope("c", after={**ROW, "big": big}, source={"lsn": lsn}), {"id": 1})
+        for big, lsn in (("a", 600), (DEFAULT_PLACEHOLDER, 700))
+    )
+    assert decoded(first, second, UNDER_FULL).state.use.doubtful == {TABLE}
+    assert decoded(UNDER_FULL, first, second).state.use.doubtful == set()
