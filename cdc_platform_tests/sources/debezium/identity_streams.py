@@ -35,7 +35,7 @@ def _without_order(text: str) -> str:
 
 
 def _change(draw: st.DrawFn, connector: Connector, alive: set[int]) -> None:
-    key, big = draw(st.integers(1, 4)), draw(st.sampled_from(TEXTS))
+    key, big = draw(st.integers(0, 3)), draw(st.sampled_from(TEXTS))
     if key not in alive:
         connector.insert(key, big=big)
         alive.add(key)
@@ -43,7 +43,7 @@ def _change(draw: st.DrawFn, connector: Connector, alive: set[int]) -> None:
         connector.update(key, n=draw(st.integers(0, 9)), big=big)
     else:
         alive.remove(key)
-        other = draw(st.integers(1, 4))
+        other = draw(st.integers(0, 3))
         if other in alive or other == key:
             connector.delete(key)
         else:

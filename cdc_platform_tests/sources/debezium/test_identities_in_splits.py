@@ -74,3 +74,23 @@ def test_a_key_that_an_index_made_up_stays_refused(splits: int) -> None:
     rows = identity_logs(connector.lines, splits, has_metadata=False).cycle()
     (fault,) = (row["event"]["fault"] for row in rows if row["event"]["fault"])
     assert "invented key 0" in fault
+
+
+def test_a_table_that_is_refused_for_a_while_is_decoded_in_order() -> None:
+    """Which events come while the identity seems unusable depends on the order of splits."""
+    connector = Connector(is_full=True)
+    for key in (*range(6), 0):
+        connector.whole(key)
+    connector.begin()
+    connector.delete(0)
+    connector.end()
+    connector.whole(*range(6, 12))
+    connector.begin()
+    connector.delete(3)
+    connector.end()
+    connector.whole(12)
+    rows = []
+    for splits in (1, 2, 3):
+        logs = identity_logs(connector.lines, splits, has_metadata=False)
+        rows.append(sorted(str(row["event"]["fault"]) + row["record_sequence"] for row in logs.cycle()))
+    assert rows[:1] * 2 == rows[1:]

@@ -191,18 +191,19 @@ def learn_identity(state: DecoderState, event: DataEvent, plan: Callable[[], Tab
         event: the event.
         plan: returns the plan of its table, which few events need.
     """
-    name, was_full = event.source.name, event.source.name in state.full
-    if is_snapshot(event.source):  # the user followed the advice; if not, the next deletion shows it
-        _note_use(state, event)
-        state.unusable.discard(name)
-        return None
-    is_full = _shown_full(event, plan)
+    name, is_row = event.source.name, is_snapshot(event.source)
+    was_full, was_unusable = name in state.full, name in state.unusable
+    is_full = None if is_row else _shown_full(event, plan)
     if is_full is None:
         _note_use(state, event)
     else:
         (state.full.add if is_full else state.full.discard)(name)
-    if event.before is not None and not was_full:
+    if is_row:  # the user followed the advice; if not, the next deletion shows it
+        state.unusable.discard(name)
+    elif event.before is not None and not was_full:
         _learn_unusable(state, event, plan().columns)
+    if was_unusable is not (name in state.unusable):
+        state.use.changed_unusable.add(name)
     return is_full
 
 

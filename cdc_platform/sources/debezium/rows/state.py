@@ -23,6 +23,7 @@ class StateUse:
         doubtful: the same of inserts with values that may not be sent, and deletes that may name no row.
         shown_full: tables of which an event showed the replica identity FULL.
         shown_other: tables of which an event showed another one.
+        changed_unusable: tables whose replica identity became usable or unusable.
         servers: servers of events.
         snapshot_servers: servers of rows from a snapshot.
         lowest_changes: lowest position of a change, by server; 0 if one states none.
@@ -38,6 +39,7 @@ class StateUse:
     doubtful: set[str] = field(default_factory=set)
     shown_full: set[str] = field(default_factory=set)
     shown_other: set[str] = field(default_factory=set)
+    changed_unusable: set[str] = field(default_factory=set)
     servers: set[str] = field(default_factory=set)
     snapshot_servers: set[str] = field(default_factory=set)
     lowest_changes: dict[str, int] = field(default_factory=dict)

@@ -1,5 +1,6 @@
 """Parallel decoding of splits, repeated for splits that depend on another one."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, permutations
@@ -181,7 +182,9 @@ def _has_two_identities(ends: Sequence[DecoderState], start: DecoderState) -> bo
     shown_full = _union(end.use.shown_full for end in ends)
     shown_other = _union(end.use.shown_other for end in ends)
     changed = (shown_full - start.full) | (is_other & start.full)
-    return bool(is_full & is_other or changed & shown_full & shown_other)
+    uses = Counter(name for end in ends for name in end.use.names)
+    is_refused = any(uses[name] > 1 for end in ends for name in end.use.changed_unusable)
+    return is_refused or bool(is_full & is_other or changed & shown_full & shown_other)
 
 
 def _union(names: Iterable[set[str]]) -> set[str]:
