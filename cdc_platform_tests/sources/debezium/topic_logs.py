@@ -85,11 +85,11 @@ class TopicLogs:
         """Yield the raw records of messages that are dealt out to splits, as Spark's tasks get them."""
         rounds: list[int] = []
 
-        def decode(splits: int) -> LocalSplits:
+        def decode(splits: int, state: str | None) -> LocalSplits:
             rounds.append(splits)
             blocks = pa.Table.from_batches(reading.dealer(splits)(batches), DEALT_MESSAGES)
             parts = [blocks.filter(pc.equal(blocks[SPLIT], number)).to_batches() for number in range(splits)]
-            rows = [batch for part in parts for batch in reading.decoder(part)]
+            rows = [batch for part in parts for batch in reading.decoder(state)(part)]
             self.dealt.append(sum(any(batch.num_rows for batch in part) for part in parts))
             return LocalSplits(pa.Table.from_batches(rows, SPLIT_BLOCKS))
 

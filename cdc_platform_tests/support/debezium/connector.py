@@ -22,6 +22,10 @@ class Connector:
     transaction: int = 700
     order: int = 0
     lines: list[str] = field(default_factory=list)
+    is_full: bool = False
+    """Whether updates and deletes have the row before, as with REPLICA IDENTITY FULL."""
+    images: dict[str, dict[str, Any] | None] = field(default_factory=dict)
+    """The present rows, by the text of their keys."""
 
     def begin(self) -> None:
         """Begin the next transaction."""
@@ -76,7 +80,10 @@ class Connector:
         self, op: str, key: Any, after: Any, lsn: int | None, headers: dict[str, Any] | None = None
     ) -> None:
         self.lsn = self.lsn + 10 if lsn is None else lsn
-        self.lines.append(line(envelope(op, after=after, **self._place()), key, headers=headers or {}))
+        before = self.images.pop(str(key), None) if self.is_full and op != "c" else None
+        self.images[str(key)] = after
+        value = envelope(op, before=before, after=after, **self._place())
+        self.lines.append(line(value, key, headers=headers or {}))
 
     def _place(self) -> dict[str, Any]:
         self.order += 1

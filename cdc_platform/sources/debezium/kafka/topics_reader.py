@@ -19,7 +19,7 @@ from cdc_platform.sources.debezium.splits.decoded_splits import LocalSplits
 from cdc_platform.sources.debezium.splits.outcome import SPLIT, SplitOutcome
 from cdc_platform.sources.debezium.splits.release import CycleRows, Release
 from cdc_platform.sources.debezium.splits.reports import Reading, report_batches
-from cdc_platform.sources.debezium.splits.rounds import DecodedSplits, joined_outcome
+from cdc_platform.sources.debezium.splits.rounds import DecodedSplits, joined_outcome, shown_state
 from cdc_platform.sources.debezium.splits.split_reader import SplitContext, SplitReader
 from cdc_platform.sources.debezium.transactions.progress import PassedUntil
 from cdc_platform.sources.debezium.transactions.transaction_buffer import Admission, TransactionBuffer
@@ -90,10 +90,9 @@ class TopicsReading:
             read_micros=window.end_inclusive_micros,
         )
 
-    @property
-    def decoder(self) -> TopicSplitDecoder:
-        """Decoder of splits of the messages."""
-        return TopicSplitDecoder(self._context, self._state, self.ranges)
+    def decoder(self, state: str | None) -> TopicSplitDecoder:
+        """Return the decoder of splits of the messages, from the findings of earlier ones, as text."""
+        return TopicSplitDecoder(self._context, state, self.ranges)
 
     def useful_tasks(self, max_tasks: int) -> int:
         """Return the number of tasks that are worth their start, to read messages or to decode them."""
@@ -122,32 +121,46 @@ class TopicsReading:
 
     def locally(self, batches: Iterable[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:
         """Yield the raw records of `MESSAGES`, decoded by this process."""
-        split = LocalSplits(pa.Table.from_batches(self.decoder.reader(batches).blocks()))
-        rows = self.read(lambda _splits: split, 1)
+        messages = list(batches)
+
+        def decode(_splits: int, state: str | None) -> LocalSplits:
+            return LocalSplits(pa.Table.from_batches(self.decoder(state).reader(messages).blocks()))
+
+        rows = self.read(decode, 1)
         for blocks in rows.splits:
             yield from rows.release(blocks)
         yield from rows.reports
 
-    def read(self, decode: Callable[[int], DecodedSplits[Rows]], splits: int) -> CycleRows[Rows]:
+    def read(self, decode: Callable[[int, str | None], DecodedSplits[Rows]], splits: int) -> CycleRows[Rows]:
         """Read the messages.
 
         Args:
-            decode: decodes the messages, divided into this many splits; splits without messages are omitted.
-            splits: number of splits to try; if they are not independent of each other, which is rare, a
-                second round decodes a single one.
+            decode: decodes the messages, divided into this many splits, from a state, as text; splits without
+                messages are omitted.
+            splits: number of splits to try; if they are not independent of each other, which is rare, one
+                task decodes all messages.
         """
-        decoded_splits = decode(splits)
-        outcome = joined_outcome(decoded_splits.outcomes, self._state)
+        decoded_splits, outcome = self._decoded(decode, splits)
         if outcome is None and decoded_splits.outcomes:
-            decoded_splits = decode(1)
-            outcome = joined_outcome(decoded_splits.outcomes, self._state)
+            decoded_splits, outcome = self._decoded(decode, 1)
         if outcome is None:
-            outcome = self.decoder.reader().outcome()
+            outcome = self.decoder(self._state).reader().outcome()
         admission = outcome.admission(self._buffer, has_metadata=self._has_metadata)
         if admission.limit is not None:
             outcome, admission = outcome.without_waiting(admission, decoded_splits.free_rows())
         release = Release(admission, self._buffer.passed_until.truncated)
         return CycleRows([decoded_splits.blocks()], release, list(self._reports(outcome, admission)))
+
+    def _decoded(
+        self, decode: Callable[[int, str | None], DecodedSplits[Rows]], splits: int
+    ) -> tuple[DecodedSplits[Rows], SplitOutcome | None]:
+        """Decode splits, twice if they show what some of them depend on; the outcome as `joined_outcome`."""
+        decoded_splits = decode(splits, self._state)
+        state = shown_state(decoded_splits.outcomes, self._state)
+        if state is None:
+            return decoded_splits, joined_outcome(decoded_splits.outcomes, self._state)
+        decoded_splits = decode(splits, state)
+        return decoded_splits, joined_outcome(decoded_splits.outcomes, state)
 
     def _reports(self, outcome: SplitOutcome, admission: Admission) -> Iterator[pa.RecordBatch]:
         files = {item.origin: item.as_file for item in self.ranges}

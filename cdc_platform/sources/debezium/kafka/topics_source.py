@@ -105,10 +105,10 @@ class TopicsSource(DebeziumSource):
 
         tasks = reading.useful_tasks(max_tasks)
 
-        def decode(splits: int) -> "SparkSplits":
+        def decode(splits: int, state: str | None) -> "SparkSplits":
             parts = deal_ranges(reading.ranges, tasks)
             messages = read_messages(spark, self.kafka, parts, reading.dealer(splits))
-            return decoded_by_tasks(messages, reading.decoder, self._frames)
+            return decoded_by_tasks(messages, reading.decoder(state), self._frames)
 
         return raw_records(reading.read(decode, reading.splits(tasks)))
 

@@ -250,7 +250,12 @@ class Decoder:
         def plan() -> TablePlan:
             return self.rows.planner.plan(event, table)
 
-        learn_identity(self.state, event, plan)
+        shown_full = learn_identity(self.state, event, plan)
+        if shown_full is not None:
+            if not self.state.use.knows_identity(name):
+                # What they depend on is noted when they are decoded.
+                self.plain.finish()
+            self.state.use.show(name, is_full=shown_full)
         is_full = name in self.state.full
         if is_full and event.op is DELETE and names_key_alone(event, plan().columns):
             self._bare.add(identity_of(event))

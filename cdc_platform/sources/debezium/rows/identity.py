@@ -181,27 +181,51 @@ def shows_unusable(event: DataEvent, columns: Columns) -> bool:
     return not has_key and has_more_than_key(event, columns)
 
 
-def learn_identity(state: DecoderState, event: DataEvent, plan: Callable[[], TablePlan]) -> None:
+def learn_identity(state: DecoderState, event: DataEvent, plan: Callable[[], TablePlan]) -> bool | None:
     """Update the decoder's state with the replica identity that an event shows for its table.
 
-    An update that looks as under an index may be one under FULL of a row with zeros. It ends FULL only where
-    other events then have another meaning, or where it names another key before: an index without the key.
+    Return whether that is FULL; None if the event shows none.
 
     Args:
         state: what is known of all tables.
         event: the event.
         plan: returns the plan of its table, which few events need.
     """
-    name = event.source.name
-    if is_snapshot(event.source):  # the user followed the advice; if not, the next deletion shows it
+    name, is_row = event.source.name, is_snapshot(event.source)
+    was_full, was_unusable = name in state.full, name in state.unusable
+    is_full = None if is_row else _shown_full(event, plan)
+    if is_full is None:
+        _note_use(state, event)
+    else:
+        (state.full.add if is_full else state.full.discard)(name)
+    if is_row:  # the user followed the advice; if not, the next deletion shows it
         state.unusable.discard(name)
-    elif event.before is None:
-        if event.op is UPDATE and event.key:
-            state.full.discard(name)
-    elif name not in state.full:
-        _learn_from_before(state, event, plan().columns)
-    elif shows_index(event, plan().columns) and (plan().doubts_null or _has_other_key(event)):
-        state.full.discard(name)
+    elif event.before is not None and not was_full:
+        _learn_unusable(state, event, plan().columns)
+    if was_unusable is not (name in state.unusable):
+        state.use.changed_unusable.add(name)
+    return is_full
+
+
+def _shown_full(event: DataEvent, plan: Callable[[], TablePlan]) -> bool | None:
+    """Return whether an event shows FULL; None if it shows nothing.
+
+    An update that looks as under an index may be one under FULL of a row with zeros. It ends FULL only where
+    other events then have another meaning, or where it names another key before: an index without the key.
+    """
+    if event.before is None:
+        return False if event.op is UPDATE and event.key else None
+    if shows_full(event, plan().columns):
+        return True
+    is_other = shows_index(event, plan().columns) and (plan().doubts_null or _has_other_key(event))
+    return False if is_other else None
+
+
+def _note_use(state: DecoderState, event: DataEvent) -> None:
+    """Note an event that may depend on what earlier ones have shown."""
+    name, is_change = event.source.name, event.op in (UPDATE, DELETE)
+    if name in state.unusable or (event.key and (is_change or event.before is not None)):
+        state.use.depend(name)
 
 
 def _has_other_key(event: DataEvent) -> bool:
@@ -210,11 +234,10 @@ def _has_other_key(event: DataEvent) -> bool:
     return any(name not in before or before[name] != value for name, value in (event.key or {}).items())
 
 
-def _learn_from_before(state: DecoderState, event: DataEvent, columns: Columns) -> None:
+def _learn_unusable(state: DecoderState, event: DataEvent, columns: Columns) -> None:
     name = event.source.name
-    if shows_full(event, columns):
-        state.full.add(name)
     if name in state.full or shows_key(event, columns):
         state.unusable.discard(name)
     elif shows_unusable(event, columns):
         state.unusable.add(name)
+        state.use.depend(name, is_doubtful=True)

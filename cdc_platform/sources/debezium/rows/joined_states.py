@@ -48,7 +48,7 @@ def joined_state(
     return DecoderState(
         floors={server: max(before.floors.get(server, 0), floor) for server, floor in end.floors.items()}
         | {server: floor for server, floor in before.floors.items() if server not in end.floors},
-        full=(before.full - use.names) | (end.full & use.names),
+        full=(before.full - use.shown) | (end.full & use.shown),
         unusable=(before.unusable - use.names) | (end.unusable & use.names),
         flat_deletes={**before.flat_deletes, **deletes_by_topic},
         owners=owners,
@@ -61,9 +61,9 @@ def joined_state(
 
 
 def _has_same_identities(before: DecoderState, start: DecoderState, use: StateUse) -> bool:
-    """Return whether both states agree on the replica identities of the split's tables."""
-    tables = (before.full ^ start.full) | (before.unusable ^ start.unusable)
-    return tables.isdisjoint(use.names)
+    """Return whether both states agree on the replica identities on which the split depended."""
+    full, unusable = before.full ^ start.full, before.unusable ^ start.unusable
+    return full.isdisjoint(use.identities | use.doubtful) and unusable.isdisjoint(use.names)
 
 
 def _joined_facts(

@@ -54,6 +54,11 @@ class _Queue:
         return _Queue(self.form._replace(is_new=False))
 
     @cached_property
+    def unpaired_full(self) -> "_Queue":
+        """The queue of the same under REPLICA IDENTITY FULL."""
+        return _Queue(self.form._replace(is_new=False, is_full=True))
+
+    @cached_property
     def partial(self) -> "_Queue":
         """The queue of updates of this form whose rows before them may lack values."""
         return _Queue(self.form._replace(is_full=False))
@@ -107,9 +112,8 @@ class PlainChanges:
         if queue.form.op is DELETE:
             self._rows.state.remember(plain)
         if not pairer.remember_plain(plain) and queue.form.op is CREATE:
-            if self._may_be_full(queue.form.name, queue.form.table):
-                return False
-            queue = queue.unpaired
+            is_full = self._may_be_full(queue.form.name, queue.form.table)
+            queue = queue.unpaired_full if is_full else queue.unpaired
         if self._looks_partial(plain, queue.form):
             if queue.form.plan.doubts_null:
                 return False

@@ -50,7 +50,8 @@ class PlainForm(NamedTuple):
     """Properties of plain changes of one form: their table in the lake and in the database, and its plan.
 
     ``is_new`` means of inserts that their rows certainly had no other key; ``is_full`` of updates and deletes
-    that they have the whole rows before, as with the replica identity FULL.
+    that they have the whole rows before, as with the replica identity FULL, and of inserts that may have had
+    another key that their tables have that identity.
     """
 
     op: Op
@@ -191,7 +192,7 @@ def _unavailable(findings: FindingsByPlace, count: int) -> Sequence[tuple[str, .
 
 
 def _old_values(form: PlainForm, befores: Sequence[Mapping[str, Any] | None]) -> Sequence[str] | None:
-    if not form.is_full:
+    if not form.is_full or form.op not in (UPDATE, DELETE):
         return None
     rows, plans = cast("Sequence[Mapping[str, Any]]", befores), form.plan.value_columns
     names = [name for name in rows[0] if name in plans]
@@ -234,9 +235,10 @@ def _is_unsent(form: PlainForm, column: ColumnPlan, value: Any, findings: Findin
     Raises:
         ValueError: the value is unusable, or another message or the row before shows whether it was sent.
     """
-    if form.is_full and not column.detector.is_marker(value):
+    is_full = form.is_full and form.op is UPDATE
+    if is_full and not column.detector.is_marker(value):
         return False
-    if form.is_full or not (form.is_new or column.detector.judge(value) is VALUE):
+    if is_full or not (form.is_new or column.detector.judge(value) is VALUE):
         raise ValueError(column.name)
     if form.op is UPDATE:
         return is_unsent_in_update(column, value, findings)

@@ -161,26 +161,20 @@ class RowDecoder:
                 *(tuple(findings.unavailable), metadata_of(event, findings), change.position),
             )
         )
-        if event.op is CREATE and previous is None and not self.state.pairer.is_new(event):
-            self._take_note(event, plan, event_with_key, is_full=is_full)
+        if event.op is CREATE and (previous is not None or not self.state.pairer.is_new(event)):
+            is_doubtful = _is_doubtful(event, plan)
+            if is_doubtful:
+                self.state.use.depend(event.source.name, is_doubtful=True)
+            if previous is None:
+                doubtful, identity = event if is_doubtful else None, identity_of(event)
+                insert = UnpairedInsert(event_with_key, plan, identity, doubtful, is_full)
+                self.unpaired[event_with_key.event_id] = insert
         return event_with_key
 
     def note_unpaired(self, run: PlainRun) -> None:
         """Take note of the inserted rows of a run that may have had another key."""
         for change, identity in zip(run.events(), run.identities, strict=False):
             self.unpaired[change.event_id] = UnpairedInsert(change, run.plan, identity, None, False)
-
-    def _take_note(
-        self, event: DataEvent, plan: TablePlan, source_event: SourceEvent, *, is_full: bool
-    ) -> None:
-        values = [(plan.columns.get(name), value) for name, value in (event.after or {}).items()]
-        is_doubtful = any(
-            column is not None and column.detector.judge(value) is not VALUE for column, value in values
-        )
-        doubtful = event if is_doubtful else None
-        self.unpaired[source_event.event_id] = UnpairedInsert(
-            source_event, plan, identity_of(event), doubtful, is_full
-        )
 
     def remember_before(self, event_id: str, plan: TablePlan, before: Mapping[str, Any]) -> None:
         """Note the values that identify the row before a change; most images have none besides the key."""
@@ -257,6 +251,12 @@ class RowDecoder:
             new_values=new_values,
             metadata=metadata_of(event, findings),
         )
+
+
+def _is_doubtful(event: DataEvent, plan: TablePlan) -> bool:
+    """Return whether a value of a row may not have been sent, if the row had another key."""
+    values = [(plan.columns.get(name), value) for name, value in (event.after or {}).items()]
+    return any(column is not None and column.detector.judge(value) is not VALUE for column, value in values)
 
 
 def _second(change: SourceEvent) -> SourceEvent:

@@ -19,6 +19,11 @@ class StateUse:
 
     Args:
         names: tables of events, by `SCHEMA.TABLE`.
+        identities: tables on whose replica identity an event depended before another event showed it.
+        doubtful: the same of inserts with values that may not be sent, and deletes that may name no row.
+        shown_full: tables of which an event showed the replica identity FULL.
+        shown_other: tables of which an event showed another one.
+        changed_unusable: tables whose replica identity became usable or unusable.
         servers: servers of events.
         snapshot_servers: servers of rows from a snapshot.
         lowest_changes: lowest position of a change, by server; 0 if one states none.
@@ -30,6 +35,11 @@ class StateUse:
     """
 
     names: set[str] = field(default_factory=set)
+    identities: set[str] = field(default_factory=set)
+    doubtful: set[str] = field(default_factory=set)
+    shown_full: set[str] = field(default_factory=set)
+    shown_other: set[str] = field(default_factory=set)
+    changed_unusable: set[str] = field(default_factory=set)
     servers: set[str] = field(default_factory=set)
     snapshot_servers: set[str] = field(default_factory=set)
     lowest_changes: dict[str, int] = field(default_factory=dict)
@@ -38,6 +48,24 @@ class StateUse:
     compared_topics: set[str] = field(default_factory=set)
     reported_topics: set[str] = field(default_factory=set)
     deleted: set[Identity] = field(default_factory=set)
+
+    @property
+    def shown(self) -> set[str]:
+        """Tables of which an event showed the replica identity."""
+        return self.shown_full | self.shown_other
+
+    def knows_identity(self, name: str) -> bool:
+        """Return whether an event has shown the replica identity of a table."""
+        return name in self.shown_full or name in self.shown_other
+
+    def depend(self, name: str, *, is_doubtful: bool = False) -> None:
+        """Take note of an event that depends on the replica identity of its table."""
+        if not self.knows_identity(name):
+            (self.doubtful if is_doubtful else self.identities).add(name)
+
+    def show(self, name: str, *, is_full: bool) -> None:
+        """Take note of an event that shows the replica identity of its table."""
+        (self.shown_full if is_full else self.shown_other).add(name)
 
     def see(self, source: SourceInfo) -> None:
         """Take note of a data event."""

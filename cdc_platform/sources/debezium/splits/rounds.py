@@ -1,5 +1,6 @@
 """Parallel decoding of splits, repeated for splits that depend on another one."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, permutations
@@ -135,7 +136,7 @@ def joined_outcome(outcomes: Sequence[SplitOutcome], state: str | None) -> Split
     ends.sort(key=lambda end: not end.use.snapshot_servers)
     # A flattened stream's tombstones follow their deletes.
     is_flattened = len(outcomes) > 1 and any(end.use.reported_topics for end in ends)
-    if not outcomes or is_flattened or _sharing(outcomes) is not None:
+    if not outcomes or is_flattened or _sharing(outcomes) is not None or _has_two_identities(ends, start):
         return None
     # Any of them may have come before any other.
     pairs = permutations(ends, 2)
@@ -148,6 +149,46 @@ def joined_outcome(outcomes: Sequence[SplitOutcome], state: str | None) -> Split
             return None
         combined = end_state
     return replace(combined_outcome(outcomes), state=combined.to_json())
+
+
+def shown_state(outcomes: Sequence[SplitOutcome], state: str | None) -> str | None:
+    """Return the state with which to decode splits without an order again; None if they were decoded with it.
+
+    It has the tables of which events showed REPLICA IDENTITY FULL, and none another one: events before the
+    first one that showed it came under FULL, too. A table with events that would be wrong if they came under
+    another identity is left out, and splits that depend on it are not independent.
+
+    Args:
+        outcomes: outcomes of splits that were decoded from the same state.
+        state: that state, as text.
+    """
+    start, uses = DecoderState.from_json(state), [outcome.use for outcome in outcomes]
+    doubtful = _union(use.shown_other | use.doubtful for use in uses)
+    learned = _union(use.shown_full for use in uses) - doubtful - start.full - start.unusable
+    if learned.isdisjoint(_union(use.identities for use in uses)):
+        return None
+    return replace(start, full=start.full | learned).to_json()
+
+
+def _has_two_identities(ends: Sequence[DecoderState], start: DecoderState) -> bool:
+    """Return whether a table's replica identity depends on the order of splits.
+
+    A table under FULL that seems to be under an index for a while is accepted if all splits end with FULL.
+    """
+    if len(ends) == 1:
+        return False
+    is_full = _union(end.full & end.use.shown for end in ends)
+    is_other = _union(end.use.shown - end.full for end in ends)
+    shown_full = _union(end.use.shown_full for end in ends)
+    shown_other = _union(end.use.shown_other for end in ends)
+    changed = (shown_full - start.full) | (is_other & start.full)
+    uses = Counter(name for end in ends for name in end.use.names)
+    is_refused = any(uses[name] > 1 for end in ends for name in end.use.changed_unusable)
+    return is_refused or bool(is_full & is_other or changed & shown_full & shown_other)
+
+
+def _union(names: Iterable[set[str]]) -> set[str]:
+    return set[str]().union(*names)
 
 
 def _sharing(outcomes: Sequence[SplitOutcome]) -> tuple[int, int] | None:

@@ -73,6 +73,15 @@ def test_plain_deletes_are_not_decoded_one_by_one(
     assert decodings == _count_decodings([update, *deletes])
 
 
+def test_plain_inserts_under_full_are_not_decoded_one_by_one() -> None:
+    """Of four inserts without orders only the first one is, though their rows may have had other keys."""
+    update = envelope("u", before=WHOLE, after=WHOLE)
+    inserts = [envelope("c", after=WHOLE, source={"lsn": 600 + number}) for number in range(4)]
+
+    expected = 2
+    assert expected == _count_decodings([update, *inserts])
+
+
 def test_plain_deletes_of_a_declared_identity_are_not_decoded_one_by_one() -> None:
     """The same holds for a table in `full_identity`, even if an index was its identity before."""
     unusable = line(envelope("d", before={**WHOLE, "id": 0}), {"id": 0})

@@ -9,6 +9,7 @@ import pytest
 from cdc_platform.sources.debezium.rows.decoder import Decoder
 from cdc_platform.sources.debezium.rows.joined_states import joined_state
 from cdc_platform.sources.debezium.rows.state import DecoderState
+from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
 from cdc_platform.sources.debezium.wire.messages import Arrival, parse_message
 from cdc_platform_tests.sources.debezium.written_events import TABLE, envelope, line, settings_with
 
@@ -23,6 +24,8 @@ FIRST_BEHIND: Final = line(envelope("c", after=ROW, source={"sequence": '[null,"
 OTHER_KEY: Final = line(envelope("c", after=ROW), {"n": 2})
 FLAT: Final = {"__op": "c", "__source_schema": "public", "__source_table": "orders", "__source_lsn": 500}
 FLAT_DELETE: Final = line({**ROW, **FLAT, "__deleted": "true"}, {"id": 1})
+DELETE: Final = line(envelope("d", before=ROW), {"id": 1})
+DOUBTFUL: Final = line(envelope("c", after={**ROW, "big": DEFAULT_PLACEHOLDER}), {"id": 1})
 TOMBSTONE: Final = line(None, {"id": 1})
 
 
@@ -32,6 +35,18 @@ def state_after(*lines: str, start: DecoderState | None = None) -> DecoderState:
     for _ in Decoder(settings_with(), state).decode_lines(lines):
         pass
     return state
+
+
+def decoded(*lines: str) -> Decoder:
+    """Return the decoder of lines, of which it decodes plain changes by column."""
+    decoder = Decoder(settings_with(), DecoderState())
+    for number, text in enumerate(lines):
+        sent = text.encode()
+        if not decoder.plain.take(Arrival(sent, "f", number, 0, number)):
+            for _ in decoder.decode(parse_message(sent, number)):
+                pass
+    decoder.plain.finish()
+    return decoder
 
 
 def joined(*splits: tuple[str, ...], start: DecoderState | None = None) -> DecoderState | None:
@@ -53,6 +68,9 @@ def joined(*splits: tuple[str, ...], start: DecoderState | None = None) -> Decod
         ((FLAT_DELETE, TOMBSTONE), (FLAT_DELETE, TOMBSTONE)),
         ((UNDER_FULL,), (TOMBSTONE,)),
         ((READ,), (READ, FIRST_BEHIND)),
+        ((UNDER_FULL,), (UNDER_FULL, DELETE)),
+        ((UNDER_FULL,), (INSERT, UNDER_FULL)),
+        ((UNDER_FULL,), (INSERT,), (INSERT, UNDER_DEFAULT), (DELETE,)),
     ],
 )
 def test_independent_splits_are_joined(splits: tuple[tuple[str, ...], ...]) -> None:
@@ -66,7 +84,8 @@ def test_independent_splits_are_joined(splits: tuple[tuple[str, ...], ...]) -> N
 @pytest.mark.parametrize(
     "splits",
     [
-        pytest.param(((UNDER_FULL,), (INSERT,)), id="FULL is shown by another split"),
+        pytest.param(((UNDER_FULL,), (DELETE, UNDER_FULL)), id="FULL is shown by another split"),
+        pytest.param(((UNDER_FULL,), (DOUBTFUL,)), id="a value that FULL would have sent"),
         pytest.param(((READ,), (FIRST_BEHIND,)), id="an ordering key depends on the snapshot"),
         pytest.param(((INSERT,), (OTHER_KEY,)), id="another key"),
         pytest.param(((READ,), (READ_AGAIN,)), id="another snapshot"),
@@ -90,7 +109,7 @@ LEARNED: Final[dict[str, Callable[[DecoderState], Any]]] = {
 @pytest.mark.parametrize("change", LEARNED.values(), ids=LEARNED.keys())
 def test_no_other_fact_is_taken_for_the_own(change: Callable[[DecoderState], DecoderState]) -> None:
     """Each fact that a split relies on is compared with the actual one."""
-    end = state_after(INSERT)
+    end = state_after(INSERT, DELETE)
     assert joined_state(end, DecoderState(), end) is not None
     assert joined_state(change(state_after(INSERT)), DecoderState(), end) is None
 
@@ -121,13 +140,17 @@ def test_changes_after_the_first_snapshot_may_be_in_other_splits(
 
 def test_plain_changes_have_positions_too() -> None:
     """The lowest position is that of all changes, decoded one by one or by column."""
-    decoder = Decoder(settings_with(), DecoderState())
-    for number, lsn in enumerate((900, 910, 700, 850)):
-        place = {"lsn": lsn, "sequence": f'["1","{lsn}"]'}
-        sent = line(envelope("u", after=ROW, source=place), {"id": 1}).encode()
-        if not decoder.plain.take(Arrival(sent, "f", number, 0, number)):
-            for _ in decoder.decode(parse_message(sent, number)):
-                pass
-    decoder.plain.finish()
+    places = [{"lsn": lsn, "sequence": f'["1","{lsn}"]'} for lsn in (900, 910, 700, 850)]
+    decoder = decoded(*(line(envelope("u", after=ROW, source=place), {"id": 1}) for place in places))
     assert [len(run.keys) for run in decoder.plain.runs] == [3]
     assert list(decoder.state.use.lowest_changes.values()) == [700]
+
+
+def test_plain_changes_depend_on_what_was_shown_before_them() -> None:
+    """An insert that was collected before an update has shown FULL depends on the state before both."""
+    first, second = (
+        line(envelope("c", after={**ROW, "big": big}, source={"lsn": lsn}), {"id": 1})
+        for big, lsn in (("a", 600), (DEFAULT_PLACEHOLDER, 700))
+    )
+    assert decoded(first, second, UNDER_FULL).state.use.doubtful == {TABLE}
+    assert decoded(UNDER_FULL, first, second).state.use.doubtful == set()

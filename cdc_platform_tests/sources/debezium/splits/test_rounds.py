@@ -25,6 +25,7 @@ from cdc_platform.sources.debezium.splits.rounds import SplitRounds
 from cdc_platform.sources.debezium.splits.split_reader import SplitContext
 from cdc_platform_tests.sources.debezium.captures_read import GOLDEN, settings_for, truth_of
 from cdc_platform_tests.sources.debezium.cycles import Cycles, append
+from cdc_platform_tests.sources.debezium.identity_streams import identity_streams
 from cdc_platform_tests.sources.debezium.written_events import settings_with
 from cdc_platform_tests.strategies import share_of_profile
 from cdc_platform_tests.support.debezium.connector import Connector
@@ -144,7 +145,7 @@ def _change(draw: st.DrawFn, connector: Connector, alive: set[int]) -> None:
 
 @share_of_profile(0.6)
 @given(
-    lines=streams(),
+    lines=streams() | identity_streams(),
     split_lines=st.integers(1, 9),
     parts=st.lists(st.floats(0, 1), max_size=2),
     has_transaction_metadata=st.booleans(),
@@ -170,6 +171,22 @@ def test_most_splits_are_decoded_once(tmp_path: Path) -> None:
         read(stream, tmp_path, connector.lines, [], 3)
     assert counts[0] == 40
     assert sum(counts) == 40 + len(counts) - 1
+
+
+def test_splits_that_show_their_identity_are_decoded_once(tmp_path: Path) -> None:
+    """Under REPLICA IDENTITY FULL, only splits that begin with a delete need what others have shown."""
+    connector = Connector(is_full=True)
+    for key in range(1, 41):
+        connector.whole(key)
+    for key in range(1, 41):
+        connector.begin()
+        connector.update(key, n=key) if key != 20 else connector.delete(key)
+        connector.end()
+    stream = settings_with(input=FilesInput(str(tmp_path)), has_transaction_topic=True)
+    with counted_rounds() as counts:
+        read(stream, tmp_path, connector.lines, [], 3)
+    expected = [80, 21]
+    assert expected == counts
 
 
 def test_splits_that_share_a_transaction_become_one(tmp_path: Path) -> None:
