@@ -60,7 +60,7 @@ def cuts(
     A cut is a consistent snapshot of all tables of a pipeline. Every cut stays readable for
     `maintenance.keep_every_cut_s`, then fewer and fewer of them until `maintenance.keep_snapshots_s`. A
     pinned cut stays until it is unpinned: each of its tables gets the tag `cut_N`, which compaction and
-    expiry keep. Pinned cuts are always listed.
+    expiry keep. Pinned cuts are always listed, also if only some of their tables still have the tag.
 
     Under each cut are the messages of the source's log, if it delivers any, that are in it and not in the
     previous cut: each was written after all changes in the previous cut and before all other changes.
@@ -102,7 +102,7 @@ def _list(pipeline: "Pipeline", *, shows_all: bool) -> "tuple[Sequence[CutState]
     markers = list_markers(pipeline.lake) if pipeline.capabilities.delivers_events else ()
     of_cuts = markers_of(tuple(state.cut for state in states), markers)
     if not shows_all:
-        states = (*(state for state in states[:-SHOWN] if state.is_pinned), *states[-SHOWN:])
+        states = (*(state for state in states[:-SHOWN] if state.tagged), *states[-SHOWN:])
     return states, of_cuts
 
 
@@ -152,6 +152,7 @@ def as_dict(state: "CutState", markers: "MarkersOfCuts" = NO_MARKERS) -> dict[st
         "readable": state.is_readable,
         "expired_tables": list(state.expired),
         "pinned": state.is_pinned,
+        "pinned_tables": list(state.tagged),
         "markers": [
             {"prefix": marker.prefix, "content": marker.content, "lsn": marker.lsn}
             for marker in markers.get(cut.cut, ())
@@ -180,7 +181,7 @@ def _describe_cut(state: "CutState", now_s: float) -> "Sequence[Cell]":
         as_duration(max(0.0, now_s - cut.published_micros / 1e6)),
         len(cut.tables),
         _yes(state.is_readable),
-        _yes(state.is_pinned),
+        "partly" if state.tagged and not state.is_pinned else _yes(state.is_pinned),
     )
 
 

@@ -50,16 +50,16 @@ class _CommandOfKey(CommandOnDefs):
 @NAME
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 def explain(defs: Path, table: str, key: str, name: str | None, as_json: bool) -> None:
-    """Show the changes that produced the row KEY of TABLE, named as at the source or in the lake.
+    """Show the changes that produced the row KEY of TABLE.
 
     Prints the changes in order: the columns that each one set, from which value to which, its transaction,
     its partition of the source and its record, and the first cut that showed it. Then the current row in the
     change log, and which change set each column. If the table began with an initial copy, the explanation
     begins with the copied row.
 
-    KEY is the value itself if the primary key has one column; otherwise it is a JSON object of its columns,
-    or a JSON array in the order of the key. A KEY that begins with a dash and is not a negative number comes
-    last, after `--`.
+    TABLE is the table's name, as at the source or in the lake. KEY is the value itself if the primary key has
+    one column; otherwise it is a JSON object of its columns, or a JSON array in the order of the key. A KEY
+    that begins with a dash and is not a negative number comes last, after `--`.
 
     The command reads only the lake: no Spark is started, and the source may be down. The exit code is 1 if
     the table or the row is unknown.

@@ -16,17 +16,22 @@ class CutState:
     Args:
         cut: the cut.
         expired: its tables whose snapshot has expired, or that were dropped.
-        is_pinned: whether every table has the cut's tag.
+        tagged: its tables that have the cut's tag.
     """
 
     cut: Cut
     expired: tuple[str, ...]
-    is_pinned: bool
+    tagged: tuple[str, ...] = ()
 
     @property
     def is_readable(self) -> bool:
         """Whether all its tables can still be read at the cut."""
         return not self.expired
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether every table has the cut's tag."""
+        return bool(self.tagged) and len(self.tagged) == len(self.cut.tables)
 
 
 def tag_name(number: int) -> str:
@@ -53,8 +58,10 @@ def _state(cut: Cut, tables: "dict[str, Table | None]") -> CutState:
         for name, table in cut_tables.items()
         if table is None or table.metadata.snapshot_by_id(cut.tables[name]) is None
     )
-    is_pinned = all(table is not None and is_tagged(table, cut, name) for name, table in cut_tables.items())
-    return CutState(cut, expired_tables, bool(cut_tables) and is_pinned)
+    tagged_tables = (
+        name for name, table in cut_tables.items() if table is not None and is_tagged(table, cut, name)
+    )
+    return CutState(cut, expired_tables, tuple(tagged_tables))
 
 
 def is_tagged(table: Table, cut: Cut, name: str) -> bool:

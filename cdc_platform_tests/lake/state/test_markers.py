@@ -18,7 +18,7 @@ def test_markers_are_listed_with_the_first_cut_that_has_them() -> None:
         1: [1, 2],
         2: [4],
     }
-    states = [CutState(cut, (), is_pinned=False) for cut in cuts]
+    states = [CutState(cut, ()) for cut in cuts]
     lines = [line.strip() for line in as_text(describe_cuts(states, 0.0, by_cut)).splitlines()]
     assert lines[2:4] == ["batch: of 1", "batch: of 2"]
     assert lines[5:] == ["batch: of 4"]
