@@ -3,9 +3,10 @@
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,9 +18,9 @@ from benchmarks.inputs.changes import CHECKSUM_SQL, FIRST_MOMENT_MICROS, TABLE, 
 from benchmarks.measure.harness import must_equal
 from cdc_platform.lake.catalog.catalogs import open_catalog
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.lake.commits.new_tables import create_table
 from cdc_platform.spark.launch.jars import start_config
 from cdc_platform.spark.launch.spark_settings import SparkSettings
-from cdc_platform.spark.tables.merge import create_table_sql
 
 NAMESPACE = "bench"
 
@@ -65,12 +66,12 @@ def open_lake(folder: Path, memory: str = "6g") -> Iterator[Lake]:
 class IcebergTable:
     """An Iceberg table with the base rows, which returns to them by moving `main` back."""
 
-    def __init__(self, lake: "Lake", name: str, files: Iterable[Path], statement: str) -> None:
+    def __init__(self, lake: "Lake", name: str, files: Iterable[Path], create: Callable[[], object]) -> None:
         """Recreate the table and load the base rows."""
         self.spark, self.catalog = lake.spark, lake.catalog
         self.path, self.name = f"{NAMESPACE}.{name}", f"lake.{NAMESPACE}.{name}"
         self.spark.sql(f"DROP TABLE IF EXISTS {self.name} PURGE")
-        self.spark.sql(statement.format(name=self.name))
+        create()
         self.spark.read.parquet(*(str(file) for file in files)).writeTo(self.name).append()
         self.base_snapshot_id = self.current_snapshot_id()
 
@@ -93,14 +94,15 @@ class IcebergTable:
 
 
 def platform_table(lake: Lake, name: str, files: Iterable[Path], version: int) -> IcebergTable:
-    """Return a table made by the statement that the platform uses."""
-    statement = create_table_sql("{name}", TABLE, version)
-    return IcebergTable(lake, name, files, statement)
+    """Return a table made as the platform makes it."""
+    create = partial(create_table, lake.catalog, (NAMESPACE, name), TABLE, version)
+    return IcebergTable(lake, name, files, create)
 
 
 def peer_table(lake: Lake, name: str, files: Iterable[Path], version: int) -> IcebergTable:
     """Return a table made as somebody without the platform would make it."""
-    return IcebergTable(lake, name, files, PEER_SQL.replace("{version}", str(version)))
+    statement = PEER_SQL.format(name=f"lake.{NAMESPACE}.{name}", version=version)
+    return IcebergTable(lake, name, files, partial(lake.spark.sql, statement))
 
 
 def link_copy(source: Path, target: Path) -> None:

@@ -222,7 +222,7 @@ def test_a_row_of_a_snapshot_moves_no_version_of_a_change(
 def test_an_array_may_be_a_key(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path, *, by_spark: bool
 ) -> None:
-    """PostgreSQL allows it: rows are found by it, wherever net changes are merged."""
+    """PostgreSQL allows it: rows and versions are found by it, wherever they are merged."""
 
     def event(op: str, key: list[int | None], n: int) -> str:
         source = {"lsn": n, "txId": n, "sequence": f'["{n - 1}","{n}"]'}
@@ -232,8 +232,7 @@ def test_an_array_may_be_a_key(
 
     columns = {TABLE: {"id": "integer[]", "n": "integer"}}
     settings = settings_with(input=FilesInput(str(tmp_path)), columns=columns)
-    # Spark alone extends histories.
-    options = {TABLE: TableOptions(history=by_spark)}
+    options = {TABLE: TableOptions(history=True)}
     name = f"array_key_{next(_serial)}"
     pipeline = open_pipeline(PipelineSettings(name, settings, session_lake, table_options=options))
     pipeline = merging_by_spark(pipeline) if by_spark else pipeline

@@ -6,13 +6,12 @@ specification, and "Deletion vectors" of its table specification.
 
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from pyiceberg.io import FileIO, OutputFile
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
-from pyiceberg.typedef import Record
 from pyroaring import BitMap64
 
 from cdc_platform.lake.local_writer.manifests import V3, VectorPlace, vector_place
@@ -29,7 +28,7 @@ NO_FLAGS: Final = bytes(4)
 
 @dataclass(frozen=True)
 class _Blob:
-    data_file: str
+    data_file: DataFile
     positions: BitMap64
     payload: bytes
     offset: int
@@ -43,7 +42,10 @@ class _Blob:
             "sequence-number": -1,
             "offset": self.offset,
             "length": len(self.payload),
-            "properties": {"referenced-data-file": self.data_file, "cardinality": str(len(self.positions))},
+            "properties": {
+                "referenced-data-file": self.data_file.file_path,
+                "cardinality": str(len(self.positions)),
+            },
         }
 
 
@@ -84,16 +86,16 @@ def read_vector(io: FileIO, vector: DataFile) -> BitMap64:
         raise ValueError(f"{vector.file_path} at {place.offset}: {error}") from error
 
 
-def write_vectors(output: OutputFile, positions: Mapping[str, BitMap64]) -> list[DataFile]:
+def write_vectors(output: OutputFile, vectors: Iterable[tuple[DataFile, BitMap64]]) -> list[DataFile]:
     """Write the deletion vectors of data files to one Puffin file, and return their manifest entries.
 
     Args:
         output: the file, which does not exist yet.
-        positions: all deleted positions, by the path of the data file.
+        vectors: the data files, each with all of its deleted positions.
     """
     blobs: list[_Blob] = []
     offset = len(PUFFIN_MAGIC)
-    for data_file, rows in sorted(positions.items()):
+    for data_file, rows in vectors:
         payload = encode_vector(rows)
         blobs.append(_Blob(data_file, rows, payload, offset))
         offset += len(payload)
@@ -106,13 +108,14 @@ def write_vectors(output: OutputFile, positions: Mapping[str, BitMap64]) -> list
 
 
 def _entry(path: str, size_bytes: int, blob: _Blob) -> DataFile:
-    place = VectorPlace(blob.data_file, blob.offset, len(blob.payload))
+    place = VectorPlace(blob.data_file.file_path, blob.offset, len(blob.payload))
     return DataFile.from_args(
         _table_format_version=V3,
         content=DataFileContent.POSITION_DELETES,
         file_path=path,
         file_format=FileFormat.PUFFIN,
-        partition=Record(),
+        # Readers look for the vectors of a file in its own partition.
+        partition=blob.data_file.partition,
         record_count=len(blob.positions),
         file_size_in_bytes=size_bytes,
         referenced_data_file=place.data_file,

@@ -26,11 +26,12 @@ from cdc_platform.lake.local_writer.key_lookup import (
     read_rows,
 )
 from cdc_platform.lake.local_writer.row_delta import RowDelta, commit_row_delta
-from cdc_platform.lake.local_writer.table_files import TableFiles, is_writable, read_files
+from cdc_platform.lake.local_writer.table_files import TableFiles, files_in, is_writable, read_files
 
 ROW_ID_COLUMN: Final = ROW_ID.name
 """The column that keeps the identity of a row for readers when it moves to another file."""
 NO_KEYS: Final[Codes] = np.array([], dtype=np.int64)
+ANYWHERE: Final[Mapping[str, object]] = {}
 
 
 @dataclass(frozen=True)
@@ -65,9 +66,15 @@ class LocalTable:
     base: Snapshot
     files: TableFiles
 
-    def candidate_files(self, keys: pa.Table) -> list[DataFile]:
-        """Return the data files that may have rows of some keys, by the names of the table's columns."""
-        return candidate_files(self.table, self.files.data, keys) if keys.num_rows else []
+    def candidate_files(self, keys: pa.Table, partition: Mapping[str, object] = ANYWHERE) -> list[DataFile]:
+        """Return the data files that may have rows of some keys.
+
+        Args:
+            keys: the keys, by the names of the table's columns.
+            partition: values of columns that the rows have, for files of other partitions to be left out.
+        """
+        within = files_in(self.table, self.files.data, partition)
+        return candidate_files(self.table, within, keys) if keys.num_rows else []
 
     def find(self, within: Sequence[DataFile], keys: pa.Table) -> KeyRows:
         """Return the rows with some keys.
@@ -101,8 +108,8 @@ class LocalTable:
 def open_local(table: Table, base: Snapshot) -> LocalTable | None:
     """Return a snapshot of a table for this process; None if only Spark can change the table.
 
-    That applies to tables of another format version, with partitions, with encryption, or whose rows are not
-    deleted by deletion vectors.
+    That applies to tables of another format version, with encryption, whose partitions are not plain values
+    or have changed, or whose rows are not deleted by deletion vectors.
     """
     files = read_files(table, base)
     return LocalTable(table, base, files) if files is not None else None

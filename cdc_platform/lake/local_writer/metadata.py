@@ -51,5 +51,7 @@ def _require_order(metadata: TableMetadata) -> None:
 
 
 def _writable(metadata: TableMetadata) -> TableMetadata:
-    is_refused = isinstance(metadata, TableMetadataV3)
-    return _Writable.model_construct(**dict(metadata)) if is_refused else metadata
+    if not isinstance(metadata, TableMetadataV3):
+        return metadata
+    # pyiceberg leaves it out of a new table, and Java requires it.
+    return _Writable.model_construct(**{**dict(metadata), "next_row_id": metadata.next_row_id or 0})

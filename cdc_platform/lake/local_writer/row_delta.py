@@ -5,15 +5,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Final
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import pyarrow as pa
 from pydantic import PrivateAttr
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.io.pyarrow import write_file
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry, ManifestEntryStatus, ManifestFile
-from pyiceberg.schema import Schema
-from pyiceberg.table import Table, Transaction, WriteTask
+from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import (
     Operation,
@@ -32,8 +30,9 @@ from pyiceberg.table.update import (
 from pyroaring import BitMap64
 
 from cdc_platform.errors import CommitConflict
+from cdc_platform.lake.local_writer.data_files import write_rows
 from cdc_platform.lake.local_writer.deletion_vectors import write_vectors
-from cdc_platform.lake.local_writer.key_lookup import ROW_ID, MatchedRows
+from cdc_platform.lake.local_writer.key_lookup import MatchedRows
 from cdc_platform.lake.local_writer.manifests import (
     ManifestWriterV3,
     Numbering,
@@ -45,9 +44,7 @@ from cdc_platform.lake.local_writer.manifests import (
 )
 from cdc_platform.lake.local_writer.table_files import TableFiles
 
-ROWS_PER_FILE: Final = 250_000
 TRIES: Final = 4
-NO_BOUNDS: Final = {"write.metadata.metrics.default": "counts"}
 ENGINE: Final = "cdc_platform"
 
 
@@ -75,7 +72,7 @@ def commit_row_delta(table: Table, delta: RowDelta, branch: str) -> int:
     """Commit a change to a branch, and return the snapshot's id.
 
     Args:
-        table: the table, of format version 3 and without partitions.
+        table: the table, which `is_writable` accepts.
         delta: the changes to the base.
         branch: the branch, whose newest snapshot is the base; in a new table, it does not exist yet.
 
@@ -138,7 +135,7 @@ class _Commit:
         self.lists: list[str] = []
         self._numbers = count()
         self.table = table
-        self.added = [with_version_3(file) for file in _write_rows(table, delta.rows, self.uuid)]
+        self.added = [with_version_3(file) for file in write_rows(table, delta.rows, self.uuid)]
         self.vectors = self._write_vectors()
         replaced_files = {vector_place(vector).data_file for vector in self.vectors}
         self.outdated = {
@@ -156,14 +153,14 @@ class _Commit:
         return self.table.location_provider().new_metadata_location(name)
 
     def _write_vectors(self) -> list[DataFile]:
-        positions = {
-            rows.file.file_path: rows.deleted | BitMap64(rows.positions.astype("uint64"))
-            for rows in self.delta.deleted
-        }
-        if not positions:
+        if not self.delta.deleted:
             return []
         path = self.table.location_provider().new_data_location(f"{self.uuid}-deletes.puffin")
-        return write_vectors(self.table.io.new_output(path), positions)
+        vectors = (
+            (rows.file, rows.deleted | BitMap64(rows.positions.astype("uint64")))
+            for rows in self.delta.deleted
+        )
+        return write_vectors(self.table.io.new_output(path), vectors)
 
     def _writer(self, content: ManifestContent) -> ManifestWriterV3:
         metadata = self.table.metadata
@@ -202,7 +199,7 @@ class _Commit:
         """Return the snapshot's summary, with updated totals of the base."""
         collector = SnapshotSummaryCollector()
         for file in self.added:
-            collector.add_file(file, self.table.schema())
+            collector.add_file(file, self.table.schema(), self.table.spec())
         totals = collector.build()
         for word, vectors in (("added", self.vectors), ("removed", list(self.outdated.values()))):
             # Each vector is only a part of a file.
@@ -271,26 +268,3 @@ class _Update(UpdateTableMetadata["_Update"]):
         requirement = _AssertSameHead.model_validate({"snapshot-id": parent, "ref": commit.branch})
         updates = AddSnapshotUpdate(snapshot=snapshot), SetSnapshotRefUpdate.model_validate(new_reference)
         return updates, (requirement.with_number(numbering.sequence_number),)
-
-
-def _write_rows(table: Table, rows: pa.Table, uuid: UUID) -> Sequence[DataFile]:
-    """Write rows to new data files."""
-    metadata = _with_row_ids(table.metadata) if ROW_ID.name in rows.column_names else table.metadata
-    parts = [rows.slice(begin, ROWS_PER_FILE) for begin in range(0, rows.num_rows, ROWS_PER_FILE)]
-    tasks = [
-        WriteTask(uuid, number, metadata.schema(), part.combine_chunks().to_batches())
-        for number, part in enumerate(parts)
-    ]
-    try:
-        return list(write_file(table.io, metadata, iter(tasks)))
-    except UnicodeEncodeError:
-        # pyiceberg truncates the bounds of texts, and turns the letter U+D7FF at the end into a surrogate.
-        without_bounds = metadata.model_copy(update={"properties": {**table.properties, **NO_BOUNDS}})
-        return list(write_file(table.io, without_bounds, iter(tasks)))
-
-
-def _with_row_ids(metadata: TableMetadata) -> TableMetadata:
-    """Return metadata for writing files that also have row ids."""
-    schema = metadata.schema()
-    wider = Schema(*schema.fields, ROW_ID, schema_id=schema.schema_id)
-    return metadata.model_copy(update={"schemas": [wider]})

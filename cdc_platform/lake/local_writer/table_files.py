@@ -8,6 +8,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, FileFormat, ManifestContent, ManifestEntry, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.transforms import IdentityTransform
 
 from cdc_platform.lake.local_writer.manifests import V3, is_vector, read_entries, read_manifests, vector_place
 
@@ -25,25 +26,35 @@ class TableFiles:
 
 def is_writable(table: Table) -> bool:
     """Return whether this process can write a table of this form, regardless of its snapshots."""
-    is_plain = table.metadata.format_version == V3 and table.spec().is_unpartitioned()
+    # Other transforms would have to give the values that Spark's give.
+    has_plain_values = all(isinstance(field.transform, IdentityTransform) for field in table.spec().fields)
     # pyiceberg does not support encryption keys, and would drop them from the metadata.
-    return is_plain and ENCRYPTION not in table.properties
+    is_plain = table.metadata.format_version == V3 and ENCRYPTION not in table.properties
+    return is_plain and has_plain_values
 
 
 def read_files(table: Table, snapshot: Snapshot) -> TableFiles | None:
-    """Return a snapshot's files; None if it has partitions, other formats, or deletes without vectors."""
+    """Return a snapshot's files; None if it has old partitions, other formats, or deletes without vectors."""
     if not is_writable(table):
         return None
     manifests = read_manifests(table.io, snapshot)
     data = _entries(table.io, manifests, ManifestContent.DATA)
     deletes = _entries(table.io, manifests, ManifestContent.DELETES)
-    if not all(is_vector(entry.data_file) for entry in deletes):
+    spec_ids = {entry.data_file.spec_id for entry in (*data, *deletes)}
+    if not all(is_vector(entry.data_file) for entry in deletes) or spec_ids - {table.spec().spec_id}:
         return None
     files = [entry.data_file for entry in data]
-    if any(len(file.partition) or file.file_format is not FileFormat.PARQUET for file in files):
+    if any(file.file_format is not FileFormat.PARQUET for file in files):
         return None
     vectors = {vector_place(entry.data_file).data_file: entry for entry in deletes}
     return TableFiles(manifests, tuple(files), vectors)
+
+
+def files_in(table: Table, files: Sequence[DataFile], partition: Mapping[str, object]) -> list[DataFile]:
+    """Return the files of a table that may have rows with some values in columns of its partitions."""
+    columns = [table.schema().find_field(field.source_id).name for field in table.spec().fields]
+    values = [(place, partition[name]) for place, name in enumerate(columns) if name in partition]
+    return [file for file in files if all(file.partition[place] == value for place, value in values)]
 
 
 def _entries(io: FileIO, manifests: Sequence[ManifestFile], content: ManifestContent) -> list[ManifestEntry]:

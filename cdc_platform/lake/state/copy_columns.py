@@ -1,8 +1,6 @@
 """Columns of a table that is being copied, replaced for a newer plan of its copy."""
 
-from collections.abc import Iterator
 from itertools import count
-from typing import Any, Final
 
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -18,12 +16,9 @@ from pyiceberg.table.update import (
 
 from cdc_platform.lake.commits.branches import assert_head
 from cdc_platform.lake.commits.commits import BRANCH, MAIN, conflicts_as, head_id
+from cdc_platform.lake.commits.new_tables import iceberg_schema
 from cdc_platform.lake.state.copies import COPY_BRANCH
-from cdc_platform.model.schema.table_schema import PRIMARY_KEY, TableSchema, spark_type
-
-_ICEBERG_TYPES: Final = {"bigint": "long", "timestamp": "timestamptz", "timestamp_ntz": "timestamp"}
-"""Iceberg's names of Spark's types, where they differ."""
-_LIST: Final = "array<"
+from cdc_platform.model.schema.table_schema import TableSchema
 
 
 def replace_columns(table: Table, schema: TableSchema) -> None:
@@ -59,29 +54,5 @@ def replace_columns(table: Table, schema: TableSchema) -> None:
 
 def _new_schema(table: Table, schema: TableSchema) -> Schema:
     """Return columns of which none has the id of a former one: files of former plans have those."""
-    ids = count(table.metadata.last_column_id + 1)
-    fields = [
-        {
-            "id": next(ids),
-            "name": column.name,
-            "type": _iceberg_type(spark_type(column.type), ids),
-            "required": False,
-            **({"doc": PRIMARY_KEY} if column.is_primary_key else {}),
-        }
-        for column in schema.columns
-    ]
     number = max(former.schema_id for former in table.metadata.schemas) + 1
-    return Schema.model_validate({"type": "struct", "schema-id": number, "fields": fields})
-
-
-def _iceberg_type(spark_name: str, ids: Iterator[int]) -> Any:
-    """Return a type of Spark in the JSON form of Iceberg's schemas."""
-    if not spark_name.startswith(_LIST):
-        return _ICEBERG_TYPES.get(spark_name, spark_name)
-    element_id, element = next(ids), spark_name.removeprefix(_LIST).removesuffix(">")
-    return {
-        "type": "list",
-        "element-id": element_id,
-        "element": _iceberg_type(element, ids),
-        "element-required": False,
-    }
+    return iceberg_schema(schema, number, count(table.metadata.last_column_id + 1))

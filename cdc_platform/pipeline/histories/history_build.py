@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import DataFrame, SparkSession
@@ -13,7 +14,14 @@ from cdc_platform.lake.state.cuts import Cut
 from cdc_platform.model.schema.table_options import history_name
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.pipeline.histories.history_plan import HistoryBuild, plan_history
-from cdc_platform.pipeline.histories.history_remake import forget_touched, remake_versions
+from cdc_platform.pipeline.histories.history_remake import find_row_keys, forget_versions, remake_versions
+from cdc_platform.pipeline.histories.local_history import (
+    LocalChange,
+    commit_versions,
+    find_ended,
+    find_forgotten,
+    find_local_history,
+)
 from cdc_platform.pipeline.merging.build import MergeOutcome
 from cdc_platform.pipeline.merging.next_versions import build_versions, catch_up
 from cdc_platform.pipeline.opened.pipeline import Pipeline
@@ -39,15 +47,21 @@ from cdc_platform.spark.tables.row_versions import (
     reaches_back,
 )
 
+NO_KEYS: Final = NetChangeStats(0, 0, 0)
+
 
 @dataclass(frozen=True)
 class _Extension:
-    """The typed changes of a span, the keys that they touch, and their statistics."""
+    """The typed changes of a span, the keys that they touch, and the versions that these end.
+
+    Without ``local``, Spark finds the versions by the view of the keys and their statistics.
+    """
 
     changes: DataFrame
-    touched: DataFrame
-    view: str
-    stats: NetChangeStats
+    touched_keys: DataFrame
+    local: LocalChange | None
+    view: str = ""
+    stats: NetChangeStats = NO_KEYS
 
 
 def extend_histories(
@@ -83,13 +97,21 @@ def _read_changes(pipeline: Pipeline, spark: SparkSession, build: HistoryBuild) 
 
 
 @contextmanager
-def _prepare(pipeline: Pipeline, spark: SparkSession, build: HistoryBuild) -> Iterator[_Extension]:
+def _prepare(
+    pipeline: Pipeline, spark: SparkSession, build: HistoryBuild, *, trusts_inserts: bool
+) -> Iterator[_Extension]:
     """Read and type a span of the log, and release it afterwards."""
     schema = build.source.schema
     with ExitStack() as cache:
         changes = cache_frame(cache, _read_changes(pipeline, spark, build))
-        rows = cache_frame(cache, find_touched(changes, schema))
-        yield _Extension(changes, rows, cache_view(cache, rows), measure_net_changes(rows, schema))
+        touched_keys = find_touched(changes, schema)
+        local = find_ended(pipeline, build, touched_keys, trusts_inserts=trusts_inserts)
+        if local is not None:
+            yield _Extension(changes, touched_keys, local)
+            return
+        rows = cache_frame(cache, touched_keys)
+        view, stats = cache_view(cache, rows), measure_net_changes(rows, schema)
+        yield _Extension(changes, rows, None, view, stats)
 
 
 def _extend(
@@ -102,19 +124,38 @@ def _extend(
         return _remake(pipeline, spark, attempt, build)
     if not build.trusts_inserts:
         return None
-    with _prepare(pipeline, spark, build) as extension:
-        existing = extension.stats.existing
+    with _prepare(pipeline, spark, build, trusts_inserts=True) as extension:
+        local, existing = extension.local, extension.stats.existing
+        if local is not None:
+            is_whole = not local.lacks_keys
+            return _build_locally(pipeline, spark, attempt, build, extension, local) if is_whole else None
         version = _build(pipeline, spark, attempt, build, extension, closes=existing > 0)
     lacks_keys = existing > 0 and count_matched(version) != existing
     return None if lacks_keys else _as_outcome(pipeline, attempt, version)
 
 
-def _remake(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: HistoryBuild) -> MergeOutcome:
-    """Rebuild the versions of all touched keys: a change that came late may lie between older ones."""
-    commits = forget_touched(pipeline, spark, attempt, build) + 1
-    versions = remake_versions(pipeline, spark, build)
-    _append(pipeline, spark, versions, attempt, attempt.completion(commits))
-    return _as_outcome(pipeline, attempt, verify_attempt(pipeline, attempt, commits))
+def _extend_anyway(
+    pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: HistoryBuild
+) -> MergeOutcome:
+    """Append versions, and close all current ones of the touched keys, without trust in the source."""
+    with _prepare(pipeline, spark, build, trusts_inserts=False) as extension:
+        if pipeline.capabilities.delivers_events and _reaches_back(
+            pipeline, spark, attempt, build, extension
+        ):
+            return _remake(pipeline, spark, attempt, build)
+        if extension.local is not None:
+            return _build_locally(pipeline, spark, attempt, build, extension, extension.local)
+        version = _build(pipeline, spark, attempt, build, extension, closes=True)
+    return _as_outcome(pipeline, attempt, version)
+
+
+def _reaches_back(
+    pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: HistoryBuild, extension: _Extension
+) -> bool:
+    if extension.local is not None:
+        return extension.local.reaches_back
+    history = read_table(pipeline, spark, attempt.table, attempt.base.snapshot_id)
+    return reaches_back(history, extension.touched_keys, build.source.schema, is_small=build.has_few_changes)
 
 
 def _begin_history(
@@ -123,28 +164,38 @@ def _begin_history(
     """Append the first versions; no earlier version can end in these changes."""
     reset_branch(pipeline, attempt)
     versions = _make_versions(_read_changes(pipeline, spark, build), build)
+    local = find_local_history(pipeline, build)
+    if local is not None:
+        return commit_versions(pipeline, attempt, LocalChange(local), versions.toArrow())
     _append(pipeline, spark, versions, attempt, attempt.completion(1))
     return _as_outcome(pipeline, attempt, verify_attempt(pipeline, attempt, 1))
 
 
-def _extend_anyway(
-    pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: HistoryBuild
+def _remake(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: HistoryBuild) -> MergeOutcome:
+    """Rebuild the versions of all touched keys: a change that came late may lie between older ones."""
+    row_keys = find_row_keys(pipeline, spark, build)
+    versions = remake_versions(pipeline, spark, build)
+    local = find_forgotten(pipeline, build, row_keys)
+    if local is not None:
+        reset_branch(pipeline, attempt)
+        return commit_versions(pipeline, attempt, local, versions.toArrow())
+    commits = forget_versions(pipeline, spark, attempt, build, row_keys) + 1
+    _append(pipeline, spark, versions, attempt, attempt.completion(commits))
+    return _as_outcome(pipeline, attempt, verify_attempt(pipeline, attempt, commits))
+
+
+def _build_locally(
+    pipeline: Pipeline,
+    spark: SparkSession,
+    attempt: Attempt,
+    build: HistoryBuild,
+    extension: _Extension,
+    local: LocalChange,
 ) -> MergeOutcome:
-    """Append versions, and close all current ones of the touched keys, without trust in the source."""
-    with _prepare(pipeline, spark, build) as extension:
-        if pipeline.capabilities.delivers_events and _reaches_back(
-            pipeline, spark, attempt, build, extension
-        ):
-            return _remake(pipeline, spark, attempt, build)
-        version = _build(pipeline, spark, attempt, build, extension, closes=True)
-    return _as_outcome(pipeline, attempt, version)
-
-
-def _reaches_back(
-    pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: HistoryBuild, extension: _Extension
-) -> bool:
-    history = read_table(pipeline, spark, attempt.table, attempt.base.snapshot_id)
-    return reaches_back(history, extension.touched, build.source.schema, is_small=build.has_few_changes)
+    """Append versions and end those that they supersede, in one commit."""
+    reset_branch(pipeline, attempt)
+    versions = _new_versions(pipeline, spark, attempt, build, extension)
+    return commit_versions(pipeline, attempt, local, versions.toArrow())
 
 
 def _build(
@@ -157,27 +208,34 @@ def _build(
     closes: bool,
 ) -> Snapshot:
     """Append versions, then end the versions that they supersede, by the log or without trust in it."""
-    schema, trusts_inserts = build.source.schema, not attempt.fell_back
+    schema, stats, trusts_inserts = build.source.schema, extension.stats, not attempt.fell_back
     target = pipeline.lake.spark_table(attempt.table, BRANCH)
     reset_branch(pipeline, attempt)
     commits = convert_stored(pipeline, spark, attempt.table, build.conversions) + 1 + int(closes)
-    closed_rows = extension.stats.existing if closes and trusts_inserts else None
+    closed_rows = stats.existing if closes and trusts_inserts else None
     completion = attempt.completion(commits, closed_rows=closed_rows)
-    changes = extension.changes
-    if build.source.span.has_partial_updates:
-        # Read as a branch, it has its present columns, with converted values.
-        before = current_before(
-            read_current(spark, target), extension.touched, schema, is_small=build.has_few_changes
-        )
-        changes = changes.unionByName(before)
+    versions = _new_versions(pipeline, spark, attempt, build, extension)
     # Appended first: the number of versions that the newest snapshot closed shows whether it is complete.
-    _append(pipeline, spark, _make_versions(changes, build), attempt, {} if closes else completion)
+    _append(pipeline, spark, versions, attempt, {} if closes else completion)
     if closes:
         with marked_commits(spark, completion):
-            close_versions(
-                spark, extension.view, target, schema, extension.stats, trusts_inserts=trusts_inserts
-            )
+            close_versions(spark, extension.view, target, schema, stats, trusts_inserts=trusts_inserts)
     return verify_attempt(pipeline, attempt, commits)
+
+
+def _new_versions(
+    pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: HistoryBuild, extension: _Extension
+) -> DataFrame:
+    """Return the versions that a span adds; the branch is at its base, with converted values."""
+    changes = extension.changes
+    if build.source.span.has_partial_updates:
+        # Read as a branch, it has its present columns.
+        history = read_current(spark, pipeline.lake.spark_table(attempt.table, BRANCH))
+        before = current_before(
+            history, extension.touched_keys, build.source.schema, is_small=build.has_few_changes
+        )
+        changes = changes.unionByName(before)
+    return _make_versions(changes, build)
 
 
 def _make_versions(changes: DataFrame, build: HistoryBuild) -> DataFrame:

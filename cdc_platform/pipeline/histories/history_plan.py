@@ -47,6 +47,11 @@ class HistoryBuild:
     trusts_inserts: bool = True
 
     @property
+    def history(self) -> str:
+        """Name of the history."""
+        return history_name(self.source.schema.name)
+
+    @property
     def begins(self) -> bool:
         """Whether there is no version yet that could end."""
         return count_rows(self.base) == 0
@@ -59,8 +64,7 @@ class HistoryBuild:
 
     def attempt(self, cut: int, token: str) -> Attempt:
         """Return the attempt to build the version; `cut` is the newest one before the plan."""
-        history = history_name(self.source.schema.name)
-        return Attempt(history, self.base, self.source.span.until_inclusive, cut, token=token)
+        return Attempt(self.history, self.base, self.source.span.until_inclusive, cut, token=token)
 
 
 def plan_history(

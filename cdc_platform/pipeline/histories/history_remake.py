@@ -21,18 +21,24 @@ from cdc_platform.spark.tables.row_versions import make_versions
 from cdc_platform.spark.tables.typed_columns import ROW, with_row
 
 
-def forget_touched(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: HistoryBuild) -> int:
-    """Remove the versions of all keys that a span touches from the branch; return the number of commits."""
+def find_row_keys(pipeline: Pipeline, spark: SparkSession, build: HistoryBuild) -> DataFrame:
+    """Return the distinct keys that a span touches."""
+    source = build.source
+    keys = [quote_spark(column.name) for column in source.schema.key_columns]
+    log = read_span(pipeline, spark, source.schema.name, source.span)
+    return read_changes(pipeline, spark, source, log).select(*keys).distinct()
+
+
+def forget_versions(
+    pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: HistoryBuild, row_keys: DataFrame
+) -> int:
+    """Remove all versions of some keys from the branch; return the number of commits."""
     reset_branch(pipeline, attempt)
-    schema = build.source.schema
     commits = convert_stored(pipeline, spark, attempt.table, build.conversions)
-    log = read_span(pipeline, spark, schema.name, build.source.span)
-    keys = [quote_spark(column.name) for column in schema.key_columns]
-    row_keys = read_changes(pipeline, spark, build.source, log).select(*keys).distinct()
     target = pipeline.lake.spark_table(attempt.table, BRANCH)
     before = head(load_table(pipeline, attempt.table), BRANCH)
     with ExitStack() as cache, marked_commits(spark, attempt.properties()):
-        spark.sql(_forget_sql(cache_view(cache, row_keys), target, schema))
+        spark.sql(_forget_sql(cache_view(cache, row_keys), target, build.source.schema))
     after = head(load_table(pipeline, attempt.table), BRANCH)
     return commits + (before is None or after is None or before.snapshot_id != after.snapshot_id)
 

@@ -153,7 +153,7 @@ def commit_merge(table: Table, merge: LocalMerge, properties: Mapping[str, str])
         net_changes, changes.filter(mask), rows_before.filter(mask), extra_columns=[ROW_ID_COLUMN]
     )
     parts = [updated_rows, inserted_rows(net_changes, key_rows.keys)]
-    rows = _to_table_rows(table, pa.concat_tables(parts, promote_options="permissive"))
+    rows = to_table_rows(table, pa.concat_tables(parts, promote_options="permissive"))
     local.commit(key_rows.where(is_changed), rows, BRANCH, properties)
 
 
@@ -163,11 +163,10 @@ def count_actions(net_changes: LocalNetChanges) -> NetChangeStats:
     return NetChangeStats(*(counts.get(action, 0) for action in (APPEND, UPDATE, REMOVE)))
 
 
-def _to_table_rows(table: Table, rows: pa.Table) -> pa.Table:
-    """Return rows with the columns and types of the table, and with their row ids."""
+def to_table_rows(table: Table, rows: pa.Table) -> pa.Table:
+    """Return rows with the columns and types of the table and row ids, NULL where they lack any."""
     schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
+    schema = schema.append(pa.field(ROW_ID_COLUMN, pa.int64()))
     for name in set(schema.names) - set(rows.column_names):
         rows = rows.append_column(name, pa.nulls(rows.num_rows))
-    return rows.select([*schema.names, ROW_ID_COLUMN]).cast(
-        schema.append(pa.field(ROW_ID_COLUMN, pa.int64()))
-    )
+    return rows.select(schema.names).cast(schema)

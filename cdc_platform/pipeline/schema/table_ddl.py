@@ -1,6 +1,6 @@
 """Adapting a table of the lake to the history of its source table's columns."""
 
-from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from typing import Final
 
 from pyiceberg.table import Table
@@ -10,12 +10,14 @@ from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.commits.commits import BRANCH, conflicts_as, head
 from cdc_platform.lake.commits.declared_keys import declare_key
 from cdc_platform.lake.commits.metadata_files import keep_by_time
+from cdc_platform.lake.commits.new_tables import create_table
 from cdc_platform.lake.local_writer.local_table import commit_first
 from cdc_platform.lake.state.copies import load_plans
-from cdc_platform.model.base.names import case_key, quote_spark
+from cdc_platform.model.base.names import case_key, lake_table_name, quote_spark
 from cdc_platform.model.schema.column_versions import Bound, ColumnHistory, ColumnVersion, Conversion
 from cdc_platform.model.schema.table_options import (
     DELETED,
+    IS_CURRENT,
     columns_in_history,
     history_schema,
     source_schema,
@@ -25,13 +27,8 @@ from cdc_platform.model.schema.table_schema import PRIMARY_KEY, TableSchema, spa
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.versions.branch import load_table
 from cdc_platform.spark.frames.table_frames import read_current
-from cdc_platform.spark.tables.merge import create_table_sql
-from cdc_platform.spark.tables.row_versions import create_history_sql
 from cdc_platform.spark.tables.typed_columns import convert_expression
 from cdc_platform.visible import visible_line
-
-CreateSql = Callable[[str, TableSchema, int], str]
-"""Maps a name, columns and a format version to the statement that creates a table."""
 
 
 def ensure_table(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> Table:
@@ -45,7 +42,7 @@ def ensure_table(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -
     """
     columns = _known_columns(pipeline, schema)
     lake_schema = stored_schema(columns.whole_schema, pipeline.options(schema.name))
-    lake_table = _ensure(pipeline, spark, columns, lake_schema, create_table_sql)
+    lake_table = _ensure(pipeline, spark, columns, lake_schema)
     keys = [column.name for column in lake_schema.key_columns]
     return describe_columns(lake_table, keys, source_comments(pipeline, schema.name))
 
@@ -58,17 +55,20 @@ def source_comments(pipeline: Pipeline, table: str) -> Mapping[str, str]:
 def ensure_history(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> Table:
     """Do the same for the history of a table, which has all columns of the table, some with other names.
 
+    Current versions are separate from ended ones: a cycle, or a reader of current rows, then costs as much as
+    for the table, for any length of the history.
+
     Raises:
         CommitConflict: another run has changed the history's columns at the same time.
     """
     columns = columns_in_history(_known_columns(pipeline, schema))
-    return _ensure(pipeline, spark, columns, history_schema(columns.whole_schema), create_history_sql)
+    return _ensure(pipeline, spark, columns, history_schema(columns.whole_schema), IS_CURRENT)
 
 
 def _ensure(
-    pipeline: Pipeline, spark: SparkSession, columns: ColumnHistory, schema: TableSchema, create: CreateSql
+    pipeline: Pipeline, spark: SparkSession, columns: ColumnHistory, schema: TableSchema, *partition: str
 ) -> Table:
-    lake_table = _find_or_create(pipeline, spark, schema, create)
+    lake_table = _find_or_create(pipeline, schema, *partition)
     statements = _missing_steps(pipeline, spark, lake_table, columns, schema)
     try:
         for statement in statements:
@@ -91,16 +91,16 @@ def make_table(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> 
 
     Its key is declared once the copy is complete: until then, the key may contain NULLs.
     """
-    lake_table = _find_or_create(pipeline, spark, schema, create_table_sql)
+    lake_table = _find_or_create(pipeline, schema)
     return _with_snapshot(pipeline, spark, lake_table, schema.name)
 
 
-def _find_or_create(pipeline: Pipeline, spark: SparkSession, schema: TableSchema, create: CreateSql) -> Table:
+def _find_or_create(pipeline: Pipeline, schema: TableSchema, *partition: str) -> Table:
     lake_table = pipeline.lake.table(schema.name)
     if lake_table is not None:
         return lake_table
-    target = pipeline.lake.spark_table(schema.name)
-    spark.sql(create(target, schema, pipeline.settings.lake.table_format_version))
+    lake, identifier = pipeline.lake, (pipeline.lake.pipeline, lake_table_name(schema.name))
+    create_table(lake.catalog, identifier, schema, pipeline.settings.lake.table_format_version, *partition)
     new_table = pipeline.lake.table(schema.name)
     if new_table is None:
         # The source has dropped the table, and another run has removed it.

@@ -5,38 +5,12 @@ from collections.abc import Mapping
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdc_platform.lake.catalog.lake_settings import KEPT_BY_TIME
 from cdc_platform.model.base.names import quote_spark
 from cdc_platform.model.schema.table_options import ORDERING_KEY, keeps_order
-from cdc_platform.model.schema.table_schema import PRIMARY_KEY, TableSchema, spark_type
+from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.spark.frames.columns import col
 from cdc_platform.spark.tables.net_changes import ACTION, APPEND, NOTHING, REMOVE, UPDATE, NetChanges
 from cdc_platform.spark.tables.typed_columns import flag_of
-
-
-def create_table_sql(target: str, table: TableSchema, format_version: int) -> str:
-    """Return the statement that creates the merge-on-read table of a source table."""
-    columns = ", ".join(
-        f"{quote_spark(column.name)} {spark_type(column.type)}"
-        + (f" COMMENT '{PRIMARY_KEY}'" if column.is_primary_key else "")
-        for column in table.columns
-    )
-    properties = {
-        "format-version": str(format_version),
-        "write.merge.mode": "merge-on-read",
-        "write.update.mode": "merge-on-read",
-        "write.delete.mode": "merge-on-read",
-        "write.merge.distribution-mode": "none",
-        "write.update.distribution-mode": "none",
-        "write.delete.distribution-mode": "none",
-        "write.distribution-mode": "none",
-        # Iceberg retries after a conflict with compaction; the branch detects a conflict with another cycle.
-        "write.merge.isolation-level": "snapshot",
-        "write.parquet.compression-codec": "zstd",
-        **KEPT_BY_TIME,
-    }
-    pairs = ", ".join(f"'{key}'='{value}'" for key, value in properties.items())
-    return f"CREATE TABLE IF NOT EXISTS {target} ({columns}) USING iceberg TBLPROPERTIES ({pairs})"
 
 
 def append_rows(rows: DataFrame, target: str, properties: Mapping[str, str]) -> None:

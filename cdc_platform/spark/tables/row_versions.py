@@ -18,7 +18,7 @@ from cdc_platform.model.schema.table_options import (
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.records import ChangeKind
 from cdc_platform.spark.frames.columns import col
-from cdc_platform.spark.tables.merge import append_rows, create_table_sql
+from cdc_platform.spark.tables.merge import append_rows
 from cdc_platform.spark.tables.net_changes import ACTION, APPEND, UPDATE, NetChangeStats
 from cdc_platform.spark.tables.typed_columns import COMMITTED, IS_READ, KIND, ORDINAL, TRANSACTION, flag_of
 
@@ -30,14 +30,6 @@ _MOMENT: Final = "__moment"
 """Number of times that the table was recreated before a change."""
 _BEFORE: Final = -1
 """Ordinal of a key's version before the changes."""
-
-
-def create_history_sql(target: str, history: TableSchema, format_version: int) -> str:
-    """Return the statement that creates a history, with current versions separate from ended ones.
-
-    A cycle, or a reader of current rows, then costs as much as for the table, for any length of the history.
-    """
-    return f"{create_table_sql(target, history, format_version)} PARTITIONED BY ({quote_spark(IS_CURRENT)})"
 
 
 def called_as_in_history(rows: DataFrame) -> DataFrame:

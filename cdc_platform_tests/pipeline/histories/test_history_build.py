@@ -1,11 +1,14 @@
 """Histories: every version of every row, for any cycles, and without duplicates after any kill."""
 
+import itertools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.lake.commits.commits import BRANCH, fact, head
 from cdc_platform.lake.state.cuts import list_cuts
 from cdc_platform.model.base.timestamps import from_datetime, to_datetime
 from cdc_platform.model.schema.table_options import TableOptions, history_name
@@ -13,6 +16,7 @@ from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
 from cdc_platform.pipeline.checks.table_checks import check_histories
 from cdc_platform.pipeline.histories import history_build as history
+from cdc_platform.pipeline.histories import local_history
 from cdc_platform.pipeline.histories.history_build import extend_histories
 from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
@@ -29,7 +33,9 @@ from cdc_platform_tests.support.pipelines import (
     START,
     append_raw,
     feed,
+    found_table,
     make_pipeline,
+    merging_by_spark,
     rows_of,
     run_steps,
     state_of,
@@ -67,10 +73,11 @@ def test_histories_and_kept_rows_equal_the_model_at_every_cut(
         session_lake, TABLES, first_micros=schedule.tree.start_micros, options=EVERY_OPTION
     )
     batches = raw_rows(source, schedule)
+    ways = itertools.cycle((pipeline, merging_by_spark(pipeline)))
     for number, batch in enumerate(batches, 1):
         append_raw(pipeline, batch.cycle, batch.rows, position_micros=0)
         if number % READ_AT_ONCE == 0 or number == len(batches):
-            run_steps(pipeline, spark)
+            run_steps(next(ways), spark)
     for cut in list_cuts(pipeline.lake):
         versions, rows_kept = (
             versions_at(source, cut.position_micros),
@@ -158,12 +165,16 @@ def test_a_cut_names_the_history_and_a_killed_extension_is_begun_again(
     feed_cycle(pipeline, 2)
     order_changes(pipeline, spark)
     merge_tables(pipeline, spark, pipeline.tables)
-    for commit in ("append_versions", "close_versions", "verify_attempt"):
+    by_spark = merging_by_spark(pipeline)
+    for way, module, step in (
+        *((by_spark, history, step) for step in ("append_versions", "close_versions")),
+        *((pipeline, local_history, step) for step in ("to_table_rows", "verify_attempt")),
+    ):
         with monkeypatch.context() as patch:
-            patch.setattr(history, commit, _die)
+            patch.setattr(module, step, _die)
             with pytest.raises(Killed):
-                extend_histories(pipeline, spark, [pipeline.table("accounts")])
-        assert bank_versions(pipeline) == FIRST, f"killed before `{commit}`"
+                extend_histories(way, spark, [pipeline.table("accounts")])
+        assert bank_versions(pipeline) == FIRST, f"killed before `{step}`"
     extend_histories(pipeline, spark, [pipeline.table("accounts")])
     assert bank_versions(pipeline) == FIRST
     second = publish_cut(pipeline)
@@ -186,11 +197,20 @@ def test_a_cut_names_the_history_and_a_killed_extension_is_begun_again(
     assert bank_versions(pipeline) == SECOND_CYCLE
 
 
+def same(pipeline: Pipeline) -> Pipeline:
+    """Return the pipeline."""
+    return pipeline
+
+
+@pytest.mark.parametrize(("extending", "engine"), [(same, "cdc_platform"), (merging_by_spark, "spark")])
 def test_a_source_that_lies_about_new_keys_gets_no_second_current_version(
-    spark: "SparkSession", session_lake: LakeSettings
+    spark: "SparkSession",
+    session_lake: LakeSettings,
+    extending: Callable[[Pipeline], Pipeline],
+    engine: str,
 ) -> None:
     """An update of a row without an insert creates a version, and all others end correctly."""
-    pipeline = bank_with_history(session_lake)
+    pipeline = extending(bank_with_history(session_lake))
     feed_cycle(pipeline, 1)
     run_steps(pipeline, spark)
     begun = START + 2 * SECOND
@@ -205,6 +225,9 @@ def test_a_source_that_lies_about_new_keys_gets_no_second_current_version(
     order_changes(pipeline, spark)
     (outcome,) = extend_histories(pipeline, spark, [pipeline.table("accounts")])
     assert (outcome.fell_back, outcome.appended, outcome.updated) == (True, 4, 3)
+    version = head(found_table(pipeline, "accounts__history"), BRANCH)
+    assert version is not None
+    assert engine == fact(version, "engine-name")
     run_steps(pipeline, spark)
     assert bank_versions(pipeline) == [
         (1, 7, 2, None),
