@@ -163,12 +163,12 @@ def _workers_of(instance: dg.DagsterInstance, run_id: str) -> tuple[Worker, ...]
     return (*own, Worker.current())
 
 
-def _is_before(other: dg.RunRecord, mine: Claim) -> bool:
+def _is_before(other: dg.RunRecord, claim: Claim) -> bool:
     """Return whether another run claimed its turn first; runs that have not started do not count."""
-    theirs = Claim.of_run(other.dagster_run)
-    if theirs is None or theirs.run_id == mine.run_id:
+    other_claim = Claim.of_run(other.dagster_run)
+    if other_claim is None or other_claim.run_id == claim.run_id:
         return False
-    return (theirs.claimed_at, theirs.run_id) < (mine.claimed_at, mine.run_id)
+    return (other_claim.claimed_at, other_claim.run_id) < (claim.claimed_at, claim.run_id)
 
 
 def unfinished_runs(instance: dg.DagsterInstance, pipeline: str) -> list[dg.RunRecord]:

@@ -67,10 +67,10 @@ class Commands(click.Group):
         try:
             return super().invoke(ctx)
         except Exception as error:
-            expected = expected_error(error)
-            if expected is None:
+            known_error = expected_error(error)
+            if known_error is None:
                 raise
-            print_error(expected)
+            print_error(known_error)
             ctx.exit(1)
         except KeyboardInterrupt:
             print_line("Stopped.", err=True)

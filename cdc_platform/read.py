@@ -159,8 +159,8 @@ class TablesAtCut:
         name, stored_table = self._find(table)
         scan = _scan_as_then(stored_table, self.cut.tables[name])
         schema = scan.projection()
-        selected = _known_columns(schema, table, columns)
-        return scan.update(selected_fields=selected, row_filter=_row_filter(schema, table, where)).to_arrow()
+        fields = _known_columns(schema, table, columns)
+        return scan.update(selected_fields=fields, row_filter=_row_filter(schema, table, where)).to_arrow()
 
     def polars(
         self,

@@ -25,9 +25,9 @@ def expected_error(error: Exception) -> CdcError | None:
 
 def error_text(error: Exception) -> str:
     """Return the kind of an error and its message; of a foreign one the first line: it may have a stack."""
-    expected = expected_error(error)
-    text = str(expected) if expected is not None else next(iter(str(error).splitlines()), "")
-    return f"{type(expected or error).__name__}: {text}"
+    known_error = expected_error(error)
+    text = str(known_error) if known_error is not None else next(iter(str(error).splitlines()), "")
+    return f"{type(known_error or error).__name__}: {text}"
 
 
 def print_error(error: CdcError) -> None:

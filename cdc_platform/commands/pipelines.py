@@ -105,11 +105,11 @@ def try_each(
         try:
             results.append(work(item))
         except Exception as error:
-            expected = expected_error(error)
+            known_error = expected_error(error)
             # A signal may be the cause of the error, and decides what is reported.
-            if expected is None or not goes_on() or (number == len(pipelines) and not results):
+            if known_error is None or not goes_on() or (number == len(pipelines) and not results):
                 raise
-            print_error(expected)
+            print_error(known_error)
     return results
 
 

@@ -125,14 +125,14 @@ def find_tables(settings: PipelineSettings) -> tuple[str, ...]:
         return tuple(sorted(settings.tables))
     source = settings.source.with_deadline(DISCOVERY_DEADLINE_S)
     pipeline = open_pipeline(replace(settings, source=source))
-    watched: Collection[str] = ()
+    names: Collection[str] = ()
     try:
         # The lake knows tables that the source dropped, the source those that no cycle has read yet.
-        watched = {table.name for table in pipeline.source.list_tables()}
+        names = {table.name for table in pipeline.source.list_tables()}
         with reaching(settings.lake):
-            return tuple(pipeline.select_tables({*watched, *(table.name for table in pipeline.tables)}))
+            return tuple(pipeline.select_tables({*names, *(table.name for table in pipeline.tables)}))
     except CdcError as error:
-        table_names = tuple(sorted({*watched, *_known_tables(pipeline)}))
+        table_names = tuple(sorted({*names, *_known_tables(pipeline)}))
         LOGGER.warning(
             "Pipeline %s: not all its tables can be listed, so only the others are assets (%s). "
             "Reload the code location once they can, or name the tables in the setting `tables`. %s",

@@ -56,10 +56,10 @@ def fields_of(kind: type, kinds: Mapping[str, type] | None = None) -> dict[str, 
     fields = {}
     for name, setting in settings_of(kind).items():
         if setting.description is not None:
-            declared = (kinds or {}).get(name, setting.kind)
+            field_kind = (kinds or {}).get(name, setting.kind)
             fields[name] = (
-                _annotate(setting, declared, setting.description.text),
-                _default(setting, declared),
+                _annotate(setting, field_kind, setting.description.text),
+                _default(setting, field_kind),
             )
     return fields
 

@@ -53,10 +53,10 @@ class _StrictLoader(yaml.SafeLoader):
             self._check(node, (), set())
         return node
 
-    def _check(self, node: yaml.Node, names: Names, checked: set[int]) -> None:
-        if id(node) in checked:
+    def _check(self, node: yaml.Node, names: Names, node_ids: set[int]) -> None:
+        if id(node) in node_ids:
             return
-        checked.add(id(node))
+        node_ids.add(id(node))
         if node.tag not in _TAGS[type(node)]:
             tag = node.tag.replace(_TAG, "!!")
             raise Unusable(names, node, f"has the tag `{tag}`, which no setting needs; remove it")
@@ -64,10 +64,10 @@ class _StrictLoader(yaml.SafeLoader):
             self._check_scalar(node, names)
         elif isinstance(node, yaml.MappingNode):
             for name, value in _items(node, names):
-                self._check(value, (*names, name) if name else names, checked)
+                self._check(value, (*names, name) if name else names, node_ids)
         else:
             for index, value in enumerate(node.value):
-                self._check(value, (*names, str(index)), checked)
+                self._check(value, (*names, str(index)), node_ids)
 
     def _check_scalar(self, node: yaml.ScalarNode, names: Names) -> None:
         kind = node.tag.removeprefix(_TAG)

@@ -58,8 +58,8 @@ class CutIOManager(dg.ConfigurableIOManager):
             TableNotFound: the cut has no table of the asset's name.
             SettingError: the annotation of the input is none of those above.
         """
-        published = open_tables(self.defs, self.pipeline)
-        tables = published.at(_find_cut(context, published))
+        published_tables = open_tables(self.defs, self.pipeline)
+        tables = published_tables.at(_find_cut(context, published_tables))
         context.add_input_metadata({"Cut": str(tables.cut.cut), "Position": str(tables.position)})
         return _convert(tables, context)
 

@@ -52,16 +52,16 @@ class Footer:
     def hidden(self) -> Iterator[None]:
         """Make room for a line; a thread and a signal handler may do so at any time."""
         with self.lock:
-            shown = self.shown
+            shown_line = self.shown
             # Whatever prints meanwhile, such as a signal handler, must not draw it again.
             self.clear()
             try:
                 yield
             finally:
                 self.last_line_s = time.monotonic()
-                self.shown = shown
-                if shown is not None:
-                    shown.start()
+                self.shown = shown_line
+                if shown_line is not None:
+                    shown_line.start()
 
 
 FOOTER: Final = Footer()

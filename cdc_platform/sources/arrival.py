@@ -67,5 +67,5 @@ def table_of(event: SourceEvent) -> TableSchema:
         for name, column in (parse_column_types(event.column_types) or {}).items()
     ]
     keys = [column for column in columns if column.is_primary_key]
-    numbered = [replace(column, ordinal=number) for number, column in enumerate(keys, start=1)]
-    return TableSchema(event.table, (*numbered, *(column for column in columns if not column.is_primary_key)))
+    own_keys = [replace(column, ordinal=number) for number, column in enumerate(keys, start=1)]
+    return TableSchema(event.table, (*own_keys, *(column for column in columns if not column.is_primary_key)))

@@ -135,9 +135,9 @@ _MIN_ROWS: Final = 8
 def _row_class(names: tuple[str, ...]) -> Callable[..., Any] | None:
     """Return a class of rows, which are written several times as fast as mappings; None for odd names."""
     fields = [(f"member_{number}", Any) for number in range(len(names))]
-    renamed = {field: name for (field, _), name in zip(fields, names, strict=True)}
+    names_by_field = {field: name for (field, _), name in zip(fields, names, strict=True)}
     try:
-        return msgspec.defstruct("Row", fields, rename=renamed, gc=False)
+        return msgspec.defstruct("Row", fields, rename=names_by_field, gc=False)
     except ValueError:
         return None
 

@@ -46,14 +46,14 @@ def by_halves(
     while stack:
         part = stack.pop()
         try:
-            built = build(part)
+            batch = build(part)
         except errors as error:
             if len(part) > 1:
                 middle = len(part) // 2
                 stack += (part[middle:], part[:middle])
                 continue
-            built = replacement_of(part, error)
-        yield built
+            batch = replacement_of(part, error)
+        yield batch
 
 
 def sound_batches(

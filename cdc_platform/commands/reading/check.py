@@ -104,8 +104,8 @@ def run_checks(
 
 
 def _print_result(invariant: "Check", result: "CheckResult", seconds: float) -> None:
-    failed = ("warn  ", "yellow") if invariant.is_warning else ("FAILED", "bold red")
-    text, style = ("ok    ", "green") if result.passed else failed
+    failure = ("warn  ", "yellow") if invariant.is_warning else ("FAILED", "bold red")
+    text, style = ("ok    ", "green") if result.passed else failure
     print_line((text, style), f" {invariant.name:<20} {result.summary} ({seconds:.1f} s)")
 
 

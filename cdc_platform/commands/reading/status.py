@@ -232,12 +232,12 @@ def _check_rows(status: "Status") -> list[Row]:
         f"{len(status.checks) - len(failures) - len(warnings)} passed",
         *([as_count(len(warnings), "warning")] if warnings else []),
     ]
-    shown, left_out = [*failures, *warnings][:SHOWN_CHECKS], len(failures) + len(warnings) - SHOWN_CHECKS
+    checks, left_out = [*failures, *warnings][:SHOWN_CHECKS], len(failures) + len(warnings) - SHOWN_CHECKS
     return [
         ("checks", (", ".join(counts), "red" if failures else "yellow" if warnings else "")),
         *(
             ("", (f"{check.name} on {check.asset}: {check.summary}", "red" if check.has_failed else "yellow"))
-            for check in shown
+            for check in checks
         ),
         *([("", f"and {left_out} more")] if left_out > 0 else []),
     ]
@@ -256,7 +256,7 @@ def _partition_rows(status: "Status", max_partitions: int | None) -> list[Row]:
         ("partitions", _missing(status, "partitions", f"{counts}{status.finished_partitions} finished")),
         *(("", key) for key in live[:max_partitions]),
         *([("", f"and {left_out} more")] if left_out else []),
-        *(("", (stuck.describe(), "yellow")) for stuck in status.stuck_partitions),
+        *(("", (partition.describe(), "yellow")) for partition in status.stuck_partitions),
     ]
 
 

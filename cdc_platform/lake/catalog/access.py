@@ -88,12 +88,12 @@ def reaching(settings: LakeSettings) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        explained = error if isinstance(error, CdcError) else _explain(settings, error)
-        if isinstance(explained, LakeDamaged):
-            explained = find_expired(settings, explained) or explained
-        if explained is None or explained is error:
+        lake_error = error if isinstance(error, CdcError) else _explain(settings, error)
+        if isinstance(lake_error, LakeDamaged):
+            lake_error = find_expired(settings, lake_error) or lake_error
+        if lake_error is None or lake_error is error:
             raise
-        raise explained from error
+        raise lake_error from error
 
 
 def _explain(settings: LakeSettings, error: Exception) -> CdcError | None:

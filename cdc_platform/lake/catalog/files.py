@@ -48,10 +48,10 @@ class LakeFile(PyArrowFile):
         with _contents_lock:
             content = _contents.get(self.location)
         if content is None:
-            with ExitStack() as opened:
-                stream: Any = opened.enter_context(super().open())
+            with ExitStack() as stack:
+                stream: Any = stack.enter_context(super().open())
                 if stream.size() > MAX_FILE_BYTES:
-                    opened.pop_all()
+                    stack.pop_all()
                     return cast("InputStream", stream)
                 content = stream.read()
             with _contents_lock:

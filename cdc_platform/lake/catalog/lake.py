@@ -254,8 +254,8 @@ def _ensure(catalog: Catalog, identifier: str, schema: pa.Schema) -> Table:
         drop_results(catalog, identifier, damage)
         return _ensure(catalog, identifier, schema)
     except NoSuchTableError:
-        fixed = {"format-version": "2", FORMAT_PROPERTY: str(FORMAT_VERSION)}
-        properties = fixed | SMALL_COMMITS | plain_columns(identifier, schema) | table_properties
+        fixed_properties = {"format-version": "2", FORMAT_PROPERTY: str(FORMAT_VERSION)}
+        properties = fixed_properties | SMALL_COMMITS | plain_columns(identifier, schema) | table_properties
         with suppress(TableAlreadyExistsError):
             return catalog.create_table(identifier, schema=schema, properties=properties)
         return load_stored(catalog, identifier)

@@ -80,8 +80,8 @@ def allow_null_keys(table: Table) -> None:
 
 def _key_of(table: Table) -> _Key:
     schema = table.schema()
-    required = frozenset(field.name for field in schema.fields if field.required)
-    return _Key(required, frozenset(schema.identifier_field_names()))
+    required_columns = frozenset(field.name for field in schema.fields if field.required)
+    return _Key(required_columns, frozenset(schema.identifier_field_names()))
 
 
 def _declarable(fields: Collection[NestedField]) -> _Key:

@@ -106,13 +106,13 @@ def replace_rows(table: Table, rows: pa.Table) -> None:
     """
     before_micros = clock_micros() - SHORT_LIFE_S * MICROS_PER_S
     ids, snapshots = find_expendable(table, before_micros, KEPT_NEWEST), table.metadata.snapshots
-    expired = ids if len(ids) >= KEPT_NEWEST else ()
+    expired_ids = ids if len(ids) >= KEPT_NEWEST else ()
     with table.transaction() as transaction:
         replace_in_one(transaction, table, [rows])
-        if expired:
-            ExpireSnapshots(transaction).by_ids([*expired]).commit()
-    if expired:
-        expired_snapshots = (snapshot for snapshot in snapshots if snapshot.snapshot_id in expired)
+        if expired_ids:
+            ExpireSnapshots(transaction).by_ids([*expired_ids]).commit()
+    if expired_ids:
+        expired_snapshots = (snapshot for snapshot in snapshots if snapshot.snapshot_id in expired_ids)
         files = files_of(table.io, expired_snapshots) - files_of(table.io, table.metadata.snapshots)
         delete_files(table.io, sorted(files))
 

@@ -213,8 +213,8 @@ def _read(
     """
     parts, begin = [_no_rows(fields)], 0
     with table.io.new_input(file.file_path).open() as stream, pq.ParquetFile(stream) as parquet:
-        stored = pyarrow_to_schema(parquet.schema_arrow, table.name_mapping(), format_version=V3)
-        present = prune_columns(stored, {field.field_id for field in fields.fields})
+        stored_schema = pyarrow_to_schema(parquet.schema_arrow, table.name_mapping(), format_version=V3)
+        present = prune_columns(stored_schema, {field.field_id for field in fields.fields})
         for batch in parquet.iter_batches(BATCH_ROWS, columns=[field.name for field in present.fields]):
             rows = _to_requested_schema(fields, present, batch, allow_timestamp_tz_mismatch=True)
             if is_chosen is not None:

@@ -180,7 +180,7 @@ def number_manifests(
     manifests: Sequence[ManifestFile], numbering: Numbering
 ) -> tuple[list[ManifestFile], int]:
     """Return manifests with the numbers of their commit, and the number of row ids that it assigns."""
-    numbered: list[ManifestFile] = []
+    numbered_manifests: list[ManifestFile] = []
     next_row_id = numbering.next_row_id
     for manifest in manifests:
         copy = ManifestFile(*(manifest[place] for place in range(len(manifest))))
@@ -191,8 +191,8 @@ def number_manifests(
         if copy.content == ManifestContent.DATA and copy[FIRST_ROW_ID] is None:
             copy[FIRST_ROW_ID] = next_row_id
             next_row_id += (copy.added_rows_count or 0) + (copy.existing_rows_count or 0)
-        numbered.append(copy)
-    return numbered, next_row_id - numbering.next_row_id
+        numbered_manifests.append(copy)
+    return numbered_manifests, next_row_id - numbering.next_row_id
 
 
 def write_manifest_list(

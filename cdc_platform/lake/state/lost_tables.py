@@ -26,7 +26,7 @@ def stored_version(table: Table, snapshot_id: int) -> Snapshot | None:
     """
     snapshot, newest = table.metadata.snapshot_by_id(snapshot_id), head(table)
     compactions = takewhile(is_compaction, ancestors_of(table, newest))
-    if snapshot is None and any(compacted.parent_snapshot_id == snapshot_id for compacted in compactions):
+    if snapshot is None and any(compaction.parent_snapshot_id == snapshot_id for compaction in compactions):
         return newest
     return snapshot
 

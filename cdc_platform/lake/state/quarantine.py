@@ -243,9 +243,9 @@ def untaken_records(lake: Lake, quarantine: Table, log: Table) -> tuple[Quaranti
         )
     if version is None:
         return ()
-    requested = _read_records(version)
+    requested_records = _read_records(version)
     before = _read_records(replace(version, snapshot_id=taken_id)) if taken_id is not None else {}
-    return tuple(record for key, record in requested.items() if key not in before)
+    return tuple(record for key, record in requested_records.items() if key not in before)
 
 
 @lru_cache(maxsize=8)

@@ -180,8 +180,8 @@ def check_range(
         value = getattr(settings, name)
         if value is None or (math.isfinite(value) and above < value and at_least <= value <= at_most):
             continue
-        expected = range_text if range_text and math.isfinite(value) else "a finite number"
-        raise SettingError(f"{place}{name}", f"must be {expected}, but is: {value}")
+        expectation = range_text if range_text and math.isfinite(value) else "a finite number"
+        raise SettingError(f"{place}{name}", f"must be {expectation}, but is: {value}")
 
 
 def check_host(setting: str, value: str | None, example: str) -> None:

@@ -175,8 +175,8 @@ def _case_key(character: str) -> str:
 
 def quote_spanner(identifier: str) -> str:
     """Return the identifier quoted for GoogleSQL; a name in a named schema is quoted part by part."""
-    escaped = identifier.replace("\\", "\\\\").replace("`", "\\`").replace("\n", "\\n")
-    return ".".join(f"`{part}`" for part in escaped.split("."))
+    escaped_name = identifier.replace("\\", "\\\\").replace("`", "\\`").replace("\n", "\\n")
+    return ".".join(f"`{part}`" for part in escaped_name.split("."))
 
 
 def quote_postgresql(identifier: str) -> str:

@@ -80,8 +80,8 @@ def as_shape(value: Any, shape: type[Stored]) -> Stored:
     Raises:
         ValueError: the value has another shape.
     """
-    shaped: Stored = _as_shape(value, shape)
-    return shaped
+    stored: Stored = _as_shape(value, shape)
+    return stored
 
 
 def _as_shape(value: Any, shape: Any) -> Any:

@@ -80,7 +80,7 @@ def plain_fields(item: Any, *omitted: str) -> dict[str, Any]:
     Of a field `NAME_micros` it returns `NAME`: the time as an RFC 3339 text, or None.
     """
     plain: dict[str, Any] = {}
-    for name in (declared.name for declared in fields(item) if declared.name not in omitted):
+    for name in (member.name for member in fields(item) if member.name not in omitted):
         value = getattr(item, name)
         if name.endswith(_MICROS):
             plain[name.removesuffix(_MICROS)] = to_rfc3339(value) if value is not None else None

@@ -110,9 +110,9 @@ class RowTracker:
             # A row that left the key earlier already has its new key, or will never get one.
             self._departed.pop(change.row_id, None)
             return None if change.mod_type is ModType.INSERT else self._row(change.row_id)
-        departed = self._departed.pop(change.previous_id, None)
-        if departed is not None:
-            return departed
+        departed_row = self._departed.pop(change.previous_id, None)
+        if departed_row is not None:
+            return departed_row
         row = self._row(change.previous_id)
         self._rows[change.previous_id] = None
         return row

@@ -211,10 +211,10 @@ class _Finder(SchemaRecorder):
         is_first = self.history.cycle == 0
         for schema in schema_read.tables:
             observation = ObservedColumns.of_table(schema_read.micros, schema, is_whole=False)
-            missed = {name: at for (table, name), at in self.missed.items() if table == schema.name}
+            missed_columns = {name: at for (table, name), at in self.missed.items() if table == schema.name}
             self.removed |= self.recreated.keys()
             self.see(schema.name, observation, may_retype=schema_read.is_exact)
-            self.drop_columns(schema.name, observation.columns, missed, schema_read)
+            self.drop_columns(schema.name, observation.columns, missed_columns, schema_read)
             since = None if is_first else schema_read.place
             self.record_unwatched(schema.name, schema_read.unwatched.get(schema.name, ()), since)
             before = self.history.tables[schema.name].generated

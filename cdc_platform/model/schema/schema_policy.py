@@ -41,13 +41,13 @@ def find_refusal(
         for name, column in record_columns.items()
         if name in table_types and joined_type(table_types[name], column.type) != table_types[name]
     ]
-    cased = {case_key(name): name for name in table_types}
+    names_by_case = {case_key(name): name for name in table_types}
     if policy is SchemaPolicy.FREEZE:
         # It may be the same column: leaving it out as new would set that to NULL.
         differences += [
-            f"`{name}` is `{cased[case_key(name)]}` in the table"
+            f"`{name}` is `{names_by_case[case_key(name)]}` in the table"
             for name in record_columns
-            if name not in table_types and case_key(name) in cased
+            if name not in table_types and case_key(name) in names_by_case
         ]
     if policy is SchemaPolicy.QUARANTINE:
         differences += [f"`{name}` is new" for name in record_columns if name not in table_types]

@@ -62,9 +62,9 @@ class SchemaRecorder:
 
     def drop_tables(self, schema_read: SchemaRead) -> None:
         """Record the tables that a schema read lacks: dropped, or no longer watched."""
-        watched = {schema.name for schema in schema_read.tables}
+        watched_names = {schema.name for schema in schema_read.tables}
         for name, columns in sorted(self.history.tables.items()):
-            if columns.is_watched and name not in watched:
+            if columns.is_watched and name not in watched_names:
                 exists = name in schema_read.unwatched
                 change = SchemaChange.TABLE_UNWATCHED if exists else SchemaChange.TABLE_DROPPED
                 self.record(change, name, since=schema_read.place)

@@ -34,9 +34,9 @@ def joined_type(first: ColumnType, other: ColumnType) -> ColumnType:
     if _is_number(first) and _is_number(other):
         return _joined_number(first, other)
     codes = {first.code, other.code}
-    dated = codes & _DATED
-    if "DATE" in codes and dated and not (first.annotation or other.annotation):
-        return ColumnType(dated.pop())
+    date_codes = codes & _DATED
+    if "DATE" in codes and date_codes and not (first.annotation or other.annotation):
+        return ColumnType(date_codes.pop())
     return TEXT
 
 

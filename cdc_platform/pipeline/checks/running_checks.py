@@ -103,5 +103,5 @@ def passed_before(pipeline: Pipeline, every_s: float) -> Scope:
     if earlier.cut == newest.cut:
         return EVERYTHING
     moment = earlier.published_micros - int(every_s * MICROS_PER_S)
-    passed = cuts_since_moment(pipeline.lake, moment)[0]
-    return Scope(passed.cycle, passed.position_micros) if passed.published_micros <= moment else EVERYTHING
+    cut = cuts_since_moment(pipeline.lake, moment)[0]
+    return Scope(cut.cycle, cut.position_micros) if cut.published_micros <= moment else EVERYTHING

@@ -44,11 +44,11 @@ def store_results(
     # in no cut any more.
     complete = {check.table_name for check, result in results.items() if result.tables and is_total}
     # A lake that cannot be read must not replace the results: only storing them asks for it.
-    find_made = cache(lambda: _current_checks(pipeline, at_s))
+    is_current = cache(lambda: _current_checks(pipeline, at_s))
 
     def stays(former: LastResult) -> bool:
         is_of_table = former.asset.startswith(f"{lake.pipeline}/")
-        return not (is_of_table and former.name in complete) and find_made()(former)
+        return not (is_of_table and former.name in complete) and is_current()(former)
 
     save_results(lake, entries, stays=stays, unchanged_after_s=unchanged_after_s)
 
@@ -81,8 +81,8 @@ def with_open_failure(pipeline: Pipeline, check: Check, result: CheckResult) -> 
     with suppress(CdcError):
         for former in load_results(pipeline.lake) if result.is_partial and result.passed else ():
             if former.place == place and not (former.passed or former.is_partial):
-                failed = f"the check of the whole log at {to_rfc3339(round(former.at_s * 1e6))} failed"
-                summary = f"{result.summary}; but {failed}: {former.summary}"
+                fault = f"the check of the whole log at {to_rfc3339(round(former.at_s * 1e6))} failed"
+                summary = f"{result.summary}; but {fault}: {former.summary}"
                 failure = replace(result, passed=False, summary=summary)
                 return replace(check, severity=Severity.FAILURE), failure
     return check, result

@@ -34,10 +34,10 @@ def check_values(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Chec
     comes_in_order = pipeline.capabilities.comes_in_order
     # In other sources, column types do not follow the time of changes.
     since = pipeline.schema_history.observed_since if comes_in_order else {}
-    unresolved = unresolved_values(log, since, comes_in_order=comes_in_order)
-    in_tables = {row[0]: int(row[1]) for row in unresolved.groupBy("table_name").count().collect()}
+    values = unresolved_values(log, since, comes_in_order=comes_in_order)
+    in_tables = {row[0]: int(row[1]) for row in values.groupBy("table_name").count().collect()}
     total = sum(in_tables.values())
-    examples = unresolved.orderBy("table_name", "keys", "column_name").limit(SHOWN).collect() if total else []
+    examples = values.orderBy("table_name", "keys", "column_name").limit(SHOWN).collect() if total else []
     by_table = _findings(pipeline, spark)
     doubts = sum(by_table.values(), Counter[str]())
     parts = [

@@ -115,11 +115,11 @@ def complete_moved_rows(
     if not ids:
         return None if ids is None else CompletedChanges(changes, {})
     rows = ids_frame(spark, ids)
-    moved = cache_frame(cache, order(changes_of(changes, rows, {table for table, _ in ids})))
-    complete = _complete_if_few(pipeline, spark, cycle, moved)
+    moved_changes = cache_frame(cache, order(changes_of(changes, rows, {table for table, _ in ids})))
+    complete = _complete_if_few(pipeline, spark, cycle, moved_changes)
     if complete is None:
-        complete = complete_changes(pipeline, spark, moved, cycle, cache)
-    further = further_partial_updates(complete, count_partial_updates(moved))
+        complete = complete_changes(pipeline, spark, moved_changes, cycle, cache)
+    further = further_partial_updates(complete, count_partial_updates(moved_changes))
     other_changes = changes.join(rows, list(ROW_ID), "left_anti")
     complete = without_order(complete.where(f"NOT {IS_TRUNCATE}"))
     return CompletedChanges(other_changes.unionByName(complete), further)

@@ -65,9 +65,9 @@ class EqualRows:
         parts = [
             count_in_table(table, self._frame(stored_rows), rows) for table, stored_rows in matches.items()
         ]
-        uncounted = [table for table in tables if table not in matches]
-        if uncounted:
-            parts.append(count_in_log(self.log, rows.where(F.col("table_name").isin(uncounted))))
+        other_tables = [table for table in tables if table not in matches]
+        if other_tables:
+            parts.append(count_in_log(self.log, rows.where(F.col("table_name").isin(other_tables))))
         return reduce(DataFrame.unionByName, parts)
 
     def count_few(self, rows: Mapping[str, Collection[str]]) -> dict[RowCopies, int]:

@@ -94,10 +94,10 @@ def replaced_columns(pipeline: Pipeline, cycle: int) -> Mapping[str, frozenset[s
         return {}
     until_micros = watermark_micros(trace_lineage(pipeline)) or history.position_micros
     content = measure_content(pipeline.lake.system_table(RAW), history.position_micros, until_micros)
-    replaced: defaultdict[str, frozenset[str]] = defaultdict(frozenset)
+    columns_by_table: defaultdict[str, frozenset[str]] = defaultdict(frozenset)
     for table, text in content.typed_tables():
-        replaced[table] |= _replaced(history, table, parse_column_types(text) or {})
-    return replaced
+        columns_by_table[table] |= _replaced(history, table, parse_column_types(text) or {})
+    return columns_by_table
 
 
 def _replaced(history: SchemaHistory, table: str, columns: Mapping[str, ObservedColumn]) -> frozenset[str]:

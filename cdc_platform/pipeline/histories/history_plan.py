@@ -98,9 +98,9 @@ def plan_extension(
     """
     schema_history = history_through(pipeline, span.until_inclusive, schema.name)
     columns = schema_history.tables.get(schema.name)
-    trusted = trusts_inserts(pipeline, schema.name, schema_history)
+    is_trusted = trusts_inserts(pipeline, schema.name, schema_history)
     if columns is None:
-        return HistoryBuild(ChangeSource(schema, span), base, trusts_inserts=trusted)
+        return HistoryBuild(ChangeSource(schema, span), base, trusts_inserts=is_trusted)
     if columns.beginning_after(span.after_exclusive) is not None or span.has_truncates:
         return plan_whole(pipeline, spark, schema)
     columns = columns_in_history(columns)
@@ -112,7 +112,7 @@ def plan_extension(
         ),
         base,
         conversions=columns.conversions_after(span.after_exclusive),
-        trusts_inserts=trusted,
+        trusts_inserts=is_trusted,
     )
 
 

@@ -199,9 +199,9 @@ def _build_separately(
     if merges:
         with marked_commits(spark, attempt.completion(commits, closed_rows=stats.existing)):
             merge_existing(spark, net_changes, target)
-    built = verify_attempt(pipeline, attempt, commits)
-    lacks_keys = merges and count_matched(built) != stats.existing
-    return None if lacks_keys else _as_outcome(attempt, built, stats)
+    head = verify_attempt(pipeline, attempt, commits)
+    lacks_keys = merges and count_matched(head) != stats.existing
+    return None if lacks_keys else _as_outcome(attempt, head, stats)
 
 
 def _build_together(

@@ -110,11 +110,11 @@ def plan_build(
         # Only the whole log shows which rows it removed.
         span = pending_span(pipeline, schema.name, 0)
     marks_living = is_soft and misses_deleted(load_table(pipeline, schema.name), base, schema)
-    trusted = trusts_inserts(pipeline, schema.name, history)
+    is_trusted = trusts_inserts(pipeline, schema.name, history)
     is_recomputed = takes_former(pipeline, schema)
     span = replace(span, has_partial_updates=span.has_partial_updates or is_recomputed)
     build = Build(
-        schema, base, span, trusts_inserts=trusted, marks_living=marks_living, takes_former=is_recomputed
+        schema, base, span, trusts_inserts=is_trusted, marks_living=marks_living, takes_former=is_recomputed
     )
     if columns is None:
         return build

@@ -41,8 +41,8 @@ def find_copied_row(pipeline: Pipeline, table: str, keys: Sequence[RowKey]) -> C
     progress = load_copy_progress(stored_table, plan)
     if progress.head is None or progress.head.schema_id is None or not progress.is_complete:
         return None
-    copied = stored_table.schemas()[progress.head.schema_id]
-    key = next((key for key in keys if _is_typed(key, copied)), None)
+    copied_schema = stored_table.schemas()[progress.head.schema_id]
+    key = next((key for key in keys if _is_typed(key, copied_schema)), None)
     if key is None:
         # The table was recreated with another key after the copy.
         return None

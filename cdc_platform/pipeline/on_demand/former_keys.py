@@ -34,9 +34,9 @@ def _former(columns: ColumnHistory, column: KeyColumn, value: object) -> Iterato
         if kind is None or kind in kinds:
             continue
         kinds.add(kind)
-        converted = _convert(value, kind)
-        if converted is not None or value is None:
-            yield KeyColumn(column.name, kind), converted
+        key_value = _convert(value, kind)
+        if key_value is not None or value is None:
+            yield KeyColumn(column.name, kind), key_value
 
 
 def _versions_before(columns: ColumnHistory, version: ColumnVersion | None) -> Iterator[ColumnVersion]:

@@ -120,7 +120,7 @@ class Status:
             "lag_s": None if self.is_silence else self.lag_s,
             "silence_s": self.lag_s if self.is_silence else None,
             "stuck_partitions": [
-                {"partition": stuck.key, **plain_fields(stuck, "key")} for stuck in self.stuck_partitions
+                {"partition": item.key, **plain_fields(item, "key")} for item in self.stuck_partitions
             ],
             "tables": {name: plain_fields(table) for name, table in self.tables.items()},
             "cut": self.cut.cut if self.cut is not None else None,

@@ -194,8 +194,8 @@ def read_windows(
     outcome = ReadOutcome(*facts, True, clock_micros, plan.end_micros, is_local, plan.left_since_micros)
     if outcome.interrupted:
         # The current lineage: a child that was read with its parent may be stuck, too.
-        for stuck in find_stuck(trace_lineage(pipeline), control.windows, plan.end_micros):
-            LOGGER.warning("Pipeline %s: %s", pipeline.name, stuck.describe())
+        for partition in find_stuck(trace_lineage(pipeline), control.windows, plan.end_micros):
+            LOGGER.warning("Pipeline %s: %s", pipeline.name, partition.describe())
     failures = outcome.failures
     permanent_errors = tuple(error for error in failures if not error.retryable)
     is_in_vain = len(failures) == len(control.windows) and not any(

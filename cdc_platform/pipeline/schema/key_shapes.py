@@ -61,11 +61,11 @@ def find_foreign_keys(
         owner = _known_key(history, table) or next(filter(_has_key, in_order), in_order[0])
         if not owner.database:
             # An event may leave it out.
-            owner = owner._replace(database=next(filter(None, (keyed.database for keyed in in_order)), ""))
+            owner = owner._replace(database=next(filter(None, (shape.database for shape in in_order)), ""))
         reasons |= {
-            (table, text): _reason(table, owner, keyed)
-            for text, keyed in by_text.items()
-            if keyed.is_foreign_to(owner)
+            (table, text): _reason(table, owner, shape)
+            for text, shape in by_text.items()
+            if shape.is_foreign_to(owner)
         }
     return reasons
 

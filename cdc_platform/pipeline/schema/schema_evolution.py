@@ -153,10 +153,10 @@ def _find(
     evolving = tables - policy_tables
     observations = observe_columns(pipeline, history, window, evolving, shapes, content) if evolving else {}
     if policy_tables:
-        begun = first_columns(fixed_shapes(pipeline, content), history)
+        starts = first_columns(fixed_shapes(pipeline, content), history)
         # The table's shape is fixed, and the events with another shape are in quarantine.
         observations |= {
-            name: [ObservedColumns(mark.position_micros, begun[name], is_whole=True)] for name in begun
+            name: [ObservedColumns(mark.position_micros, starts[name], is_whole=True)] for name in starts
         }
     for name in tables & copies.keys():
         table_observations = [*observations.get(name, ()), copies[name]]

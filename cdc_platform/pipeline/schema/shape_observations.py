@@ -125,7 +125,7 @@ def _logged(
     log = pipeline.lake.system_table(LOG).scan(
         all_of(is_any("table_name", [*tables]), above("cycle", history.cycle)), ("ordering_key",)
     )
-    entered = log.to_arrow()["ordering_key"].combine_chunks()
+    ordering_keys = log.to_arrow()["ordering_key"].combine_chunks()
     return lambda batch: batch.filter(
-        pc.or_(pc.invert(pc.is_in(batch["table_name"], names)), pc.is_in(batch[ORDER], entered))
+        pc.or_(pc.invert(pc.is_in(batch["table_name"], names)), pc.is_in(batch[ORDER], ordering_keys))
     )

@@ -89,6 +89,6 @@ def _fall_back(
     spark: SparkSession, job: "Job[BuildT]", fall_back: Callable[[Attempt, BuildT], OutcomeT]
 ) -> OutcomeT:
     attempt, build = job
-    again = replace(attempt, fell_back=True, token=uuid4().hex)
-    with marked_commits(spark, again.properties()):
-        return fall_back(again, build)
+    next_attempt = replace(attempt, fell_back=True, token=uuid4().hex)
+    with marked_commits(spark, next_attempt.properties()):
+        return fall_back(next_attempt, build)

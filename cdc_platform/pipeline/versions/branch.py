@@ -181,8 +181,8 @@ def is_built_by(table: Table, token: str, base: int, commits: int) -> bool:
     chain = ancestors_of(table, head(table, BRANCH))
     top = [snapshot for _, snapshot in zip(range(commits), chain, strict=False)]
     below = next(chain, None)
-    ours = len(top) == commits and all(fact(snapshot, ATTEMPT) == token for snapshot in top)
-    return ours and below is not None and below.snapshot_id == base
+    is_own = len(top) == commits and all(fact(snapshot, ATTEMPT) == token for snapshot in top)
+    return is_own and below is not None and below.snapshot_id == base
 
 
 def count_matched(snapshot: Snapshot | None) -> int:

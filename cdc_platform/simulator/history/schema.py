@@ -172,19 +172,19 @@ class Schemas:
 def _changed_columns(
     table: SimTable, change: SchemaChange, settings: SimulatorSettings
 ) -> tuple[SimColumn, ...]:
-    changed = table.column(change.column)
+    changed_column = table.column(change.column)
     if change.kind is SchemaChangeKind.ADD_COLUMN:
         of_type = in_dialect(ColumnType.from_spanner_type(change.value), settings.dialect)
         return (*table.columns, SimColumn(change.column, of_type, table.slots, is_primary_key=False))
-    if changed is None:
+    if changed_column is None:
         raise SettingError("schema_changes", f"names a column that `{table.name}` lacks: {change.column}")
     if change.kind is SchemaChangeKind.DROP_COLUMN:
-        if changed.name in (table.listed or ()):
-            problem = f"drops a column that the change stream names: {table.name}.{changed.name}"
+        if changed_column.name in (table.listed or ()):
+            problem = f"drops a column that the change stream names: {table.name}.{changed_column.name}"
             raise SettingError("schema_changes", problem)
-        return tuple(column for column in table.columns if column is not changed)
-    new_column = replace(changed, type=ColumnType.from_spanner_type(change.value))
-    return tuple(new_column if column is changed else column for column in table.columns)
+        return tuple(column for column in table.columns if column is not changed_column)
+    new_column = replace(changed_column, type=ColumnType.from_spanner_type(change.value))
+    return tuple(new_column if column is changed_column else column for column in table.columns)
 
 
 def _watching(schema: Schema, clause: str) -> Schema:

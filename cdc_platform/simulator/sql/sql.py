@@ -203,17 +203,17 @@ def _argument(
 
 
 def _check_type(function: str, name: str, argument: Argument) -> None:
-    expected, value = _ARGUMENTS[name], argument.value
+    expected_type, value = _ARGUMENTS[name], argument.value
     if name == "read_options":
         return
-    if argument.type_name not in ("", expected):
-        raise _other_type(function, name, expected, argument.type_name)
-    if expected == "INT64":
+    if argument.type_name not in ("", expected_type):
+        raise _other_type(function, name, expected_type, argument.type_name)
+    if expected_type == "INT64":
         is_right = type(value) is int or (isinstance(value, str) and _INT64.fullmatch(value) is not None)
     else:
         is_right = isinstance(value, str)
     if value is not None and not is_right:
-        raise _other_type(function, name, expected, repr(value))
+        raise _other_type(function, name, expected_type, repr(value))
 
 
 def _other_type(function: str, name: str, expected: str, actual: str) -> Refusal:

@@ -33,12 +33,12 @@ class Deliveries:
     def records(self, partition: Partition, first_micros: int, last_micros: int) -> Iterator[list[StreamRow]]:
         """Yield the records of a time span, inclusive at both ends, in the order of their timestamps."""
         for number in self._history.blocks(first_micros, last_micros):
-            delivered = self._block(number).get(partition.serial)
-            if delivered:
-                begin = bisect_left(delivered, (first_micros,))
-                end = bisect_left(delivered, (last_micros + 1,))
+            delivery = self._block(number).get(partition.serial)
+            if delivery:
+                begin = bisect_left(delivery, (first_micros,))
+                end = bisect_left(delivery, (last_micros + 1,))
                 if begin < end:
-                    yield delivered[begin:end]
+                    yield delivery[begin:end]
 
     def _block(self, number: int) -> dict[int, list[StreamRow]]:
         with self._lock:

@@ -132,10 +132,10 @@ def child_row(
     """Return a child partitions record, of tokens with their parents, as the value of a row."""
     sequence = f"{number + 1:08d}"
     if dialect is Dialect.GOOGLESQL:
-        listed = list_value(
+        child_list = list_value(
             list_value((string_value(token), list_value(map(_text, parents)))) for token, parents in children
         )
-        record = list_value((string_value(to_rfc3339(start_micros)), string_value(sequence), listed))
+        record = list_value((string_value(to_rfc3339(start_micros)), string_value(sequence), child_list))
         return _kinds(_EMPTY, _EMPTY, list_value((record,)))
     partitions = ",".join(
         f'{{"parent_partition_tokens":{json_text(list(parents))},"token":{json_text(token)}}}'

@@ -177,24 +177,24 @@ class PartitionRead:
 
     def batches(self) -> Iterator[list[Row]]:
         """Yield rows until the partition or the query ends."""
-        last_sent = self._stream.now_micros()
+        last_sent_micros = self._stream.now_micros()
         while not self._is_over.is_set():
             now_micros = self._stream.now_micros()
-            ended = self._partition.end_micros
-            last = min(micros for micros in (now_micros, self._end_micros, ended) if micros is not None)
+            end_micros = self._partition.end_micros
+            last = min(micros for micros in (now_micros, self._end_micros, end_micros) if micros is not None)
             for batch in self._data(last):
-                last_sent = now_micros
+                last_sent_micros = now_micros
                 yield batch
-            if ended is not None and last == ended:
-                yield self._children(ended)
+            if end_micros is not None and last == end_micros:
+                yield self._children(end_micros)
                 return
             if self._end_micros is not None and last == self._end_micros:
                 yield from self._closing(last)
                 return
-            if now_micros - last_sent >= self._heartbeat_micros:
-                last_sent = now_micros
+            if now_micros - last_sent_micros >= self._heartbeat_micros:
+                last_sent_micros = now_micros
                 yield [self._heartbeat(last)]
-            self._sleep(now_micros, last_sent)
+            self._sleep(now_micros, last_sent_micros)
 
     def _data(self, last: int) -> Iterator[list[Row]]:
         skip = self._position.rows
@@ -233,10 +233,10 @@ class PartitionRead:
     def _heartbeat(self, micros: int) -> Row:
         return Row((self._stream.heartbeat(micros),), Cursor(micros + 1, 0))
 
-    def _sleep(self, now_micros: int, last_sent: int) -> None:
+    def _sleep(self, now_micros: int, last_sent_micros: int) -> None:
         """Wait for the next possible event: a record, a new block, a heartbeat, or the end."""
         next_block = self._stream.next_block_micros(now_micros)
-        moments = [last_sent + self._heartbeat_micros, next_block]
+        moments = [last_sent_micros + self._heartbeat_micros, next_block]
         if self._end_micros is not None:
             moments.append(self._end_micros)
         if self._partition.end_micros is not None:

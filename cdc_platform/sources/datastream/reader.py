@@ -92,8 +92,8 @@ def _report(task: Task, batches: EventBatches, windows: dict[str, ReadWindow], r
             report = WindowReport(
                 token, window.start_exclusive_micros, window.end_inclusive_micros, WindowOutcome.COMPLETE
             )
-            announced = len(task.announced) if token == ROOT_TOKEN else 0
-            batches.report_window(report, records[token], announced)
+            announcements = len(task.announced) if token == ROOT_TOKEN else 0
+            batches.report_window(report, records[token], announcements)
     for path, version in task.resolved.items():
         batches.report_file(windows[ROOT_TOKEN], SourceFile(path, ROOT_TOKEN, 0, 0, version), FileCounts())
     for token in task.announced:

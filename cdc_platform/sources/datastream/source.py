@@ -106,12 +106,12 @@ class DatastreamSource(ArrivalTimeSource, SparkSource):
         is_root_read = any(window.token == ROOT_TOKEN for window in windows)
         fresh = sorted({file.folder for file in objects} - lineage.partitions.keys()) if is_root_read else []
         is_unread = any(partition.running_cycle is None for partition in lineage.partitions.values())
-        resolved = resolved_failures(objects, progress) if is_root_read else {}
-        if not (choice.files or fresh or resolved or is_unread or request.has_replay):
+        resolved_files = resolved_failures(objects, progress) if is_root_read else {}
+        if not (choice.files or fresh or resolved_files or is_unread or request.has_replay):
             return ReadPlan(())
         files = choice.files if windows else ()
         offers = offered_schemas(listed_files, files)
-        inputs = {"files": files, "announced": fresh, "resolved": resolved, "offers": offers}
+        inputs = {"files": files, "announced": fresh, "resolved": resolved_files, "offers": offers}
         return ReadPlan(windows, inputs, files=len(files), left_since_micros=choice.left_since_micros)
 
     def _choose(

@@ -53,15 +53,15 @@ def cast_expression(text: str, column_type: ColumnType) -> str:
 
 def strict_cast_expression(text: str, column_type: ColumnType, failure: str) -> str:
     """Return the same, but fail the query if a text cannot be cast; `failure` is the SQL of its message."""
-    raised = f"raise_error({failure})"
+    error = f"raise_error({failure})"
     if column_type.element is not None:
         element = strict_cast_expression("e", column_type.element, failure)
         cast = f"transform(from_json({text}, {TEXTS}), e -> {element})"
-        return f"coalesce({cast}, CASE WHEN {text} IS NOT NULL THEN {raised} END)"
+        return f"coalesce({cast}, CASE WHEN {text} IS NOT NULL THEN {error} END)"
     cast = cast_expression(text, column_type)
     if cast == text:
         return text
-    return f"coalesce({cast}, CASE WHEN {text} IS NOT NULL THEN {raised} END)"
+    return f"coalesce({cast}, CASE WHEN {text} IS NOT NULL THEN {error} END)"
 
 
 def unfit_expression(text: str, column_type: ColumnType) -> str | None:

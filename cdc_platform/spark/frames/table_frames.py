@@ -45,9 +45,9 @@ def cache_frame(cache: ExitStack, frame: DataFrame) -> DataFrame:
         cache: the stack that releases the frame.
         frame: frame that reads tables only by `read_version`.
     """
-    persisted = frame.persist()
-    cache.callback(persisted.unpersist)
-    return persisted
+    cached_frame = frame.persist()
+    cache.callback(cached_frame.unpersist)
+    return cached_frame
 
 
 def collect_frame(frame: DataFrame) -> DataFrame:

@@ -48,11 +48,11 @@ def check_jars(spark: SparkSettings) -> None:
     Raises:
         JarsUnavailable: a jar differs.
     """
-    for package, expected in SHA256.items():
+    for package, expected_digest in SHA256.items():
         for jar in _cached_jars(package, spark.conf.get(FOLDER_SETTING)):
             with jar.open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
-            if digest != expected:
+            if digest != expected_digest:
                 raise JarsUnavailable(
                     f"A jar differs from the one published as {package} (its SHA-256 is {digest}). "
                     f"Find out who has changed it, delete it and start again: {jar}"

@@ -128,12 +128,12 @@ def order_events(
     in_ranges = partial(_number_ranges, first_ordinal, facts.places, expected_records)
     if is_large and facts.counts is not None and not repeats.among_them:
         changes = _changes_of(records, "cast(null as string)", "false")
-        completed = facts.complete(changes, in_ranges) if facts.complete else CompletedChanges(changes, {})
-        if completed is not None:
+        completion = facts.complete(changes, in_ranges) if facts.complete else CompletedChanges(changes, {})
+        if completion is not None:
             # Spark's number of a row begins with that of its task.
             next_ordinal = first_ordinal + (range_count(records, expected_records) << 33)
             stats = LogStats(dict(facts.counts), repeats.transactions, 0, next_ordinal, None)
-            return OrderedChanges(in_ranges(completed.frame), stats.with_further(completed.partial_updates))
+            return OrderedChanges(in_ranges(completion.frame), stats.with_further(completion.partial_updates))
     records = _with_fitting(records if is_large else records.coalesce(1), facts.fitting)
     fault = f"coalesce(event.fault, if({FITS}, null, {fault_of(tables, capabilities)}))"
     distinct_records = _distinct(records, capabilities) if repeats.among_them else records
@@ -207,8 +207,8 @@ def with_whole_transactions(changes: DataFrame) -> DataFrame:
         changes: the result of `order_events`, persisted.
     """
     unsound = changes.where(UNSOUND)
-    broken = unsound.selectExpr("commit_timestamp", "transaction_id", "true as is_broken").distinct()
-    matches = changes.join(broken, ["commit_timestamp", "transaction_id"], "left")
+    places = unsound.selectExpr("commit_timestamp", "transaction_id", "true as is_broken").distinct()
+    matches = changes.join(places, ["commit_timestamp", "transaction_id"], "left")
     return matches.withColumn(UNSOUND, F.expr(f"{UNSOUND} or is_broken is not null")).select(*changes.columns)
 
 

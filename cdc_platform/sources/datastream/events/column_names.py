@@ -50,8 +50,8 @@ def lake_names(names: Collection[str], keys: Collection[str], policy: SchemaPoli
             f"The lake cannot have columns of these names, which are empty, reserved or differ only in "
             f"case, and the table's `schema_policy` is {policy.value}: {', '.join(sorted(unfit))}"
         )
-    renamed = {name for name in unfit if name not in keys or _is_taken(name)}
-    return {name: _with_digest(name) if name in renamed else name for name in names}
+    renamed_columns = {name for name in unfit if name not in keys or _is_taken(name)}
+    return {name: _with_digest(name) if name in renamed_columns else name for name in names}
 
 
 def _is_taken(name: str) -> bool:

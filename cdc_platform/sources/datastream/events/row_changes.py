@@ -74,14 +74,14 @@ def removals_of(run: OrderedRun) -> Iterator[ChangeRun | FaultyEvent]:
     Raises:
         RecordUnreadable: an event does not state the key.
     """
-    sent_keys, in_payload, keyed = keys_of_metadata(run.events, run.form), list[int](), list[int]()
+    sent_keys, in_payload, with_keys = keys_of_metadata(run.events, run.form), list[int](), list[int]()
     for place, (sent_key, is_address) in enumerate(zip(sent_keys, _have_address_only(run), strict=True)):
         if sent_key is None and is_address:
             yield _address_only_fault(run.at([place]))
         else:
-            (in_payload if sent_key is None else keyed).append(place)
-    if keyed:
-        changes = _changes(run.at(keyed), [sent_key for sent_key in sent_keys if sent_key is not None])
+            (in_payload if sent_key is None else with_keys).append(place)
+    if with_keys:
+        changes = _changes(run.at(with_keys), [sent_key for sent_key in sent_keys if sent_key is not None])
         yield replace(changes, column_types=run.form.layout.no_column_types)
     if in_payload:
         yield _deletes_of(run.at(in_payload))

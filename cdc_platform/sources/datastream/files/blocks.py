@@ -142,10 +142,10 @@ class Blocks:
         is_first = self._passed == 0
         while is_first and self._queued_bytes < MAX_AHEAD_BYTES and self._read():
             pass
-        queued = list(self._queue) if is_first else []
-        yield from queued
+        queued_files = list(self._queue) if is_first else []
+        yield from queued_files
         if not (is_first and self._is_read):
-            yield from self._again(len(queued))
+            yield from self._again(len(queued_files))
 
     def _again(self, count: int) -> Iterator[LineBlock]:
         place = self._stream.tell()

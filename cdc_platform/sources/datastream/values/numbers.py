@@ -30,10 +30,10 @@ def single(value: float) -> float | str:
     if not math.isfinite(value):
         return double(value)
     with np.errstate(over="ignore"):
-        rounded = np.float32(value)
-    if not np.isfinite(rounded):
+        float_value = np.float32(value)
+    if not np.isfinite(float_value):
         raise ValueError(f"{value} is beyond a float of 32 bits")
-    return float(rounded)
+    return float(float_value)
 
 
 def decimal_text(value: Any, precision: int, scale: int) -> str:

@@ -110,16 +110,16 @@ class RowReader:
         Raises:
             ColumnFaulty: a value does not have its column's type; the reason names the column.
         """
-        converted = {}
+        row_values = {}
         name = ""
         try:
             for name, reader in self.readers:
                 values = columns.get(name)
                 if values is not None:
-                    converted[name] = [None if value is None else reader(value) for value in values]
+                    row_values[name] = [None if value is None else reader(value) for value in values]
         except MALFORMED as error:
             raise ColumnFaulty(f"Column `{name}`: {problem_of(error)}") from error
-        return {**columns, **converted}
+        return {**columns, **row_values}
 
 
 def row_reader(fields: Fields, declarations: Mapping[str, FieldType], native: NativeReader) -> RowReader:

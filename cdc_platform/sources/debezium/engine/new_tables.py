@@ -120,10 +120,10 @@ def _new_names(spool: Spool, present: Mapping[str, str]) -> list[str]:
             return []
         text = spool.tables.read_text(encoding="utf-8")
     try:
-        stored = parse_stored(text, dict[str, str])
+        stored_ids = parse_stored(text, dict[str, str])
     except MALFORMED as error:
         raise SpoolUnusable(
             f"The list of tables whose rows were read is damaged ({error}). Delete it, and take a snapshot "
             f"of each table that was added since the newest start of the engine: {spool.tables}"
         ) from error
-    return sorted(name for name, oid in present.items() if stored.get(name) != oid)
+    return sorted(name for name, oid in present.items() if stored_ids.get(name) != oid)

@@ -158,7 +158,7 @@ class Spool:
             if file.first_offset < next_offset and file.path.name not in lines:
                 self._raise_lost(log_end, f"has other ones in the file {file.path.name}")
             if file.first_offset > next_offset:
-                if next_offset in {listed.first_offset for listed in self.files()}:
+                if next_offset in {spool_file.first_offset for spool_file in self.files()}:
                     break
                 self._raise_lost(log_end, f"lacks those from number {next_offset} to {file.first_offset - 1}")
             next_offset = max(next_offset, file.next_offset)

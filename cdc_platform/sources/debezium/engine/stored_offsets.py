@@ -34,9 +34,9 @@ def prepare_offsets(spool: Spool, restart_lsn: int | None) -> None:
         return
     for entry in offsets.entrySet():
         members = json.loads(bytes(entry.getValue()))
-        commit, processed = members.get(COMMIT), members.get(PROCESSED)
+        commit, processed_position = members.get(COMMIT), members.get(PROCESSED)
         # A former start may have stepped back, and the connector repeats the position until the next commit.
-        if commit is not None and processed in {commit - 1, commit}:
+        if commit is not None and processed_position in {commit - 1, commit}:
             members[PROCESSED] = commit - 1 if restart_lsn < commit else commit
             entry.setValue(jpype.JArray(jpype.JByte)(json.dumps(members).encode()))
     _store(spool, offsets)

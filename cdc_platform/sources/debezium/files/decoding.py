@@ -71,16 +71,16 @@ def _take(reader: SplitReader, store: FileStore, segment: Segment) -> None:
         SourceError: the store does not give them now; the next cycle plans again and reports the file.
     """
     path, ends = segment.file.path, array("Q")
-    planned = (segment.until_exclusive or 0) - segment.first_line
+    planned_lines = (segment.until_exclusive or 0) - segment.first_line
     try:
         # A file that could not be read has no line, and is not opened again.
-        with opened_lines(store, segment) if planned else nullcontext(()) as lines:
+        with opened_lines(store, segment) if planned_lines else nullcontext(()) as lines:
             for position, line in enumerate(lines, start=segment.first_line):
                 if line.text.strip():
                     reader.take(line.text, path, position)
                 ends.append(line.read_bytes)
     except FileDamaged as error:
         raise SourceUnreachable(f"The file was changed while it was read: {path} ({error})") from error
-    if len(ends) < planned:
+    if len(ends) < planned_lines:
         raise SourceUnreachable(f"The file was cut while it was read. {GROW_ONLY} File: {path}")
     reader.lines[path] = SplitLines(segment.first_line, segment.read_bytes, ends, is_cut=segment.is_cut)

@@ -173,8 +173,8 @@ class DebeziumSource(ArrivalTimeSource):
         if not isinstance(place, EngineInput):
             return {}
         parents = map(re.escape, self.settings.partitions.values())
-        captured = "|".join((*place.tables, *parents)) if place.tables else "(?s:.*)"
-        names, path = (self.settings.table_name, place.database, captured), Spool(place.folder()).comments
+        pattern = "|".join((*place.tables, *parents)) if place.tables else "(?s:.*)"
+        names, path = (self.settings.table_name, place.database, pattern), Spool(place.folder()).comments
         with reported_as_unusable(path.parent), suppress(FileNotFoundError):
             return {"": "", **comments_by_table(path, path.stat().st_mtime_ns, *names).get(table, {})}
         return {}
@@ -222,8 +222,8 @@ class DebeziumSource(ArrivalTimeSource):
         next_offset = spool.require_next(lines)
 
         def is_captured(file: SourceFile) -> bool:
-            spooled = SpoolFile.of(Path(file.path))
-            return spooled is not None and spooled.next_offset <= next_offset
+            spool_file = SpoolFile.of(Path(file.path))
+            return spool_file is not None and spool_file.next_offset <= next_offset
 
         return is_captured
 

@@ -63,8 +63,8 @@ class Decoder:
 
     def decode_lines(self, lines: Iterable[str], first_position: int = 0) -> Iterator[Decoded]:
         """Decode the lines of a file; each line is one message, and empty lines have no position."""
-        filled = (line for line in lines if line.strip())
-        for position, line in enumerate(filled, start=first_position):
+        texts = (line for line in lines if line.strip())
+        for position, line in enumerate(texts, start=first_position):
             yield from self.decode(parse_line(line.encode(errors="surrogateescape"), position))
 
     def decode_beginning(self, messages: Iterable[Content]) -> Iterator[Decoded]:

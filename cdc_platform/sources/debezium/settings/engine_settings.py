@@ -109,7 +109,7 @@ class EngineInput:
             raise SettingError("input.engine.topic_prefix", f"{problem}, but is: {self.topic_prefix!r}")
         if not self.publication.strip():
             raise SettingError("input.engine.publication", "is empty; leave it out for `cdc_platform`")
-        owned = self._own_properties(Path()).keys() - {"message.prefix.include.list"} | {_SIGNAL_FILE}
+        own_names = self._own_properties(Path()).keys() - {"message.prefix.include.list"} | {_SIGNAL_FILE}
         self._check_tables()
         for name in self.properties:
             if name in TABLE_FILTERS:
@@ -118,7 +118,7 @@ class EngineInput:
                     "cannot be set here: the engine would count the tables that it leaves out as read. "
                     "Choose tables with `tables`, such as `(?!audit[.]).*` for all outside of a schema.",
                 )
-            if name.startswith(OWNED) or name in owned:
+            if name.startswith(OWNED) or name in own_names:
                 raise SettingError(
                     f"input.engine.properties.{name}",
                     "cannot be set here: it has its own setting, or is set so that no event is lost. "
@@ -199,14 +199,14 @@ class EngineInput:
         # In addition to those of the user, the engine's own channels.
         own |= {_NOTIFICATION_TOPIC: self.notification_topic, _SIGNAL_FILE: str(signals)}
         own |= {
-            name: ",".join(dict.fromkeys((*self.properties.get(name, default).split(","), needed)))
-            for name, default, needed in _CHANNELS
+            name: ",".join(dict.fromkeys((*self.properties.get(name, default).split(","), is_needed)))
+            for name, default, is_needed in _CHANNELS
         }
         return _DEFAULTS | dict(self.properties) | own
 
     def _own_properties(self, offsets: Path) -> dict[str, str]:
         schemas = str(self.with_schemas).lower()
-        owned = {
+        own_values = {
             "name": self.slot,
             "connector.class": CONNECTOR,
             "topic.prefix": self.topic_prefix,
@@ -235,11 +235,11 @@ class EngineInput:
             "value.converter.replace.null.with.default": "false",
         }
         if self.tables:
-            owned["table.include.list"] = ",".join(self.tables)
+            own_values["table.include.list"] = ",".join(self.tables)
         prefixes = self.properties.get("message.prefix.include.list")
         if prefixes:
-            owned["message.prefix.include.list"] = f"{prefixes},{MARKER_PREFIX}.*"
-        return owned
+            own_values["message.prefix.include.list"] = f"{prefixes},{MARKER_PREFIX}.*"
+        return own_values
 
 
 _NOTIFICATION_TOPIC: Final = "notification.sink.topic.name"

@@ -73,9 +73,9 @@ class KafkaInput:
         for broker in self.brokers.split(","):
             address = broker.rpartition("://")[2]
             check_host("input.kafka.bootstrap_servers", address, "broker:9092 or broker:9092,broker:9093")
-        reserved = sorted(RESERVED & self.client.keys())
-        if reserved:
-            raise SettingError(f"input.kafka.client.{reserved[0]}", "is set by the platform; remove it")
+        reserved_names = sorted(RESERVED & self.client.keys())
+        if reserved_names:
+            raise SettingError(f"input.kafka.client.{reserved_names[0]}", "is set by the platform; remove it")
         for name, offset in self.start_offsets.items():
             _check_start(name, offset)
 

@@ -97,8 +97,8 @@ class SplitOutcome:
 
     def after(self, messages: int) -> Self:
         """Return the outcome with the numbers of its messages after those of earlier splits."""
-        shifted = {name: pc.add(self.transactions[name], messages) for name in ("last_taken", "bounded_at")}
-        return replace(self, transactions=_with_columns(self.transactions, shifted))
+        places = {name: pc.add(self.transactions[name], messages) for name in ("last_taken", "bounded_at")}
+        return replace(self, transactions=_with_columns(self.transactions, places))
 
     def to_bytes(self) -> bytes:
         """Return the octets for `from_bytes`, which are valid only within the cycle."""
@@ -123,13 +123,13 @@ class SplitOutcome:
         """Return the outcome without rows that wait one by one, and where to read these again."""
         rows = list(free_rows)
         resume = [{origin: position} for order, origin, position, _ in rows if admission.holds_back(order)]
-        passed = [
+        passed_places = [
             ("", origin, None, int(not is_fault), int(is_fault))
             for order, origin, _, is_fault in rows
             if not admission.holds_back(order)
         ]
         of_transactions = self.places.filter(pc.not_equal(self.places[NAME], ""))
-        columns = list(map(list, zip(*passed, strict=True))) or [[]] * len(PLACES)
+        columns = list(map(list, zip(*passed_places, strict=True))) or [[]] * len(PLACES)
         places = pa.concat_tables([of_transactions, pa.table(columns, schema=PLACES)])
         return replace(self, places=places), admission.with_resume(resume)
 

@@ -100,14 +100,14 @@ class SplitRounds(Generic[Split, Rows]):
             state = joined_state(before, start, outcome.end) if number else outcome.end
             if state is None:
                 return list(splits[number:])
-            shifted = outcome.after(sum(entry.outcome.messages for entry in self._entries))
-            self._entries.append(_Entry(split, decoded_splits, number, shifted, state))
+            shifted_outcome = outcome.after(sum(entry.outcome.messages for entry in self._entries))
+            self._entries.append(_Entry(split, decoded_splits, number, shifted_outcome, state))
         return []
 
     def outcome(self) -> SplitOutcome:
         """Return the outcome of all splits."""
-        combined = combined_outcome([entry.outcome for entry in self._entries])
-        return replace(combined, state=self._entries[-1].state.to_json())
+        combination = combined_outcome([entry.outcome for entry in self._entries])
+        return replace(combination, state=self._entries[-1].state.to_json())
 
     def blocks(self) -> Iterator[Rows]:
         """Yield the blocks of the splits, for each round with valid splits."""
@@ -142,13 +142,13 @@ def joined_outcome(outcomes: Sequence[SplitOutcome], state: str | None) -> Split
     pairs = permutations(ends, 2)
     if any(joined_state(before, start, end, is_ordered=False) is None for before, end in pairs):
         return None
-    combined = ends[0]
+    joint = ends[0]
     for end in ends[1:]:
-        end_state = joined_state(combined, start, end)
+        end_state = joined_state(joint, start, end)
         if end_state is None:
             return None
-        combined = end_state
-    return replace(combined_outcome(outcomes), state=combined.to_json())
+        joint = end_state
+    return replace(combined_outcome(outcomes), state=joint.to_json())
 
 
 def shown_state(outcomes: Sequence[SplitOutcome], state: str | None) -> str | None:

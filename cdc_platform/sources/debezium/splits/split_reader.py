@@ -166,13 +166,13 @@ class SplitReader:
             self._expand_runs()
         has_metadata = self.settings.has_transaction_metadata
         items = list(self._by_transaction(transactions) if has_metadata else self._one_by_one())
-        altered = altered_events([item.event for item in items], self.decoder.rows)
-        if not altered:
+        altered_changes = altered_events([item.event for item in items], self.decoder.rows)
+        if not altered_changes:
             yield from items
             return
         for item in items:
             event = item.event
-            change = altered.get(event.event_id) if isinstance(event, SourceEvent) else None
+            change = altered_changes.get(event.event_id) if isinstance(event, SourceEvent) else None
             yield item if change is None else replace(item, event=change)
 
     def _one_by_one(self) -> Iterator[_RowEvent]:

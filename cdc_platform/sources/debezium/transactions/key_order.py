@@ -78,12 +78,12 @@ def _uses(
 ) -> Iterator[KeyUse]:
     """Yield the uses of keys that are left and taken in one transaction, with the truncates among them."""
     transactions = {transaction for transaction, _, _ in shared_keys}
-    theirs = [event for event in events if event.transaction_id in transactions]
+    transaction_events = [event for event in events if event.transaction_id in transactions]
     orders: defaultdict[str, list[str]] = defaultdict(list)
-    for event in sorted(theirs, key=lambda event: event.ordering_key):
+    for event in sorted(transaction_events, key=lambda event: event.ordering_key):
         orders[event.transaction_id].append(event.ordering_key)
-    values = _value_texts(theirs, befores)
-    for event in theirs:
+    values = _value_texts(transaction_events, befores)
+    for event in transaction_events:
         if event.mod_type is ModType.TRUNCATE or (event.mod_type in _ROWS and _key_of(event) in shared_keys):
             yield _use(event, orders[event.transaction_id], values.get(event.event_id, {}))
 

@@ -63,9 +63,9 @@ class FileProgress:
         """
         if text is None:
             return cls()
-        version, read = text.rsplit("#", 1)
-        lines, read_bytes = read.removesuffix(_WAITING).split(_BYTES)
-        return cls(version, position_number(lines), position_number(read_bytes), read.endswith(_WAITING))
+        version, rest = text.rsplit("#", 1)
+        lines, read_bytes = rest.removesuffix(_WAITING).split(_BYTES)
+        return cls(version, position_number(lines), position_number(read_bytes), rest.endswith(_WAITING))
 
     def to_text(self) -> str:
         """Return the text that `of` reads."""

@@ -89,17 +89,17 @@ class TransactionBuffer:
         open_transactions = notes.filter(notes[_WAITS])
         limit = pc.min(open_transactions["first_order"]).as_py()
         is_excluded = pc.or_(notes[_WAITS], _is_behind(notes, limit, open_transactions))
-        excluded, rest = notes.filter(is_excluded)[NAME], notes.filter(pc.invert(is_excluded))
+        names, rest = notes.filter(is_excluded)[NAME], notes.filter(pc.invert(is_excluded))
         is_partial = pc.and_(rest["has_metadata"], pc.invert(rest[_IS_WHOLE]))
         partial = rest.filter(is_partial).to_pylist()
         faults = {transaction[NAME]: self._fault(transaction) for transaction in partial}
         repeats = notes.filter(pc.and_(notes[_IS_REPEATED], pc.invert(notes[_WAITS])))
         return Admission(
             self._until(rest),
-            frozenset(excluded.to_pylist()),
+            frozenset(names.to_pylist()),
             limit,
             {name: fault for name, fault in faults.items() if fault is not None},
-            _first_positions(places.filter(pc.is_in(places[NAME], value_set=excluded.combine_chunks()))),
+            _first_positions(places.filter(pc.is_in(places[NAME], value_set=names.combine_chunks()))),
             _as_waiting(open_transactions.sort_by("last_taken")),
             _first_moment(repeats["since_micros"]),
         )
@@ -196,9 +196,9 @@ def _is_over(transactions: pa.Table) -> pa.Array:
     In one stream each transaction ends before the next begins. A repeated transaction that was committed
     earlier proves nothing; and if there is nothing to lose, the commit order does not matter.
     """
-    bounded = transactions.filter(pc.is_valid(transactions["bounded_at"]))
-    commits = pc.coalesce(bounded["commit_lsn"], bounded["first_commit"], -1).to_numpy()
-    places = bounded["bounded_at"].to_numpy()
+    with_bounds = transactions.filter(pc.is_valid(transactions["bounded_at"]))
+    commits = pc.coalesce(with_bounds["commit_lsn"], with_bounds["first_commit"], -1).to_numpy()
+    places = with_bounds["bounded_at"].to_numpy()
     order = np.argsort(places, kind="stable")
     # From a boundary or from a later one it is known that all commits up to a position have arrived.
     ends = np.append(np.maximum.accumulate(commits[order][::-1])[::-1], -1)
@@ -214,9 +214,9 @@ def _is_behind(transactions: pa.Table, limit: str | None, open_transactions: pa.
     """
     first_order = transactions["first_order"]
     is_behind = pc.fill_null(pc.greater_equal(first_order, pa.scalar(limit, pa.string())), False)
-    begun = open_transactions.group_by("begun_origin").aggregate([("begun_at", "min")])
-    places = pc.index_in(transactions["begun_origin"], value_set=begun["begun_origin"], skip_nulls=True)
-    is_later = pc.greater(transactions["begun_at"], begun["begun_at_min"].take(places))
+    beginnings = open_transactions.group_by("begun_origin").aggregate([("begun_at", "min")])
+    places = pc.index_in(transactions["begun_origin"], value_set=beginnings["begun_origin"], skip_nulls=True)
+    is_later = pc.greater(transactions["begun_at"], beginnings["begun_at_min"].take(places))
     return pc.or_(is_behind, pc.fill_null(is_later, False))
 
 

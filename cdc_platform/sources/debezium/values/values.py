@@ -206,8 +206,8 @@ def _base64(value: str) -> str:
 
 
 def _base64_url(value: str) -> str:
-    padded = value + "=" * (-len(value) % 4)
-    return base64.b64encode(base64.b64decode(padded, altchars=b"-_", validate=True)).decode()
+    padded_text = value + "=" * (-len(value) % 4)
+    return base64.b64encode(base64.b64decode(padded_text, altchars=b"-_", validate=True)).decode()
 
 
 def _whole(value: str) -> int:

@@ -156,11 +156,11 @@ def _notification(message: Message, payload: dict[str, Any]) -> Notification:
     more = payload.get("additional_data") or {}
     is_scan = (payload["aggregate_type"], payload["type"]) == ("Initial Snapshot", "TABLE_SCAN_COMPLETED")
     is_empty = is_scan and str(more.get("total_rows_scanned")) == "0" and more.get("status") in _SCANNED
-    emptied = more.get("scanned_collection") if is_empty else None
+    empty_collection = more.get("scanned_collection") if is_empty else None
     server, identity = str(more.get("connector_name") or ""), str(payload.get("id") or "")
     sent_ms = whole(payload.get("timestamp"))
     micros = sent_ms * 1000 if sent_ms is not None else None
-    return Notification(server, identity, emptied, micros, message.position)
+    return Notification(server, identity, empty_collection, micros, message.position)
 
 
 def source_of(fields: Mapping[str, Any]) -> SourceInfo:

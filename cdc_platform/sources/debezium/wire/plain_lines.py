@@ -162,8 +162,8 @@ def _of_raw(raw: RawMessage) -> PlainChange | None:
     if not (key and value and has_utf8_parts(raw)):
         return None
     if has_block(value) and has_block(key):
-        typed = _VALUES_WITH_BLOCKS.decode(value), _KEYS_WITH_BLOCKS.decode(key)
-        return _of_blocks(*typed, raw.headers, raw.offset)
+        blocks = _VALUES_WITH_BLOCKS.decode(value), _KEYS_WITH_BLOCKS.decode(key)
+        return _of_blocks(*blocks, raw.headers, raw.offset)
     return _check(_VALUES.decode(value), _KEYS.decode(key), raw.headers, raw.offset)
 
 

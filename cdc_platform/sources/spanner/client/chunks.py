@@ -56,9 +56,9 @@ class RowAssembler:
         self._chunks += first_part
         if self._begun_row:
             values = self._begun_row + values
-        begun = len(values) % len(self.fields) if self.fields else len(values)
-        self._begun_row = values[len(values) - begun :]
-        return values[: len(values) - begun] if begun else values
+        begun_values = len(values) % len(self.fields) if self.fields else len(values)
+        self._begun_row = values[len(values) - begun_values :]
+        return values[: len(values) - begun_values] if begun_values else values
 
 
 def merge_chunks(*chunks: bytes) -> bytes:
@@ -71,20 +71,20 @@ def merge_chunks(*chunks: bytes) -> bytes:
     from google.protobuf.struct_pb2 import Value  # type: ignore[import-untyped] # ships no types
 
     try:
-        merged: bytes = reduce(_merge, map(Value.FromString, chunks)).SerializeToString()
+        value: bytes = reduce(_merge, map(Value.FromString, chunks)).SerializeToString()
     except (DecodeError, ValueError, RecursionError) as error:
         raise RecordUnreadable(f"Spanner's answer has a chunk that is not a value ({error})") from error
-    return merged
+    return value
 
 
 def _merge(left: Any, right: Any) -> Any:
     if left.HasField("string_value"):
         left.string_value += right.string_value
         return left
-    merged, rest = left.list_value.values, list(right.list_value.values)
-    if len(merged) and rest and merged[-1].WhichOneof("kind") in ("string_value", "list_value"):
-        _merge(merged[-1], rest.pop(0))
-    merged.extend(rest)
+    merged_values, rest = left.list_value.values, list(right.list_value.values)
+    if len(merged_values) and rest and merged_values[-1].WhichOneof("kind") in ("string_value", "list_value"):
+        _merge(merged_values[-1], rest.pop(0))
+    merged_values.extend(rest)
     return left
 
 

@@ -73,12 +73,12 @@ class SpannerConnection:
         try:
             with self._translating():
                 messages = self._execute(make_request, deadline_s or self.settings.deadline_s)
-                read = (
+                reader = (
                     messages
                     if silence_s is None
                     else with_silence_limit(messages, silence_s, self._stuck_error)
                 )
-                yield from assemble(read)
+                yield from assemble(reader)
         finally:
             # A reader that stops early must not leave the query running.
             if messages is not None:

@@ -176,8 +176,8 @@ def _decode(column_type: ColumnType, values: Sequence[bytes]) -> list[Any]:
     if column_type.code == ARRAY and column_type.element is not None:
         element = column_type.element
         return [None if is_null(value) else _decode(element, items(value)) for value in values]
-    read = _reader(column_type)[1]
-    return [None if is_null(value) else read(value) for value in values]
+    reader = _reader(column_type)[1]
+    return [None if is_null(value) else reader(value) for value in values]
 
 
 def _reader(column_type: ColumnType) -> Reader:

@@ -68,9 +68,9 @@ class Chunk:
         Raises:
             ValueError, RecursionError: the text has another form.
         """
-        stored = parse_stored(text, _StoredChunk)
-        partition = None if stored.partition is None else PartitionToken.from_stored(stored.partition)
-        return cls(at_micros, stored.after, stored.until, partition)
+        chunk = parse_stored(text, _StoredChunk)
+        partition = None if chunk.partition is None else PartitionToken.from_stored(chunk.partition)
+        return cls(at_micros, chunk.after, chunk.until, partition)
 
 
 @dataclass(frozen=True)
