@@ -101,7 +101,7 @@ def _extend(
     if not pipeline.capabilities.comes_in_order:
         return _remake(pipeline, spark, attempt, build)
     if not build.trusts_inserts:
-        return None
+        return _extend_anyway(pipeline, spark, attempt, build)
     with _prepare(pipeline, spark, build) as extension:
         existing = extension.stats.existing
         version = _build(pipeline, spark, attempt, build, extension, closes=existing > 0)
@@ -157,7 +157,7 @@ def _build(
     closes: bool,
 ) -> Snapshot:
     """Append versions, then end the versions that they supersede, by the log or without trust in it."""
-    schema, trusts_inserts = build.source.schema, not attempt.fell_back
+    schema, trusts_inserts = build.source.schema, build.trusts_inserts and not attempt.fell_back
     target = pipeline.lake.spark_table(attempt.table, BRANCH)
     reset_branch(pipeline, attempt)
     commits = convert_stored(pipeline, spark, attempt.table, build.conversions) + 1 + int(closes)
