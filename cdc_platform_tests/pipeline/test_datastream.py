@@ -12,7 +12,7 @@ import pytest
 
 from cdc_platform.checks.freshness import Freshness
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.lake.commits.commits import head
+from cdc_platform.lake.commits.commits import ATTEMPT, fact, head
 from cdc_platform.lake.state.cuts import append_cut, list_cuts, newest_cut
 from cdc_platform.lake.state.quarantine import count_quarantined_records, load_quarantine
 from cdc_platform.model.base.stored_names import LOG
@@ -24,7 +24,7 @@ from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
 from cdc_platform.pipeline.on_demand.status import read_status
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.pipeline.versions.branch import load_table
+from cdc_platform.pipeline.versions.branch import FELL_BACK, load_table
 from cdc_platform_tests.sources.datastream.generated_events import write_avro
 from cdc_platform_tests.support.cycles import failed_checks, found_rows, sync
 from cdc_platform_tests.support.datastream.files import ORIGIN, MadeEvent, StreamFolder
@@ -114,6 +114,13 @@ def test_the_newest_change_of_each_row_counts(pipeline: Pipeline) -> None:
     cuts = [cut.tables["users"] for cut in list_cuts(pipeline.lake)[: len(list(newest_first()))]]
     names = [{row["id"]: row["name"] for row in rows_of(pipeline, "users", cut)} for cut in cuts]
     assert names == [{1: "a", 2: "b", 4: "c"}, {1: "a", 4: "f"}, {1: "a", 4: "f", 5: "k"}]
+
+
+def test_tables_without_trust_in_inserts_are_merged_together(pipeline: Pipeline) -> None:
+    """Each cycle makes one attempt for all tables and histories, and none of them falls back."""
+    every = [load_table(pipeline, name).metadata.snapshots for name in pipeline.lake_tables]
+    merged = [snapshot for snapshots in every for snapshot in snapshots if fact(snapshot, ATTEMPT)]
+    assert {"false"} == {fact(snapshot, FELL_BACK) for snapshot in merged}
 
 
 def test_a_cycle_that_finds_no_file_changes_nothing(pipeline: Pipeline, spark: "SparkSession") -> None:

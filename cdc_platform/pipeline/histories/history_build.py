@@ -123,7 +123,7 @@ def _extend(
     if not pipeline.capabilities.comes_in_order:
         return _remake(pipeline, spark, attempt, build)
     if not build.trusts_inserts:
-        return None
+        return _extend_anyway(pipeline, spark, attempt, build)
     with _prepare(pipeline, spark, build, trusts_inserts=True) as extension:
         local, existing = extension.local, extension.stats.existing
         if local is not None:
@@ -208,7 +208,8 @@ def _build(
     closes: bool,
 ) -> Snapshot:
     """Append versions, then end the versions that they supersede, by the log or without trust in it."""
-    schema, stats, trusts_inserts = build.source.schema, extension.stats, not attempt.fell_back
+    schema, stats = build.source.schema, extension.stats
+    trusts_inserts = build.trusts_inserts and not attempt.fell_back
     target = pipeline.lake.spark_table(attempt.table, BRANCH)
     reset_branch(pipeline, attempt)
     commits = convert_stored(pipeline, spark, attempt.table, build.conversions) + 1 + int(closes)

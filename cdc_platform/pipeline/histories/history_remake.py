@@ -51,7 +51,7 @@ def remake_versions(pipeline: Pipeline, spark: SparkSession, build: HistoryBuild
     source = replace(
         source, span=replace(source.span, until_inclusive=span.until_inclusive), keeps_truncated=True
     )
-    row_keys = with_row(read_span(pipeline, spark, table.name, span), source.schema).select(ROW).distinct()
+    row_keys = with_row(read_span(pipeline, spark, table.name, span), source.schema, columns=()).distinct()
     every = with_row(read_span(pipeline, spark, table.name, source.span), source.schema)
     is_truncate = F.col("change_kind") == ChangeKind.TRUNCATE.value
     of_rows = every.where(~is_truncate).join(row_keys, ROW, "left_semi")

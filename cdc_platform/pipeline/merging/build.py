@@ -109,11 +109,13 @@ def split_build(
 ) -> MergeOutcome | None:
     """Append inserted keys and merge existing ones separately; None if the table lacks an existing key.
 
+    If the inserts of the source are never trusted, this is the full merge, which is then no fallback.
+
     Raises:
         CommitConflict: another run has worked on the branch at the same time.
     """
     if not build.trusts_inserts:
-        return None
+        return full_build(pipeline, spark, attempt, build)
     with _net_changes(pipeline, spark, build, trusts_inserts=True) as net_changes:
         if isinstance(net_changes, LocalMerge):
             return _build_locally(pipeline, attempt, net_changes) if not net_changes.lacks_keys else None

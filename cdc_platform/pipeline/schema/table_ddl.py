@@ -26,8 +26,8 @@ from cdc_platform.model.schema.table_options import (
 from cdc_platform.model.schema.table_schema import PRIMARY_KEY, TableSchema, spark_type
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.versions.branch import load_table
+from cdc_platform.spark.frames.casts import convert_expression
 from cdc_platform.spark.frames.table_frames import read_current
-from cdc_platform.spark.tables.typed_columns import convert_expression
 from cdc_platform.visible import visible_line
 
 

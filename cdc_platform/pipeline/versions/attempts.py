@@ -1,4 +1,4 @@
-"""Attempts of one cycle, for several tables at a time: first with trust in the source, then without.
+"""Attempts of one cycle, for several tables at a time; a second one where the source broke a guarantee.
 
 Each snapshot of an attempt has its token. The session adds the same properties to all commits while threads
 commit to different tables, so the property of a complete table contains the table's name (see `branch.py`).
@@ -49,7 +49,7 @@ def run_attempts(
     Args:
         spark: session that does the work.
         jobs: independent attempts with their builds; they share one token.
-        with_trust: builds with trust in the source's guarantees; returns None if the source broke one.
+        with_trust: builds with trust in what the source guarantees; returns None if it broke a guarantee.
         fall_back: builds without that trust, as a separate attempt; attempts run one after the other.
         newest_cut: returns the newest cut.
         has_few_changes: whether each build has so few changes that one task reads them.

@@ -6,6 +6,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from cdc_platform.lake.commits.commits import has_at_most, head
 from cdc_platform.lake.state.copies import COPY_BRANCH, CopyProgress
 from cdc_platform.lake.state.quarantine import may_lack_changes
 from cdc_platform.model.base.names import quote_spark
@@ -22,6 +23,7 @@ from cdc_platform.pipeline.versions.branch import load_table
 from cdc_platform.pipeline.versions.handover import find_copy
 from cdc_platform.pipeline.versions.lake_frames import read_log, read_own
 from cdc_platform.pipeline.versions.log_span import LogSpan, pending_span, span_after
+from cdc_platform.spark.frames.casts import convert_expression
 from cdc_platform.spark.frames.table_frames import read_current
 from cdc_platform.spark.log.faults import HAS_KEYS
 from cdc_platform.spark.tables.deletion_markers import with_deletion_markers, with_former
@@ -34,7 +36,6 @@ from cdc_platform.spark.tables.typed_columns import (
     KIND,
     ORDINAL,
     TRANSACTION,
-    convert_expression,
     flag_of,
     type_changes,
 )
@@ -226,16 +227,23 @@ def _with_older(pipeline: Pipeline, spark: SparkSession, source: ChangeSource, l
     if span.after_exclusive == 0:
         return log
     if not source.takes_former:
-        return with_deletion_markers(log, _old_markers(pipeline, spark, source), source.schema)
+        return _with_markers(pipeline, spark, source, log)
     before = replace(span, after_exclusive=0, until_inclusive=span.after_exclusive)
     former = read_span(pipeline, spark, source.schema.name, before)
     return with_former(log, former, source.schema, is_small=span.changes <= SINGLE_TASK_CHANGES)
 
 
-def _old_markers(pipeline: Pipeline, spark: SparkSession, source: ChangeSource) -> DataFrame:
-    markers = read_own(pipeline, spark, DELETION_MARKERS)
-    is_older = F.col("cycle") <= source.span.after_exclusive
-    return markers.where((F.col("table_name") == source.schema.name) & is_older)
+def _with_markers(pipeline: Pipeline, spark: SparkSession, source: ChangeSource, log: DataFrame) -> DataFrame:
+    table, span = pipeline.lake.system_table(DELETION_MARKERS), source.span
+    newest = head(table)
+    if has_at_most(newest, 0):
+        return log
+    of_table = F.col("table_name") == source.schema.name
+    markers = read_own(pipeline, spark, DELETION_MARKERS, table).where(
+        of_table & (F.col("cycle") <= span.after_exclusive)
+    )
+    is_small = span.changes <= SINGLE_TASK_CHANGES and has_at_most(newest, SINGLE_TASK_CHANGES)
+    return with_deletion_markers(log, markers, source.schema, is_small=is_small)
 
 
 def _copied_value(column: Column) -> str:

@@ -151,3 +151,21 @@ def logged_text(value: str, kind: ColumnType) -> str:
 def _logged_element(kind: ColumnType) -> str:
     plain = _PLAIN.get(spark_type(kind))
     return plain.format("e") if plain is not None else logged_text("e", kind)
+
+
+def convert_expression(value: str, old: ColumnType, to: ColumnType, *, is_widened: bool = False) -> str:
+    """Return the SQL that converts a value if a column changes its type in place.
+
+    Between text and bytes this is UTF-8, as in Spanner; all other types that Spanner converts are the same in
+    the lake. Timestamps and floats become their texts in the log; if it is widened, bytes and arrays do, too.
+    """
+    if is_widened and spark_type(to) == "string":
+        return logged_text(value, old)
+    return convert_stored_expression(value, spark_type(old), to)
+
+
+def convert_stored_expression(value: str, old: str, to: ColumnType) -> str:
+    """Return the same for a value of which only the lake's type is known."""
+    if spark_type(to) == "string":
+        return logged_scalar(value, old)
+    return f"cast({value} as {spark_type(to)})"

@@ -25,20 +25,27 @@ def deletion_markers(changes: DataFrame, cycle: int) -> DataFrame:
     )
 
 
-def with_deletion_markers(log: DataFrame, markers: DataFrame, table: TableSchema) -> DataFrame:
+def with_deletion_markers(
+    log: DataFrame, markers: DataFrame, table: TableSchema, *, is_small: bool
+) -> DataFrame:
     """Return a table's changes with the earlier deletions of the rows that they change.
 
     Args:
         log: rows of the change log, of one table.
         markers: deletion markers of the same table, of other cycles.
         table: the table's columns.
+        is_small: whether one task can read both, which then makes a single stage of the query.
     """
-    touched_rows = with_row(log, table).select(ROW).distinct()
-    own_markers = with_row(markers, table).join(touched_rows, ROW, "left_semi")
-    deletions = own_markers.select("keys", "ordering_key", "commit_timestamp").withColumn(
-        "change_kind", F.lit(ChangeKind.DELETE.value)
-    )
-    return log.unionByName(deletions, allowMissingColumns=True)
+    if is_small:
+        log, markers = log.coalesce(1), markers.coalesce(1)
+    touched_rows = with_row(log, table, columns=())
+    is_deletion = f"'{ChangeKind.DELETE.value}' AS change_kind"
+    deletions = with_row(markers, table, columns=("keys", "ordering_key", "commit_timestamp", is_deletion))
+    # Without the hint, Spark would broadcast the rows, by a job of its own.
+    own_rows = touched_rows.hint("shuffle_hash") if is_small else touched_rows.distinct()
+    own_deletions = deletions.join(own_rows, ROW, "left_semi").drop(ROW)
+    changes = log.unionByName(own_deletions, allowMissingColumns=True)
+    return changes.coalesce(1) if is_small else changes
 
 
 _OLDEST, _NEWEST, _ENDED = "__oldest", "__newest", "__ended"
@@ -56,7 +63,8 @@ def with_former(log: DataFrame, former: DataFrame, table: TableSchema, *, is_sma
         table: the table's columns.
         is_small: whether there are few enough keys to broadcast them.
     """
-    oldest = with_row(log, table).groupBy(ROW).agg(F.min("ordering_key").alias(_OLDEST))
+    rows = with_row(log, table, columns=("ordering_key",))
+    oldest = rows.groupBy(ROW).agg(F.min("ordering_key").alias(_OLDEST))
     changes = with_row(former, table).join(F.broadcast(oldest) if is_small else oldest, ROW)
     of_key = Window.partitionBy(ROW)
     is_deleted = F.max_by("change_kind", "ordering_key").over(of_key) == ChangeKind.DELETE.value

@@ -9,6 +9,7 @@ from cdc_platform.model.base.names import quote_spark
 from cdc_platform.model.schema.table_options import DELETED, DELETED_AT, source_schema
 from cdc_platform.model.schema.table_schema import TableSchema, spark_type
 from cdc_platform.model.stream.records import ChangeKind
+from cdc_platform.spark.frames.casts import convert_stored_expression
 from cdc_platform.spark.frames.columns import col
 from cdc_platform.spark.tables.net_changes import ACTION, APPEND, UPDATE, compute_net_changes
 from cdc_platform.spark.tables.typed_columns import (
@@ -16,7 +17,6 @@ from cdc_platform.spark.tables.typed_columns import (
     KIND,
     ORDINAL,
     TRANSACTION,
-    convert_stored_expression,
     flag_of,
 )
 

@@ -6,24 +6,23 @@ from contextlib import contextmanager
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from cdc_platform.errors import ChangeUnparsed, ValueUnfit
 from cdc_platform.model.base.names import FLAG_PREFIX, KEY_PREFIX, quote_spark, quote_text
 from cdc_platform.model.base.timestamps import OrderPlace
 from cdc_platform.model.schema.table_schema import Column as SourceColumn
-from cdc_platform.model.schema.table_schema import ColumnType, TableSchema, spark_type
+from cdc_platform.model.schema.table_schema import ColumnType, TableSchema
 from cdc_platform.model.stream.records import ChangeKind
 from cdc_platform.spark.frames.casts import (
     LONGEST_TEXT,
     cast_expression,
+    convert_expression,
     is_wide,
-    logged_scalar,
-    logged_text,
     names_by_type,
     parsed_object,
     shown_expression,
     strict_cast_expression,
+    unfit_expression,
     unfit_names_expression,
 )
 from cdc_platform.spark.tables.log_columns import PLAIN_WORDS, LogColumns
@@ -94,7 +93,7 @@ def type_changes(
     return log.selectExpr(*_as_columns(of_change)).selectExpr(*own_columns, *_as_columns(values))
 
 
-def with_row(changes: DataFrame, table: TableSchema) -> DataFrame:
+def with_row(changes: DataFrame, table: TableSchema, columns: Sequence[str] | None = None) -> DataFrame:
     """Return changes of one table with the column `__row`, which is equal for changes of the same row.
 
     The texts of their keys need not be equal: event sources write a key with the types of its file, which may
@@ -103,10 +102,11 @@ def with_row(changes: DataFrame, table: TableSchema) -> DataFrame:
     Args:
         changes: rows of the change log, or deletion markers.
         table: the table's columns.
+        columns: the SQL of the other columns of the result; None for those of `changes`.
     """
-    keys = key_parts(table)
-    rows = with_key_parts(changes, table).withColumn(ROW, F.struct(*keys))
-    return rows.drop(*keys, KEY_TEXT, "k_texts", "k", "committed", "order_at_commit")
+    own_columns = map(quote_spark, changes.columns) if columns is None else columns
+    row = f"struct({', '.join(key_parts(table))}) AS {ROW}"
+    return with_key_parts(changes, table).selectExpr(*own_columns, row)
 
 
 def key_parts(table: TableSchema) -> list[str]:
@@ -169,14 +169,19 @@ def _is_judged_by_row(table: TableSchema) -> bool:
 
 
 def _fitting(texts: str, mod: str, table: TableSchema) -> str:
-    """Return the SQL of the result of `_texts`, which fails the query if a value does not fit its type."""
+    """Return the SQL of the result of `_texts`, which fails the query if a value does not fit its type.
+
+    Only a failure parses the mod again, for the column's name: parsing takes longer than all casts.
+    """
+    sound_texts, values = texts, parsed_object(mod)
     for kind, names in names_by_type(table).items():
-        values = parsed_object(mod)
-        unfit = unfit_names_expression(values, kind, names)
-        if unfit is not None:
+        is_unfit, unfit = unfit_expression("text", kind), unfit_names_expression(values, kind, names)
+        if is_unfit is not None:
             failure = _failure(table, f"get({unfit}, 0)", kind, f"{values}[get({unfit}, 0)]")
-            texts = f"if(size({unfit}) > 0, raise_error({failure}), {texts})"
-    return texts
+            fields = ", ".join(f"{texts}.{_field(name)}" for name in names)
+            is_any_unfit = f"exists(array({fields}), text -> {is_unfit})"
+            sound_texts = f"if({is_any_unfit}, raise_error({failure}), {sound_texts})"
+    return sound_texts
 
 
 def _names_in(table: TableSchema, *, is_keys: bool) -> Collection[str]:
@@ -261,24 +266,6 @@ def _value(table: TableSchema, column: SourceColumn) -> str:
         conversion = convert_expression(value, former.type, column.type, is_widened=is_widened)
         cases += f" WHEN {_is_before(column.life.since_inclusive)} THEN {conversion}"
     return f"CASE {cases} END"
-
-
-def convert_expression(value: str, old: ColumnType, to: ColumnType, *, is_widened: bool = False) -> str:
-    """Return the SQL that converts a value if a column changes its type in place.
-
-    Between text and bytes this is UTF-8, as in Spanner; all other types that Spanner converts are the same in
-    the lake. Timestamps and floats become their texts in the log; if it is widened, bytes and arrays do, too.
-    """
-    if is_widened and spark_type(to) == "string":
-        return logged_text(value, old)
-    return convert_stored_expression(value, spark_type(old), to)
-
-
-def convert_stored_expression(value: str, old: str, to: ColumnType) -> str:
-    """Return the same for a value of which only the lake's type is known."""
-    if spark_type(to) == "string":
-        return logged_scalar(value, old)
-    return f"cast({value} as {spark_type(to)})"
 
 
 @contextmanager

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.integration
 _SCHEMA = "keys string, ordering_key string, commit_timestamp timestamp, change_kind string"
 
 
+@pytest.mark.parametrize("is_small", [True, False])
 @pytest.mark.parametrize(
     ("wider", "spelling"),
     [
@@ -26,7 +27,7 @@ _SCHEMA = "keys string, ordering_key string, commit_timestamp timestamp, change_
     ids=lambda parameter: parameter.code if isinstance(parameter, ColumnType) else "",
 )
 def test_a_deletion_is_found_by_the_key_and_not_by_its_text(
-    spark: "SparkSession", wider: ColumnType, spelling: str
+    spark: "SparkSession", wider: ColumnType, spelling: str, is_small: bool
 ) -> None:
     """Files write a key by their own types, which may be narrower; of another key nothing is found."""
     table = TableSchema("t", (Column("id", wider, is_primary_key=True, ordinal=1),))
@@ -35,9 +36,23 @@ def test_a_deletion_is_found_by_the_key_and_not_by_its_text(
         (keys, order, None, "") for keys, order in (('{"id":1}', "3"), (spelling, "1"), ('{"id":12}', "9"))
     ]
     buried = spark.createDataFrame(rows, _SCHEMA).drop("change_kind")
-    actual = with_deletion_markers(log, buried, table).orderBy("ordering_key").collect()
+    changes = with_deletion_markers(log, buried, table, is_small=is_small)
+    actual = changes.orderBy("ordering_key").collect()
     assert [(row["ordering_key"], row["change_kind"]) for row in actual] == [
         ("1", ChangeKind.DELETE.value),
         ("2", ChangeKind.UPDATE.value),
         ("3", ChangeKind.DELETE.value),
     ]
+
+
+def test_one_task_finds_few_deletions(spark: "SparkSession", capsys: pytest.CaptureFixture[str]) -> None:
+    """With few markers, the query has a single stage, even if changes and markers have several partitions."""
+    table = TableSchema("t", (Column("id", ColumnType("INT64"), is_primary_key=True, ordinal=1),))
+    moment = "timestamp '2026-01-01' AS commit_timestamp"
+    markers = spark.range(0, 4, numPartitions=2).selectExpr(
+        "concat('{\"id\":', id, '}') AS keys", "string(id) AS ordering_key", moment
+    )
+    log = markers.selectExpr("*", "'update' AS change_kind")
+    for is_small in (True, False):
+        with_deletion_markers(log, markers, table, is_small=is_small).explain()
+        assert is_small == ("Exchange" not in capsys.readouterr().out)
