@@ -182,13 +182,13 @@ def unfinished_runs(instance: dg.DagsterInstance, pipeline: str) -> list[dg.RunR
 class WaitingRuns:
     """Runs of a pipeline that wait for one of its runs to end: they have claimed their turn, or are queued.
 
-    A run that Dagster's queue has passed over when it launched this one waits for something else, such as a
-    limit of its own tags. It may never start, so this run does not give way to it.
+    A run that was in Dagster's queue before this one, which Dagster launched first, waits for something else,
+    such as a limit of its own tags. It may never start, so this run does not give way to it.
     """
 
     def __init__(self, instance: dg.DagsterInstance, run_id: str, assets: PipelineAssets) -> None:
         self._instance, self._run_id, self._assets = instance, run_id, assets
-        self._launched_at = _launched_at(instance, run_id)
+        self._queued_at = _queued_at(instance, run_id)
         self._is_of_pipeline: dict[str, bool] = {}
 
     def exist(self) -> bool:
@@ -204,8 +204,8 @@ class WaitingRuns:
         return any(self._waits(record) for record in records)
 
     def _waits(self, queued: dg.RunRecord) -> bool:
-        """Return whether a run in the queue is of the pipeline, and came after this run had left it."""
-        if queued.create_timestamp.timestamp() + TIMESTAMPS_S < self._launched_at:
+        """Return whether a run in the queue is of the pipeline, and came after this run."""
+        if queued.create_timestamp.timestamp() + TIMESTAMPS_S < self._queued_at:
             return False
         run = queued.dagster_run
         if run.run_id not in self._is_of_pipeline:
@@ -217,10 +217,10 @@ class WaitingRuns:
         return self._is_of_pipeline[run.run_id]
 
 
-def _launched_at(instance: dg.DagsterInstance, run_id: str) -> float:
-    """Return when Dagster launched a run, 0 for a run of this process, which was in no queue."""
-    launches = instance.get_records_for_run(run_id, of_type=dg.DagsterEventType.PIPELINE_STARTING, limit=1)
-    return launches.records[0].timestamp if launches.records else 0.0
+def _queued_at(instance: dg.DagsterInstance, run_id: str) -> float:
+    """Return when a run came to Dagster's queue, 0 for a run that was in none."""
+    events = instance.get_records_for_run(run_id, of_type=dg.DagsterEventType.RUN_ENQUEUED, limit=1)
+    return events.records[0].timestamp if events.records else 0.0
 
 
 def _asset_keys(instance: dg.DagsterInstance, run: dg.DagsterRun) -> set[dg.AssetKey]:

@@ -219,17 +219,20 @@ def test_a_run_of_the_job_in_the_queue_is_waiting(instance: dg.DagsterInstance) 
     assert WaitingRuns(instance, running, ASSETS).exist()
 
 
-def test_a_run_that_the_queue_has_passed_over_waits_for_something_else(instance: dg.DagsterInstance) -> None:
-    """It may never start, and each further run would end after one cycle; later ones wait for this run."""
+@pytest.mark.parametrize(("queued_s", "waits"), [(-10, True), (10, False)])
+def test_a_run_that_the_queue_has_passed_over_waits_for_something_else(
+    instance: dg.DagsterInstance, queued_s: int, *, waits: bool
+) -> None:
+    """It may never start, and each further run would end after one cycle; later ones wait for this run.
+
+    A run that came to the queue after this one is later, also if it came before this one was launched.
+    """
     make_run(instance, status=dg.DagsterRunStatus.QUEUED)
     running = make_run(instance, worker=Worker.current())
-    starting = dg.DagsterEvent(dg.DagsterEventType.PIPELINE_STARTING.value, "bank_sync")
-    instance.report_dagster_event(starting, running, timestamp=time.time() + 10)
-    assert not WaitingRuns(instance, running, ASSETS).exist()
-    second = make_run(instance, worker=Worker.current())
-    instance.report_dagster_event(starting, second, timestamp=time.time())
-    make_run(instance, status=dg.DagsterRunStatus.QUEUED)
-    assert WaitingRuns(instance, second, ASSETS).exist()
+    for kind, at_s in ((dg.DagsterEventType.RUN_ENQUEUED, queued_s), (dg.DagsterEventType.RUN_STARTING, 60)):
+        event = dg.DagsterEvent(kind.value, "bank_sync")
+        instance.report_dagster_event(event, running, timestamp=time.time() + at_s)
+    assert WaitingRuns(instance, running, ASSETS).exist() == waits
 
 
 def test_a_run_of_a_job_of_its_own_is_waiting(shared_instance: dg.DagsterInstance) -> None:
