@@ -13,7 +13,8 @@ from cdc_platform.assets.partition_picture import draw_picture
 from cdc_platform.assets.table_columns import table_schema
 from cdc_platform.dashboard.partition_lanes import draw_partitions
 from cdc_platform.lake.catalog.lake import Lake
-from cdc_platform.lake.state.cuts import Cut, left_since
+from cdc_platform.lake.state.cuts import Cut
+from cdc_platform.lake.state.read_progress import left_since
 from cdc_platform.model.base.timestamps import to_datetime, to_rfc3339
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.lineage import Lineage, Partition, PartitionState, watermark_micros

@@ -18,9 +18,9 @@ from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.claims import unfinished_runs
 from cdc_platform.errors import CdcError, LakeError
 from cdc_platform.lake.catalog.lake import Lake
-from cdc_platform.lake.state.cuts import Cut, left_since, newest_cut
+from cdc_platform.lake.state.cuts import Cut, newest_cut
 from cdc_platform.lake.state.last_results import save_results
-from cdc_platform.lake.state.read_progress import load_poll
+from cdc_platform.lake.state.read_progress import left_since, load_poll
 from cdc_platform.metadata import LAG, WAITING, moment
 from cdc_platform.model.base.names import FRESH
 from cdc_platform.model.base.timestamps import clock_micros

@@ -30,6 +30,7 @@ from cdc_platform.metadata import WAITING, describe_cut
 from cdc_platform.model.base.names import FRESH
 from cdc_platform.model.base.stored_names import CHECK_RESULTS, RAW
 from cdc_platform.model.base.timestamps import clock_micros
+from cdc_platform.pipeline.on_demand.status import read_status
 from cdc_platform.pipeline.opened.pipeline import open_lake, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.sensors import RunSettings
@@ -180,6 +181,16 @@ def test_events_that_a_cycle_has_left_are_late(files: PipelineSettings) -> None:
     first, *_ = late.asset_events or []
     assert str(first.description).startswith("400.0 s behind, as the newest cycle has read only a part of")
     assert Freshness.after_cycle(lake, leave(files, None)).lag_s == 0.0
+
+
+def test_events_that_have_gone_from_the_source_do_not_wait(files: PipelineSettings) -> None:
+    """If the files that a cycle left are deleted, no other cycle follows: the next poll ends their wait."""
+    lake, cut = open_lake(files), leave(files, POSITION - 400 * SECOND)
+    save_poll(lake, cut.published_micros, keep_metadata_s=60.0)
+    assert Freshness.after_cycle(lake, cut).is_part
+    save_poll(lake, cut.published_micros + 60 * SECOND, keep_metadata_s=60.0)
+    assert not Freshness.after_cycle(lake, cut).is_part
+    assert read_status(open_pipeline(files)).left_since_micros is None
 
 
 def test_a_cut_of_a_part_reports_what_waits(files: PipelineSettings) -> None:

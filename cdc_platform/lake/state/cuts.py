@@ -11,18 +11,9 @@ from pyiceberg.table.snapshots import Snapshot
 
 from cdc_platform.errors import CommitConflict, CutNotFound
 from cdc_platform.lake.catalog.lake import Lake
-from cdc_platform.lake.commits.commits import (
-    LEFT_SINCE,
-    POSITION,
-    Version,
-    ancestors_of,
-    conflicts_as,
-    cycles_between,
-    head,
-    number_of,
-)
+from cdc_platform.lake.commits.commits import POSITION, Version, ancestors_of, conflicts_as, head, number_of
 from cdc_platform.model.base.schemas import CUTS
-from cdc_platform.model.base.stored_names import CUT, CYCLE, RAW
+from cdc_platform.model.base.stored_names import CUT, CYCLE
 from cdc_platform.model.base.stored_texts import understanding
 from cdc_platform.model.base.timestamps import from_datetime, to_datetime
 
@@ -52,17 +43,6 @@ class Cut:
             # Another machine's clock may put it into the future.
             return max(0.0, round((moment_micros - since_micros) / 1e6, 3))
         return round((moment_micros - self.position_micros) / 1e6, 3)
-
-
-def left_since(lake: Lake, cut: Cut) -> int | None:
-    """Return the age of the oldest data of an event source that a cut lacks, because its cycle left it.
-
-    None if the cycle read everything that was there, or its snapshot of the raw records has expired.
-    """
-    if not lake.delivers_events:
-        return None
-    snapshot = next(cycles_between(lake.system_table(RAW), cut.cycle - 1, cut.cycle), None)
-    return number_of(snapshot, LEFT_SINCE) if snapshot is not None else None
 
 
 def cut_number(cut: Cut | None) -> int:

@@ -19,10 +19,10 @@ from pyiceberg.table import Table
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.retries import commit_again
-from cdc_platform.lake.commits.commits import Version, head, number_of, read_mark
+from cdc_platform.lake.commits.commits import LEFT_SINCE, Version, cycles_between, head, number_of, read_mark
 from cdc_platform.lake.commits.metadata_files import delete_old_metadata
 from cdc_platform.lake.commits.snapshots import replace_in_one
-from cdc_platform.lake.state.cuts import cycle_published_by
+from cdc_platform.lake.state.cuts import Cut, cycle_published_by
 from cdc_platform.lake.state.quarantine import Replays, load_replays, untaken_records
 from cdc_platform.lake.state.read_state import ReadState, former_reads
 from cdc_platform.model.base.progress import StepReport
@@ -175,6 +175,19 @@ def save_poll(lake: Lake, now_micros: int, keep_metadata_s: float) -> None:
 def load_poll(lake: Lake) -> int:
     """Return the time of the newest stored poll, 0 without one."""
     return _poll_of(lake.system_table(READ_PROGRESS)) if lake.delivers_events else 0
+
+
+def left_since(lake: Lake, cut: Cut) -> int | None:
+    """Return the age of the oldest data of an event source that a cut lacks, because its cycle left it.
+
+    None if the cycle read everything that was there, or its snapshot of the raw records has expired, or a
+    later poll has found nothing: files may be deleted before a cycle reads them.
+    """
+    if not lake.delivers_events:
+        return None
+    snapshot = next(cycles_between(lake.system_table(RAW), cut.cycle - 1, cut.cycle), None)
+    since_micros = number_of(snapshot, LEFT_SINCE) if snapshot is not None else None
+    return None if since_micros is None or load_poll(lake) > cut.published_micros else since_micros
 
 
 def _poll_of(table: Table) -> int:
