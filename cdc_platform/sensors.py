@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 
 import dagster as dg
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
-from dagster._core.storage.tags import SCHEDULE_NAME_TAG, SENSOR_NAME_TAG, WILL_RETRY_TAG
+from dagster._core.storage.tags import SCHEDULE_NAME_TAG, SENSOR_NAME_TAG
 
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.claims import (
@@ -263,8 +263,8 @@ def find_wait_reason(instance: dg.DagsterInstance, pipeline: str) -> str | None:
 def _is_retry_due(instance: dg.DagsterInstance, pipeline: str) -> bool:
     """Return whether Dagster's own daemon has yet to retry the newest run; a run requested now would wait."""
     for record in newest_runs(instance, pipeline, limit=1):
-        will_retry = record.dagster_run.tags.get(WILL_RETRY_TAG) == "true"
-        return will_retry and 0 <= time.time() - record.update_timestamp.timestamp() < RETRIED_WITHIN_S
+        is_retried = record.dagster_run.is_complete_and_waiting_to_retry
+        return is_retried and 0 <= time.time() - record.update_timestamp.timestamp() < RETRIED_WITHIN_S
     return False
 
 

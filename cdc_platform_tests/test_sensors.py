@@ -5,12 +5,13 @@ import time
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 from uuid import uuid4
 
 import dagster as dg
 import pytest
-from dagster._core.storage.tags import SENSOR_NAME_TAG, WILL_RETRY_TAG
+from dagster._core.storage.tags import AUTO_RETRY_RUN_ID_TAG, SENSOR_NAME_TAG, WILL_RETRY_TAG
 
 from cdc_platform import sensors
 from cdc_platform.assets.layers import PipelineAssets
@@ -151,16 +152,28 @@ def test_a_run_can_be_executed_again_when_its_partitions_have_ended(
 
 
 @pytest.mark.parametrize(
-    ("tags", "waits"),
+    ("tags", "ago_s", "waits"),
     [
-        ({WILL_RETRY_TAG: "true"}, True),
-        ({WILL_RETRY_TAG: "false"}, False),
+        ({WILL_RETRY_TAG: "true"}, 0, True),
+        ({WILL_RETRY_TAG: "true"}, 61, False),
+        ({WILL_RETRY_TAG: "true", AUTO_RETRY_RUN_ID_TAG: "r"}, 0, False),
+        ({WILL_RETRY_TAG: "false"}, 0, False),
     ],
 )
 def test_a_retry_of_dagster_comes_first(
-    instance: dg.DagsterInstance, tags: dict[str, str], *, waits: bool
+    instance: dg.DagsterInstance,
+    monkeypatch: pytest.MonkeyPatch,
+    tags: dict[str, str],
+    ago_s: float,
+    *,
+    waits: bool,
 ) -> None:
-    """Between the failure of a run and its retry no other run is requested, which would only wait."""
+    """Between the failure of a run and its retry no other run is requested, which would only wait.
+
+    If Dagster does not retry it, the sensor goes on after a minute.
+    """
+    now_s = time.time() + ago_s
+    monkeypatch.setattr(sensors, "time", SimpleNamespace(time=lambda: now_s))
     run = dg.DagsterRun("bank_sync", tags={PIPELINE_TAG: "bank", **tags}, status=dg.DagsterRunStatus.FAILURE)
     instance.add_run(run)
     expected = "The last run failed, and Dagster is about to retry it." if waits else None
