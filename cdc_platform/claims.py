@@ -227,10 +227,10 @@ def _asset_keys(instance: dg.DagsterInstance, run: dg.DagsterRun) -> set[dg.Asse
     """Return the assets of a run that has not begun; one of a whole job names none, but its plan does."""
     checked = {key.asset_key for key in run.asset_check_selection or ()}
     selected = checked | (run.asset_selection or set())
-    return selected or {key for key in planned_keys(instance, run.run_id) if key is not None}
+    return selected or {key for key in keys_of_steps(instance, run.run_id) if key is not None}
 
 
-def planned_keys(instance: dg.DagsterInstance, run_id: str) -> set[dg.AssetKey | None]:
+def keys_of_steps(instance: dg.DagsterInstance, run_id: str) -> set[dg.AssetKey | None]:
     """Return the assets of which a run has a step."""
     planned = dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED
     records = instance.get_records_for_run(run_id, of_type=planned).records

@@ -157,17 +157,19 @@ def name_views(connection: "duckdb.DuckDBPyConnection", tables: Sequence[str]) -
     """
     databases = "SELECT database_name FROM duckdb_databases()"
     schemas = "SELECT schema_name FROM duckdb_schemas() WHERE internal"
-    taken = {_key((name,)) for (name,) in connection.execute(f"{databases} UNION {schemas}").fetchall()}
-    names = {table: _names(table, taken) for table in tables}
+    schema_names = {
+        _key((name,)) for (name,) in connection.execute(f"{databases} UNION {schemas}").fetchall()
+    }
+    names = {table: _names(table, schema_names) for table in tables}
     counts = Counter(_key(name) for of_table in names.values() for name in of_table)
     return {
         table: [name for name in of_table if counts[_key(name)] == 1] for table, of_table in names.items()
     }
 
 
-def _names(table: str, taken_schemas: Container[str]) -> list[Name]:
+def _names(table: str, schema_names: Container[str]) -> list[Name]:
     schema, _, bare = table.partition(".")
-    is_free = schema and bare and "." not in bare and _key((schema,)) not in taken_schemas
+    is_free = schema and bare and "." not in bare and _key((schema,)) not in schema_names
     return [*dict.fromkeys(((lake_table_name(table),), (table,))), *([(schema, bare)] if is_free else [])]
 
 

@@ -21,7 +21,7 @@ from cdc_platform.checks.freshness import (
     results_of,
     save_all_fresh,
 )
-from cdc_platform.claims import WaitingRuns, planned_keys
+from cdc_platform.claims import WaitingRuns, keys_of_steps
 from cdc_platform.errors import CheckFailed
 from cdc_platform.model.base.schemas import CUTS
 from cdc_platform.model.base.stored_names import CUT
@@ -98,8 +98,8 @@ def _merge_remaining(
     A run may leave them out. Or they are new: the code location that planned the run may not know tables that
     this process knows.
     """
-    planned = planned_keys(context.instance, context.run.run_id)
-    remaining = [table for table in run.pipeline.tables if assets.table(table.name) not in planned]
+    step_keys = keys_of_steps(context.instance, context.run.run_id)
+    remaining = [table for table in run.pipeline.tables if assets.table(table.name) not in step_keys]
     newcomers = [table.name for table in remaining if table.name not in assets.tables]
     if newcomers:
         context.log.warning(
@@ -110,7 +110,8 @@ def _merge_remaining(
     with_history = [
         table
         for table in run.pipeline.tables
-        if run.pipeline.options(table.name).history and assets.table(history_name(table.name)) not in planned
+        if run.pipeline.options(table.name).history
+        and assets.table(history_name(table.name)) not in step_keys
     ]
     merges = merge_tables(run.pipeline, run.spark, remaining) if remaining else ()
     merges += extend_histories(run.pipeline, run.spark, with_history) if with_history else ()

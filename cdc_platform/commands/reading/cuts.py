@@ -102,7 +102,7 @@ def _list(pipeline: "Pipeline", *, shows_all: bool) -> "tuple[Sequence[CutState]
     markers = list_markers(pipeline.lake) if pipeline.capabilities.delivers_events else ()
     of_cuts = markers_of(tuple(state.cut for state in states), markers)
     if not shows_all:
-        states = (*(state for state in states[:-SHOWN] if state.tagged), *states[-SHOWN:])
+        states = (*(state for state in states[:-SHOWN] if state.tagged_tables), *states[-SHOWN:])
     return states, of_cuts
 
 
@@ -152,7 +152,7 @@ def as_dict(state: "CutState", markers: "MarkersOfCuts" = NO_MARKERS) -> dict[st
         "readable": state.is_readable,
         "expired_tables": list(state.expired),
         "pinned": state.is_pinned,
-        "pinned_tables": list(state.tagged),
+        "pinned_tables": list(state.tagged_tables),
         "markers": [
             {"prefix": marker.prefix, "content": marker.content, "lsn": marker.lsn}
             for marker in markers.get(cut.cut, ())
@@ -181,7 +181,7 @@ def _describe_cut(state: "CutState", now_s: float) -> "Sequence[Cell]":
         as_duration(max(0.0, now_s - cut.published_micros / 1e6)),
         len(cut.tables),
         _yes(state.is_readable),
-        "partly" if state.tagged and not state.is_pinned else _yes(state.is_pinned),
+        "partly" if state.tagged_tables and not state.is_pinned else _yes(state.is_pinned),
     )
 
 

@@ -16,12 +16,12 @@ class CutState:
     Args:
         cut: the cut.
         expired: its tables whose snapshot has expired, or that were dropped.
-        tagged: its tables that have the cut's tag.
+        tagged_tables: its tables that have the cut's tag.
     """
 
     cut: Cut
     expired: tuple[str, ...]
-    tagged: tuple[str, ...] = ()
+    tagged_tables: tuple[str, ...] = ()
 
     @property
     def is_readable(self) -> bool:
@@ -31,7 +31,7 @@ class CutState:
     @property
     def is_pinned(self) -> bool:
         """Whether every table has the cut's tag."""
-        return bool(self.tagged) and len(self.tagged) == len(self.cut.tables)
+        return bool(self.tagged_tables) and len(self.tagged_tables) == len(self.cut.tables)
 
 
 def tag_name(number: int) -> str:

@@ -89,13 +89,13 @@ def late_columns(table: ColumnHistory) -> tuple[str, ...]:
 
 
 def describe_findings(
-    history: SchemaHistory, named: Collection[str] = (), refusals: Refusals = NOTHING_REFUSED
+    history: SchemaHistory, named_tables: Collection[str] = (), refusals: Refusals = NOTHING_REFUSED
 ) -> tuple[str, ...]:
     """Return a sentence for each difference between lake and source by design, or by the settings.
 
     Args:
         history: history of the source's schema.
-        named: tables that the settings name; only those with options can be unwatched.
+        named_tables: tables that the settings name; only those with options can be unwatched.
         refusals: tables that the lake cannot have because of other tables.
     """
     stream = (
@@ -115,22 +115,21 @@ def describe_findings(
     )
     waiting = (
         f"`{name}` is not watched: its `table_options` take effect once the change stream watches it."
-        for name in sorted(history.other_names.intersection(named) - history.tables.keys())
+        for name in sorted(history.other_names.intersection(named_tables) - history.tables.keys())
     )
-    unknown = _unknown_tables(history, named)
+    unknown = _unknown_tables(history, named_tables) if history.cycle else ()
     return (*stream, *keyless, *describe_refusals(refusals), *tables, *waiting, *unknown)
 
 
-def _unknown_tables(history: SchemaHistory, named: Collection[str]) -> Iterable[str]:
+def _unknown_tables(history: SchemaHistory, named_tables: Collection[str]) -> Iterable[str]:
     """Yield a sentence for each named table without changes: an event source cannot list its tables."""
-    known_names = ", ".join(f"`{name}`" for name in sorted(history.tables)[:SHOWN_TABLES])
+    known_names = ", ".join(f"`{name}`" for name in sorted(history.tables)[:SHOWN_TABLES]) or "none yet"
     more = ", ..." if len(history.tables) > SHOWN_TABLES else ""
-    for name in sorted({*named} - history.tables.keys() - history.other_names - history.keyless):
-        if history.cycle:
-            yield (
-                f"The settings name `{name}`, but no change has: `tables` and `table_options` have no effect "
-                f"on it yet. If the name is wrong, the tables are {known_names}{more}."
-            )
+    for name in sorted({*named_tables} - history.tables.keys() - history.other_names - history.keyless):
+        yield (
+            f"The settings name `{name}`, but no change has: `tables` and `table_options` have no effect on "
+            f"it yet. If the name is wrong, the tables are: {known_names}{more}."
+        )
 
 
 def _table_findings(table: ColumnHistory) -> Iterable[str]:

@@ -173,8 +173,8 @@ class Pipeline:
 
     def findings(self, history: SchemaHistory) -> tuple[str, ...]:
         """Return a sentence for each difference between lake and source by design, or by the settings."""
-        named = {*(self.settings.tables or ()), *self.settings.table_options}
-        return describe_findings(history, named, self._find_refusals(history, history.tables))
+        named_tables = {*(self.settings.tables or ()), *self.settings.table_options}
+        return describe_findings(history, named_tables, self._find_refusals(history, history.tables))
 
     def use_history(self, history: SchemaHistory) -> None:
         """Replace the history of the source's schema with a newer one."""

@@ -215,8 +215,8 @@ def _commit_plan(
     replayed_rows: pa.Table | None,
 ) -> bool:
     """Read and commit a plan, and return whether this process read it."""
-    left = {LEFT_SINCE: str(plan.left_since_micros)} if plan.left_since_micros is not None else {}
-    properties = {POSITION: str(plan.end_micros), **left}
+    backlog = {LEFT_SINCE: str(plan.left_since_micros)} if plan.left_since_micros is not None else {}
+    properties = {POSITION: str(plan.end_micros), **backlog}
     if commit_local(pipeline, raw, step, plan, properties, replayed_rows):
         return True
     with (

@@ -26,10 +26,10 @@ def test_a_cut_of_which_a_table_is_dropped_is_pinned_in_part(tmp_path: Path) -> 
     for number in range(1, SHOWN + 3):
         append_cut(lake, Cut(number, number, number, snapshots, number))
     assert cut_state(lake, find_cut(lake, 1)).is_pinned
-    assert not cut_state(lake, find_cut(lake, 2)).tagged
+    assert not cut_state(lake, find_cut(lake, 2)).tagged_tables
     lake.catalog.drop_table("bank.transfers")
     state = cut_state(lake, find_cut(lake, 1))
-    assert (state.is_pinned, state.tagged, state.expired) == (False, ("accounts",), ("transfers",))
+    assert (state.is_pinned, state.tagged_tables, state.expired) == (False, ("accounts",), ("transfers",))
     listed = json.loads(run("cuts", defs, "--json")[1])
     assert [1, *range(3, SHOWN + 3)] == [row["cut"] for row in listed]
     assert (listed[0]["pinned"], listed[0]["pinned_tables"]) == (False, ["accounts"])

@@ -89,7 +89,8 @@ def test_a_table_of_an_event_source_that_no_event_names_is_reported(tmp_path: Pa
         "The settings name `orders`, but no change has",
         "The settings name `public.Items`, but no change has",
     ]
-    assert "the tables are `public.items`, `public.orders`" in texts[0]
+    assert "the tables are: `public.items`, `public.orders`." in texts[0]
+    assert "the tables are: none yet." in pipeline.findings(SchemaHistory(cycle=1))[0]
 
 
 def test_a_key_that_no_lake_can_have_is_refused(tmp_path: Path) -> None:
