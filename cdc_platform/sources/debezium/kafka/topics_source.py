@@ -67,7 +67,7 @@ class TopicsSource(DebeziumSource):
         windows = plan_arrivals(lineage, request)
         left_messages = first_left(partitions, ranges)
         left_micros = self.client.oldest_micros(left_messages) if left_messages else None
-        # Brokers may have removed these messages, or keep no times.
+        # A compacted topic may have lost these messages, and brokers may keep no times.
         left_since_micros = left_micros or request.clock_micros if left_messages else None
         inputs = {"ranges": ranges, **states_of(progress)}
         return ReadPlan(windows, inputs, left_since_micros=left_since_micros)
