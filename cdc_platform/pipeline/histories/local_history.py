@@ -22,10 +22,13 @@ from cdc_platform.pipeline.merging.local_merge import (
 )
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.versions.branch import Attempt, load_table, verify_attempt
+from cdc_platform.pipeline.versions.change_source import SINGLE_TASK_CHANGES
 from cdc_platform.spark.tables.net_changes import ACTION, UPDATE
 from cdc_platform.spark.tables.row_versions import CLOSED_AT
 
 NO_VERSIONS: Final = KeyRows([])
+MAX_VERSIONS: Final = SINGLE_TASK_CHANGES
+"""Maximum number of stored versions that this process replaces: one late change rebuilds all of its row."""
 
 
 @dataclass(frozen=True)
@@ -95,8 +98,10 @@ def find_ended(
 def find_forgotten(pipeline: Pipeline, build: HistoryBuild, row_keys: DataFrame) -> LocalChange | None:
     """Return all versions of some keys as removed, None if Spark must remove them."""
     local = find_local_history(pipeline, build)
-    removed = _find(local, build, row_keys.toArrow(), {}) if local is not None else None
-    return LocalChange(local, removed) if local is not None and removed is not None else None
+    if local is None:
+        return None
+    versions = _find(local, build, row_keys.toArrow(), {})
+    return LocalChange(local, versions) if versions is not None and len(versions) <= MAX_VERSIONS else None
 
 
 def _find(
