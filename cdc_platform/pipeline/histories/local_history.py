@@ -36,8 +36,8 @@ class LocalChange:
     """A change of a history: versions to remove, and those that take their places, with their row ids."""
 
     local: LocalTable
-    removed: KeyRows = NO_VERSIONS
-    ended: pa.Table | None = None
+    former_versions: KeyRows = NO_VERSIONS
+    ended_versions: pa.Table | None = None
     lacks_keys: bool = False
     """Whether a key has no version to end."""
     reaches_back: bool = False
@@ -57,7 +57,7 @@ def find_local_history(pipeline: Pipeline, build: HistoryBuild) -> LocalTable | 
     return find_local(pipeline, replace(source.schema, name=build.history), build.base)
 
 
-def find_ended(
+def find_ended_versions(
     pipeline: Pipeline, build: HistoryBuild, touched_keys: DataFrame, *, trusts_inserts: bool
 ) -> LocalChange | None:
     """Return the current versions that a span's changes end, None if Spark must find them.
@@ -83,20 +83,20 @@ def find_ended(
     closed_at = keys[CLOSED_AT].take(pa.array(current.keys)).cast(rows[VALID_FROM].type)
     is_older = pc.less(rows[VALID_FROM], closed_at)
     older_rows = rows.filter(is_older)
-    ended = older_rows.drop_columns([VALID_TO, IS_CURRENT])
-    ended = ended.append_column(VALID_TO, closed_at.filter(is_older))
-    ended = ended.append_column(IS_CURRENT, pa.array([False] * len(ended), pa.bool_()))
+    ended_rows = older_rows.drop_columns([VALID_TO, IS_CURRENT])
+    ended_rows = ended_rows.append_column(VALID_TO, closed_at.filter(is_older))
+    ended_rows = ended_rows.append_column(IS_CURRENT, pa.array([False] * len(ended_rows), pa.bool_()))
     return LocalChange(
         local,
         current.where(is_older.to_numpy()),
-        ended,
-        lacks_keys=len(ended) != len(keys),
-        reaches_back=len(ended) != len(rows),
+        ended_rows,
+        lacks_keys=len(ended_rows) != len(keys),
+        reaches_back=len(ended_rows) != len(rows),
     )
 
 
-def find_forgotten(pipeline: Pipeline, build: HistoryBuild, row_keys: DataFrame) -> LocalChange | None:
-    """Return all versions of some keys as removed, None if Spark must remove them."""
+def find_all_versions(pipeline: Pipeline, build: HistoryBuild, row_keys: DataFrame) -> LocalChange | None:
+    """Return the removal of all versions of some keys, None if Spark must remove them."""
     local = find_local_history(pipeline, build)
     if local is None:
         return None
@@ -130,16 +130,16 @@ def commit_versions(
         CommitConflict: another run has worked on the branch at the same time.
     """
     table = load_table(pipeline, attempt.table)
-    parts = [versions] if change.ended is None else [change.ended, versions]
+    parts = [versions] if change.ended_versions is None else [change.ended_versions, versions]
     rows = pa.concat_tables([to_table_rows(table, part) for part in parts])
     local = replace(change.local, table=table)
-    local.commit(change.removed, rows, BRANCH, attempt.properties() | attempt.completion(commits=1))
+    local.commit(change.former_versions, rows, BRANCH, attempt.properties() | attempt.completion(commits=1))
     version = verify_attempt(pipeline, attempt, commits=1)
     return MergeOutcome(
         table=attempt.table,
         cycle=attempt.cycle,
         snapshot_id=version.snapshot_id,
         appended=len(versions),
-        updated=len(change.ended) if change.ended is not None else 0,
+        updated=len(change.ended_versions) if change.ended_versions is not None else 0,
         fell_back=attempt.fell_back,
     )
