@@ -57,9 +57,23 @@ def create_table(
         for number, name in enumerate(partition, PARTITION_FIELD_ID_START)
     ]
     spec = PartitionSpec(*fields) if fields else UNPARTITIONED_PARTITION_SPEC
-    properties = {**MERGE_ON_READ, "format-version": str(format_version)}
+    properties = {
+        **_with_prefix(catalog, "table-default."),
+        **MERGE_ON_READ,
+        "format-version": str(format_version),
+        **_with_prefix(catalog, "table-override."),
+    }
     with suppress(TableAlreadyExistsError):
         catalog.create_table(identifier, columns, partition_spec=spec, properties=properties)
+
+
+def _with_prefix(catalog: Catalog, prefix: str) -> dict[str, str]:
+    """Return the properties that the catalog sets for new tables; Spark applies them, pyiceberg does not."""
+    return {
+        name.removeprefix(prefix): text
+        for name, text in catalog.properties.items()
+        if name.startswith(prefix)
+    }
 
 
 def iceberg_schema(schema: TableSchema, schema_id: int, ids: Iterator[int]) -> Schema:

@@ -108,8 +108,8 @@ class LocalTable:
 def open_local(table: Table, base: Snapshot) -> LocalTable | None:
     """Return a snapshot of a table for this process; None if only Spark can change the table.
 
-    That applies to tables of another format version, with encryption, whose partitions are not plain values
-    or have changed, or whose rows are not deleted by deletion vectors.
+    That applies to tables of another format version, with encryption, whose partitions are computed values or
+    floating-point numbers, or have changed, or whose rows are not deleted by deletion vectors.
     """
     files = read_files(table, base)
     return LocalTable(table, base, files) if files is not None else None

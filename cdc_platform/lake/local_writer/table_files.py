@@ -9,6 +9,7 @@ from pyiceberg.manifest import DataFile, FileFormat, ManifestContent, ManifestEn
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import DoubleType, FloatType
 
 from cdc_platform.lake.local_writer.manifests import V3, is_vector, read_entries, read_manifests, vector_place
 
@@ -28,9 +29,12 @@ def is_writable(table: Table) -> bool:
     """Return whether this process can write a table of this form, regardless of its snapshots."""
     # Other transforms would have to give the values that Spark's give.
     has_plain_values = all(isinstance(field.transform, IdentityTransform) for field in table.spec().fields)
+    kinds = [table.schema().find_type(field.source_id) for field in table.spec().fields]
+    # pyiceberg finds a partition's rows by equality: NaN's would be lost, and those of 0.0 and -0.0 doubled.
+    is_exact = not any(isinstance(kind, (FloatType, DoubleType)) for kind in kinds)
     # pyiceberg does not support encryption keys, and would drop them from the metadata.
     is_plain = table.metadata.format_version == V3 and ENCRYPTION not in table.properties
-    return is_plain and has_plain_values
+    return is_plain and has_plain_values and is_exact
 
 
 def read_files(table: Table, snapshot: Snapshot) -> TableFiles | None:

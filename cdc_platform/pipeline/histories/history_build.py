@@ -18,8 +18,8 @@ from cdc_platform.pipeline.histories.history_remake import find_row_keys, forget
 from cdc_platform.pipeline.histories.local_history import (
     LocalChange,
     commit_versions,
-    find_ended,
-    find_forgotten,
+    find_all_versions,
+    find_ended_versions,
     find_local_history,
 )
 from cdc_platform.pipeline.merging.build import MergeOutcome
@@ -105,7 +105,7 @@ def _prepare(
     with ExitStack() as cache:
         changes = cache_frame(cache, _read_changes(pipeline, spark, build))
         touched_keys = find_touched(changes, schema)
-        local = find_ended(pipeline, build, touched_keys, trusts_inserts=trusts_inserts)
+        local = find_ended_versions(pipeline, build, touched_keys, trusts_inserts=trusts_inserts)
         if local is not None:
             yield _Extension(changes, touched_keys, local)
             return
@@ -175,7 +175,7 @@ def _remake(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: Hi
     """Rebuild the versions of all touched keys: a change that came late may lie between older ones."""
     row_keys = find_row_keys(pipeline, spark, build)
     versions = remake_versions(pipeline, spark, build)
-    local = find_forgotten(pipeline, build, row_keys)
+    local = find_all_versions(pipeline, build, row_keys)
     if local is not None:
         reset_branch(pipeline, attempt)
         return commit_versions(pipeline, attempt, local, versions.toArrow())

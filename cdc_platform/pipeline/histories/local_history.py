@@ -22,10 +22,13 @@ from cdc_platform.pipeline.merging.local_merge import (
 )
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.versions.branch import Attempt, load_table, verify_attempt
+from cdc_platform.pipeline.versions.change_source import SINGLE_TASK_CHANGES
 from cdc_platform.spark.tables.net_changes import ACTION, UPDATE
 from cdc_platform.spark.tables.row_versions import CLOSED_AT
 
 NO_VERSIONS: Final = KeyRows([])
+MAX_VERSIONS: Final = SINGLE_TASK_CHANGES
+"""Maximum number of stored versions that this process replaces: one late change rebuilds all of its row."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +36,8 @@ class LocalChange:
     """A change of a history: versions to remove, and those that take their places, with their row ids."""
 
     local: LocalTable
-    removed: KeyRows = NO_VERSIONS
-    ended: pa.Table | None = None
+    former_versions: KeyRows = NO_VERSIONS
+    ended_versions: pa.Table | None = None
     lacks_keys: bool = False
     """Whether a key has no version to end."""
     reaches_back: bool = False
@@ -54,7 +57,7 @@ def find_local_history(pipeline: Pipeline, build: HistoryBuild) -> LocalTable | 
     return find_local(pipeline, replace(source.schema, name=build.history), build.base)
 
 
-def find_ended(
+def find_ended_versions(
     pipeline: Pipeline, build: HistoryBuild, touched_keys: DataFrame, *, trusts_inserts: bool
 ) -> LocalChange | None:
     """Return the current versions that a span's changes end, None if Spark must find them.
@@ -80,23 +83,25 @@ def find_ended(
     closed_at = keys[CLOSED_AT].take(pa.array(current.keys)).cast(rows[VALID_FROM].type)
     is_older = pc.less(rows[VALID_FROM], closed_at)
     older_rows = rows.filter(is_older)
-    ended = older_rows.drop_columns([VALID_TO, IS_CURRENT])
-    ended = ended.append_column(VALID_TO, closed_at.filter(is_older))
-    ended = ended.append_column(IS_CURRENT, pa.array([False] * len(ended), pa.bool_()))
+    ended_rows = older_rows.drop_columns([VALID_TO, IS_CURRENT])
+    ended_rows = ended_rows.append_column(VALID_TO, closed_at.filter(is_older))
+    ended_rows = ended_rows.append_column(IS_CURRENT, pa.array([False] * len(ended_rows), pa.bool_()))
     return LocalChange(
         local,
         current.where(is_older.to_numpy()),
-        ended,
-        lacks_keys=len(ended) != len(keys),
-        reaches_back=len(ended) != len(rows),
+        ended_rows,
+        lacks_keys=len(ended_rows) != len(keys),
+        reaches_back=len(ended_rows) != len(rows),
     )
 
 
-def find_forgotten(pipeline: Pipeline, build: HistoryBuild, row_keys: DataFrame) -> LocalChange | None:
-    """Return all versions of some keys as removed, None if Spark must remove them."""
+def find_all_versions(pipeline: Pipeline, build: HistoryBuild, row_keys: DataFrame) -> LocalChange | None:
+    """Return the removal of all versions of some keys, None if Spark must remove them."""
     local = find_local_history(pipeline, build)
-    removed = _find(local, build, row_keys.toArrow(), {}) if local is not None else None
-    return LocalChange(local, removed) if local is not None and removed is not None else None
+    if local is None:
+        return None
+    versions = _find(local, build, row_keys.toArrow(), {})
+    return LocalChange(local, versions) if versions is not None and len(versions) <= MAX_VERSIONS else None
 
 
 def _find(
@@ -125,16 +130,16 @@ def commit_versions(
         CommitConflict: another run has worked on the branch at the same time.
     """
     table = load_table(pipeline, attempt.table)
-    parts = [versions] if change.ended is None else [change.ended, versions]
+    parts = [versions] if change.ended_versions is None else [change.ended_versions, versions]
     rows = pa.concat_tables([to_table_rows(table, part) for part in parts])
     local = replace(change.local, table=table)
-    local.commit(change.removed, rows, BRANCH, attempt.properties() | attempt.completion(commits=1))
+    local.commit(change.former_versions, rows, BRANCH, attempt.properties() | attempt.completion(commits=1))
     version = verify_attempt(pipeline, attempt, commits=1)
     return MergeOutcome(
         table=attempt.table,
         cycle=attempt.cycle,
         snapshot_id=version.snapshot_id,
         appended=len(versions),
-        updated=len(change.ended) if change.ended is not None else 0,
+        updated=len(change.ended_versions) if change.ended_versions is not None else 0,
         fell_back=attempt.fell_back,
     )

@@ -1,12 +1,13 @@
 """New tables of source tables: Spark takes them for tables that it has created itself."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.lake.commits.new_tables import create_table
+from cdc_platform.lake.commits.new_tables import MERGE_ON_READ, create_table
 from cdc_platform.model.schema.table_schema import PRIMARY_KEY, spark_type
 from cdc_platform_tests.example_tables import table
 
@@ -53,3 +54,17 @@ def test_a_table_that_another_run_has_created_is_left_as_it_is(session_lake: Lak
     for columns in ({"id": "INT64"}, {"other": "INT64"}):
         create_table(lake.catalog, (NAMESPACE, "twice"), table("twice", columns, {}), 2)
     assert lake.catalog.load_table(f"{NAMESPACE}.twice").schema().column_names == ["id"]
+
+
+def test_properties_of_the_catalog_for_new_tables_apply(tmp_path: Path) -> None:
+    """As with Spark, defaults give way to the platform's properties, and overrides do not."""
+    properties = {
+        "table-default.encryption.key-id": "k",
+        "table-default.write.merge.mode": "copy-on-write",
+        "table-override.write.parquet.compression-codec": "gzip",
+    }
+    catalog = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": tmp_path.as_uri()}
+    lake = Lake(LakeSettings(str(tmp_path), catalog | properties), NAMESPACE)
+    create_table(lake.catalog, (NAMESPACE, "created"), table("created", {"id": "INT64"}, {}), 3)
+    expected = MERGE_ON_READ | {"encryption.key-id": "k", "write.parquet.compression-codec": "gzip"}
+    assert expected == lake.catalog.load_table(f"{NAMESPACE}.created").properties

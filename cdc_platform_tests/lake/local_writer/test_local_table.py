@@ -9,7 +9,9 @@ from pyiceberg.table import Table
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import MAIN, fact, head
+from cdc_platform.lake.commits.new_tables import create_table
 from cdc_platform.lake.local_writer.local_table import KeyRows, LocalTable, commit_first, open_local
+from cdc_platform_tests.example_tables import table as example_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -106,6 +108,15 @@ def test_partitions_of_computed_values_are_sparks(
     assert not commit_first(subject.table)
     spark.sql(f"INSERT INTO {subject.sql_name} VALUES (1, 'a', true, 'x')")
     assert subject.opened() is None
+
+
+def test_partitions_of_floating_point_numbers_are_sparks(session_lake: LakeSettings) -> None:
+    """NaN equals no number, and 0.0 equals -0.0: this process would lose rows, and repeat others."""
+    lake = Lake(session_lake, NAMESPACE)
+    for type_name in ("FLOAT32", "FLOAT64"):
+        columns = example_table(type_name, {"id": "INT64"}, {"rate": type_name})
+        create_table(lake.catalog, (NAMESPACE, type_name), columns, 3, "rate")
+        assert not commit_first(lake.catalog.load_table((NAMESPACE, type_name)))
 
 
 def test_a_table_whose_partitions_have_changed_is_sparks(

@@ -199,8 +199,8 @@ class EngineInput:
         # In addition to those of the user, the engine's own channels.
         own |= {_NOTIFICATION_TOPIC: self.notification_topic, _SIGNAL_FILE: str(signals)}
         own |= {
-            name: ",".join(dict.fromkeys((*self.properties.get(name, default).split(","), is_needed)))
-            for name, default, is_needed in _CHANNELS
+            name: ",".join(dict.fromkeys((*self.properties.get(name, default).split(","), channel)))
+            for name, default, channel in _CHANNELS
         }
         return _DEFAULTS | dict(self.properties) | own
 

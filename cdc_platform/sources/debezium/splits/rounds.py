@@ -164,10 +164,10 @@ def shown_state(outcomes: Sequence[SplitOutcome], state: str | None) -> str | No
     """
     start, uses = DecoderState.from_json(state), [outcome.use for outcome in outcomes]
     doubtful = _union(use.shown_other | use.doubtful for use in uses)
-    learned = _union(use.shown_full for use in uses) - doubtful - start.full - start.unusable
-    if learned.isdisjoint(_union(use.identities for use in uses)):
+    full_tables = _union(use.shown_full for use in uses) - doubtful - start.full - start.unusable
+    if full_tables.isdisjoint(_union(use.identities for use in uses)):
         return None
-    return replace(start, full=start.full | learned).to_json()
+    return replace(start, full=start.full | full_tables).to_json()
 
 
 def _has_two_identities(ends: Sequence[DecoderState], start: DecoderState) -> bool:
@@ -177,14 +177,14 @@ def _has_two_identities(ends: Sequence[DecoderState], start: DecoderState) -> bo
     """
     if len(ends) == 1:
         return False
-    is_full = _union(end.full & end.use.shown for end in ends)
-    is_other = _union(end.use.shown - end.full for end in ends)
+    full_tables = _union(end.full & end.use.shown for end in ends)
+    other_tables = _union(end.use.shown - end.full for end in ends)
     shown_full = _union(end.use.shown_full for end in ends)
     shown_other = _union(end.use.shown_other for end in ends)
-    changed = (shown_full - start.full) | (is_other & start.full)
+    changed_tables = (shown_full - start.full) | (other_tables & start.full)
     uses = Counter(name for end in ends for name in end.use.names)
     is_refused = any(uses[name] > 1 for end in ends for name in end.use.changed_unusable)
-    return is_refused or bool(is_full & is_other or changed & shown_full & shown_other)
+    return is_refused or bool(full_tables & other_tables or changed_tables & shown_full & shown_other)
 
 
 def _union(names: Iterable[set[str]]) -> set[str]:
