@@ -1,6 +1,6 @@
 """Raw records of messages in topics, polled by the pipeline's process or read by Spark's tasks."""
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -119,9 +119,8 @@ class TopicsReading:
     def _start(self) -> DecoderState:
         return DecoderState.from_json(self._state)
 
-    def locally(self, batches: Iterable[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:
+    def locally(self, messages: Sequence[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:
         """Yield the raw records of `MESSAGES`, decoded by this process."""
-        messages = list(batches)
 
         def decode(_splits: int, state: str | None) -> LocalSplits:
             return LocalSplits(pa.Table.from_batches(self.decoder(state).reader(messages).blocks()))
