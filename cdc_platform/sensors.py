@@ -264,7 +264,8 @@ def _is_retry_due(instance: dg.DagsterInstance, pipeline: str) -> bool:
     """Return whether Dagster's own daemon has yet to retry the newest run; a run requested now would wait."""
     for record in newest_runs(instance, pipeline, limit=1):
         is_retried = record.dagster_run.is_complete_and_waiting_to_retry
-        return is_retried and 0 <= time.time() - record.update_timestamp.timestamp() < RETRIED_WITHIN_S
+        # The clock of Dagster's database may be ahead, or was set back: neither prolongs the pause by much.
+        return is_retried and abs(time.time() - record.update_timestamp.timestamp()) < RETRIED_WITHIN_S
     return False
 
 

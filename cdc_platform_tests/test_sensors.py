@@ -155,7 +155,9 @@ def test_a_run_can_be_executed_again_when_its_partitions_have_ended(
     ("tags", "ago_s", "waits"),
     [
         ({WILL_RETRY_TAG: "true"}, 0, True),
+        ({WILL_RETRY_TAG: "true"}, -5, True),
         ({WILL_RETRY_TAG: "true"}, 61, False),
+        ({WILL_RETRY_TAG: "true"}, -65, False),
         ({WILL_RETRY_TAG: "true", AUTO_RETRY_RUN_ID_TAG: "r"}, 0, False),
         ({WILL_RETRY_TAG: "false"}, 0, False),
     ],
@@ -170,12 +172,13 @@ def test_a_retry_of_dagster_comes_first(
 ) -> None:
     """Between the failure of a run and its retry no other run is requested, which would only wait.
 
-    If Dagster does not retry it, the sensor goes on after a minute.
+    If Dagster does not retry it, the sensor goes on after a minute. The clock of Dagster's database may be
+    some seconds ahead.
     """
-    now_s = time.time() + ago_s
-    monkeypatch.setattr(sensors, "time", SimpleNamespace(time=lambda: now_s))
     run = dg.DagsterRun("bank_sync", tags={PIPELINE_TAG: "bank", **tags}, status=dg.DagsterRunStatus.FAILURE)
     instance.add_run(run)
+    now_s = time.time() + ago_s
+    monkeypatch.setattr(sensors, "time", SimpleNamespace(time=lambda: now_s))
     expected = "The last run failed, and Dagster is about to retry it." if waits else None
     assert expected == find_wait_reason(instance, "bank")
 
