@@ -14,7 +14,15 @@ import pytest
 
 from cdc_platform.errors import LakeDamaged
 from cdc_platform_tests.support.crash_points.failures import list_effects, outlive
-from cdc_platform_tests.support.crash_points.points import Death, Effect, EffectKind, Failure, Moment
+from cdc_platform_tests.support.crash_points.points import (
+    CrashPoints,
+    Death,
+    Effect,
+    EffectFailure,
+    EffectKind,
+    Failure,
+    Moment,
+)
 from cdc_platform_tests.support.crash_points.runs import Trial
 from cdc_platform_tests.support.crash_points.scenarios import SCENARIOS
 from cdc_platform_tests.support.crash_points.spark_catalog import require_javac
@@ -55,6 +63,28 @@ def test_an_effect_that_fails_ends_the_cycle_and_nothing_else(trial: Trial) -> N
     assert [failure for failure, _ in places] == [Failure.FULL, Failure.BROKEN, Failure.REFUSED]
     for failure, place in places:
         assert outlive(trial, failure, place, has_checks=False).faults == (), failure
+
+
+def test_a_failure_waits_for_an_effect_that_can_fail_by_it() -> None:
+    """Threads merge tables, so an effect may have another number in the next run; a single one fails."""
+    kinds = (EffectKind.COMMIT, EffectKind.WRITE, EffectKind.COMMIT, EffectKind.COMMIT, EffectKind.WRITE)
+    assert failed_effects(Death(2, Moment.BEFORE), Failure.REFUSED, kinds) == [3]
+    assert failed_effects(Death(3, Moment.WITHIN), Failure.BROKEN, kinds) == [5]
+
+
+def failed_effects(place: Death, failure: Failure, kinds: Sequence[EffectKind]) -> list[int]:
+    """Return the numbers of the effects that fail, if each of them may be torn that writes."""
+    points, numbers = CrashPoints(), list[int]()
+    with points.counted(place, failure=failure):
+        for kind in kinds:
+            try:
+                number = points.before(kind, "")
+                if kind is EffectKind.WRITE:
+                    points.is_torn(number)
+                points.after(number)
+            except EffectFailure:
+                numbers.append(len(points.effects))
+    return numbers
 
 
 def test_a_copy_whose_catalog_is_older_than_its_files_continues(trial: Trial) -> None:

@@ -153,9 +153,11 @@ class CrashPoints:
         if number == UNCOUNTED:
             return False
         with self._lock:
-            self._witness(Death(number, Moment.WITHIN))
-            if self.death != Death(number, Moment.WITHIN) or self.is_dead:
+            place = Death(number, Moment.WITHIN)
+            self._witness(place)
+            if self.is_dead or not self._ends_at(place):
                 return False
+            self.death = place
             self._end(number)
             return True
 
@@ -170,7 +172,7 @@ class CrashPoints:
             return
         with self._lock:
             self._refuse()
-            if self.failure is not None and self.death == Death(number, Moment.WITHIN):
+            if self.has_failed and self.death == Death(number, Moment.WITHIN):
                 raise self._end(number)
             self._die_at(Death(number, Moment.AFTER))
             pause = self.pause
@@ -225,12 +227,21 @@ class CrashPoints:
         if self.witness is not None:
             self.witness(death, self.effects[death.number - 1])
 
-    def _die_at(self, death: Death) -> None:
-        self._witness(death)
-        # The threads of this run may have had their effects in another order than those of the one before.
-        kind = self.effects[death.number - 1].kind
-        if self.death == death and (self.failure is None or self.failure.meets(kind)):
-            raise self._end(death.number)
+    def _die_at(self, place: Death) -> None:
+        self._witness(place)
+        if self._ends_at(place):
+            raise self._end(place.number)
+
+    def _ends_at(self, place: Death) -> bool:
+        """Return whether the run dies at a place, or fails at it, as the first that can fail from there on.
+
+        The threads of this run may have had their effects in another order than those of the one before.
+        """
+        if self.failure is None or self.death is None:
+            return self.death == place
+        is_due = not self.has_failed and place.number >= self.death.number
+        kind = self.effects[place.number - 1].kind
+        return is_due and place.moment is self.death.moment and self.failure.meets(kind)
 
     def _end(self, number: int) -> BaseException:
         """Note that the run dies or fails at an effect, and return what it raises."""
