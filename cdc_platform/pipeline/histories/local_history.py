@@ -1,7 +1,7 @@
 """Histories that few changes extend: Spark computes the versions, and this process commits them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import pyarrow as pa
@@ -37,7 +37,7 @@ class LocalChange:
 
     local: LocalTable
     former_versions: KeyRows = NO_VERSIONS
-    ended_versions: pa.Table | None = None
+    ended_versions: pa.Table = field(default_factory=lambda: pa.table({}))
     lacks_keys: bool = False
     """Whether a key has no version to end."""
     reaches_back: bool = False
@@ -130,8 +130,7 @@ def commit_versions(
         CommitConflict: another run has worked on the branch at the same time.
     """
     table = load_table(pipeline, attempt.table)
-    parts = [versions] if change.ended_versions is None else [change.ended_versions, versions]
-    rows = pa.concat_tables([to_table_rows(table, part) for part in parts])
+    rows = pa.concat_tables([to_table_rows(table, part) for part in (change.ended_versions, versions)])
     local = replace(change.local, table=table)
     local.commit(change.former_versions, rows, BRANCH, attempt.properties() | attempt.completion(commits=1))
     version = verify_attempt(pipeline, attempt, commits=1)
@@ -140,6 +139,6 @@ def commit_versions(
         cycle=attempt.cycle,
         snapshot_id=version.snapshot_id,
         appended=len(versions),
-        updated=len(change.ended_versions) if change.ended_versions is not None else 0,
+        updated=len(change.ended_versions),
         fell_back=attempt.fell_back,
     )
