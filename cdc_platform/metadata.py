@@ -12,9 +12,7 @@ import dagster as dg
 from cdc_platform.assets.partition_picture import draw_picture
 from cdc_platform.assets.table_columns import table_schema
 from cdc_platform.dashboard.partition_lanes import draw_partitions
-from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.state.cuts import Cut
-from cdc_platform.lake.state.read_progress import left_since
 from cdc_platform.model.base.timestamps import to_datetime, to_rfc3339
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.lineage import Lineage, Partition, PartitionState, watermark_micros
@@ -224,17 +222,16 @@ def describe_merge(merge: "MergeOutcome", table: StoredTable, log: dg.AssetKey) 
     }
 
 
-def describe_cut(lake: Lake, cut: Cut | None) -> Metadata:
-    """Report the cut that readers see now, and its lag when it was published."""
+def describe_cut(cut: Cut | None, left_since_micros: int | None, *, delivers_events: bool) -> Metadata:
+    """Report the cut that readers see now, and its lag when it was published; see `left_since`."""
     if cut is None:
         return {"Cut": "0"}
-    since_micros = left_since(lake, cut)
     return {
         "Cut": str(cut.cut),
         **_cycle_text(cut.cycle),
         "Position": moment(cut.position_micros),
-        (READING_TO_PUBLICATION if lake.delivers_events else LAG): cut.lag_s(),
-        **({WAITING: cut.lag_s(since_micros=since_micros)} if since_micros is not None else {}),
+        (READING_TO_PUBLICATION if delivers_events else LAG): cut.lag_s(),
+        **({WAITING: cut.lag_s(since_micros=left_since_micros)} if left_since_micros is not None else {}),
         "Tables": rows_table(
             {"table": name, "snapshot_id": str(snapshot)}
             for name, snapshot in islice(cut.tables.items(), SHOWN_TABLES)

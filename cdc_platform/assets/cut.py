@@ -23,6 +23,7 @@ from cdc_platform.checks.freshness import (
 )
 from cdc_platform.claims import WaitingRuns, keys_of_steps
 from cdc_platform.errors import CheckFailed
+from cdc_platform.lake.state.read_progress import left_since
 from cdc_platform.model.base.schemas import CUTS
 from cdc_platform.model.base.stored_names import CUT
 from cdc_platform.model.schema.table_options import history_name
@@ -52,6 +53,7 @@ class CutConfig(dg.Config):
 
 def build_cut(assets: PipelineAssets, runs: RunSettings) -> dg.AssetsDefinition:
     """Return the asset of a pipeline's published cut."""
+    is_event_source = assets.capabilities.delivers_events
 
     @dg.asset(
         **assets.arguments(
@@ -77,9 +79,10 @@ def build_cut(assets: PipelineAssets, runs: RunSettings) -> dg.AssetsDefinition:
         yield from check_log(context, assets, run)
         yield from _merge_remaining(context, assets, run)
         new_cut = publish_cut(run.pipeline)
-        facts = metadata.describe_cut(run.pipeline.lake, new_cut)
+        since_micros = left_since(run.pipeline.lake, new_cut) if new_cut is not None else None
+        facts = metadata.describe_cut(new_cut, since_micros, delivers_events=is_event_source)
         yield dg.MaterializeResult(metadata=facts, data_version=cut_version(new_cut))
-        freshness = Freshness.after_cycle(run.pipeline.lake, new_cut)
+        freshness = Freshness.after_cycle(new_cut, since_micros, delivers_events=is_event_source)
         evaluations = list(freshness_results(assets, runs, freshness))
         save_all_fresh(run.pipeline.lake, evaluations)
         yield from evaluations
@@ -162,7 +165,11 @@ def _follow(
             lineage = trace_lineage(run.pipeline)
             sync_partitions(context.instance, assets.pipeline, lineage)
             yield from cycle_events(versions, run.pipeline, outcome, lineage, states)
-            freshness = Freshness.after_cycle(run.pipeline.lake, outcome.cut)
+            freshness = Freshness.after_cycle(
+                outcome.cut,
+                outcome.read.left_since_micros,
+                delivers_events=assets.capabilities.delivers_events,
+            )
             yield from reports.choose(list(freshness_results(assets, runs, freshness)))
     except CheckFailed:
         yield from evaluations

@@ -84,7 +84,10 @@ def cycle_events(
     for merge in outcome.merges:
         if merge.snapshot_id is not None:
             yield merge_event(versions, pipeline, merge)
-    facts = metadata.describe_cut(pipeline.lake, outcome.cut)
+    is_event_source = assets.capabilities.delivers_events
+    facts = metadata.describe_cut(
+        outcome.cut, outcome.read.left_since_micros, delivers_events=is_event_source
+    )
     seconds = metadata.describe_seconds(outcome.seconds)
     yield versions.materialise(assets.cut, {**facts, **seconds}, cut_version(outcome.cut))
     # It is downstream of the cut, so without it the graph would show it as Unsynced.

@@ -54,18 +54,19 @@ class Freshness:
     error: str = ""
 
     @classmethod
-    def after_cycle(cls, lake: Lake, cut: Cut | None) -> "Freshness":
-        """Return how fresh the tables are right after a cycle, which may have left events."""
+    def after_cycle(
+        cls, cut: Cut | None, left_since_micros: int | None, *, delivers_events: bool
+    ) -> "Freshness":
+        """Return how fresh the tables are right after a cycle; `left_since` states what it may have left."""
         if cut is None:
             return cls(cut, 0.0)
-        if not lake.delivers_events:
+        if not delivers_events:
             return cls(cut, cut.lag_s(clock_micros()))
-        return cls.of_rest(lake, cut, clock_micros()) or cls(cut, 0.0)
+        return cls.of_rest(cut, left_since_micros, clock_micros()) or cls(cut, 0.0)
 
     @classmethod
-    def of_rest(cls, lake: Lake, cut: Cut, now_micros: int) -> "Freshness | None":
+    def of_rest(cls, cut: Cut, since_micros: int | None, now_micros: int) -> "Freshness | None":
         """Return the freshness of a cut whose cycle has left events to later ones, None of another one."""
-        since_micros = left_since(lake, cut)
         if since_micros is None:
             return None
         return cls(cut, cut.lag_s(now_micros, since_micros), since_micros, is_part=True)
@@ -237,7 +238,7 @@ def find_freshness(
             return Freshness(None, 0.0)
         if not pipeline.capabilities.delivers_events:
             return Freshness(cut, cut.lag_s(now_micros))
-        rest = Freshness.of_rest(lake, cut, now_micros)
+        rest = Freshness.of_rest(cut, left_since(lake, cut), now_micros)
         if rest is not None:
             return rest
         if not has_news(pipeline, trace_lineage(pipeline), pipeline.source.clock_micros()):

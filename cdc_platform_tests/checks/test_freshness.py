@@ -25,7 +25,7 @@ from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.cuts import Cut, append_cut, newest_cut
 from cdc_platform.lake.state.last_results import load_results
-from cdc_platform.lake.state.read_progress import save_poll
+from cdc_platform.lake.state.read_progress import left_since, save_poll
 from cdc_platform.metadata import WAITING, describe_cut
 from cdc_platform.model.base.names import FRESH
 from cdc_platform.model.base.stored_names import CHECK_RESULTS, RAW
@@ -158,6 +158,11 @@ def test_events_are_late_when_they_wait(files: PipelineSettings) -> None:
     assert first.metadata["Time that events wait to be read (s)"].value == 70
 
 
+def freshness_of(lake: Lake, cut: Cut) -> Freshness:
+    """Return the freshness of a cut right after its cycle."""
+    return Freshness.after_cycle(cut, left_since(lake, cut), delivers_events=True)
+
+
 def leave(files: PipelineSettings, since_micros: int | None) -> Cut:
     """Publish a cut of a cycle that has left data of a moment, if one is given."""
     pipeline = open_pipeline(files)
@@ -171,33 +176,35 @@ def leave(files: PipelineSettings, since_micros: int | None) -> Cut:
 def test_events_that_a_cycle_has_left_are_late(files: PipelineSettings) -> None:
     """A cycle that reads a part of a backlog is behind by the age of the oldest rest, until one reads all."""
     lake = open_lake(files)
-    before = Freshness.after_cycle(lake, leave(files, None))
+    before = freshness_of(lake, leave(files, None))
     assert (before.lag_s, before.is_part) == (0.0, False)
-    part = Freshness.after_cycle(lake, leave(files, clock_micros() - 50 * SECOND))
+    part = freshness_of(lake, leave(files, clock_micros() - 50 * SECOND))
     assert (50.0 <= part.lag_s < 60.0, part.is_part) == (True, True)
     leave(files, POSITION - 400 * SECOND)
     late = report(EVENTS, files, RUNNING, Evaluation(), POSITION)
     assert results_of(late)["accounts"] == (False, "ERROR")
     first, *_ = late.asset_events or []
     assert str(first.description).startswith("400.0 s behind, as the newest cycle has read only a part of")
-    assert Freshness.after_cycle(lake, leave(files, None)).lag_s == 0.0
+    assert freshness_of(lake, leave(files, None)).lag_s == 0.0
 
 
 def test_events_that_have_gone_from_the_source_do_not_wait(files: PipelineSettings) -> None:
     """If the files that a cycle left are deleted, no other cycle follows: the next poll ends their wait."""
     lake, cut = open_lake(files), leave(files, POSITION - 400 * SECOND)
     save_poll(lake, cut.published_micros, keep_metadata_s=60.0)
-    assert Freshness.after_cycle(lake, cut).is_part
+    assert freshness_of(lake, cut).is_part
     save_poll(lake, cut.published_micros + 60 * SECOND, keep_metadata_s=60.0)
-    assert not Freshness.after_cycle(lake, cut).is_part
+    assert not freshness_of(lake, cut).is_part
     assert read_status(open_pipeline(files)).left_since_micros is None
 
 
 def test_a_cut_of_a_part_reports_what_waits(files: PipelineSettings) -> None:
     """Its metadata has the wait of the oldest rest, besides the time from reading to publication."""
     cut = leave(files, POSITION - 400 * SECOND)
-    assert describe_cut(open_lake(files), cut)[WAITING] == 405.0
-    assert WAITING not in describe_cut(open_lake(files), leave(files, None))
+    since_micros = left_since(open_lake(files), cut)
+    assert describe_cut(cut, since_micros, delivers_events=True)[WAITING] == 405.0
+    assert left_since(open_lake(files), leave(files, None)) is None
+    assert WAITING not in describe_cut(cut, None, delivers_events=True)
 
 
 def test_a_poll_without_events_ends_the_wait(files: PipelineSettings) -> None:
