@@ -46,7 +46,7 @@ LAYERS: Final[dict[str, frozenset[str]]] = {
 ROOMS: Final[dict[str, tuple[str, ...]]] = {
     # a part of the package: its folders, each of which imports only from those before it
     "model": ("base", "schema", "stream", "rows"),
-    "lake": ("local_writer", "catalog", "commits", "state"),
+    "lake": ("manifests", "local_writer", "catalog", "commits", "state"),
     "spark": ("launch", "session", "frames", "log", "tables"),
     "pipeline": (
         *("opened", "reading", "versions", "publishing", "schema", "copying", "merging", "checks"),

@@ -19,6 +19,7 @@ from cdc_platform.lake.catalog.lake_settings import CATALOG, FORMAT_PROPERTY, La
 from cdc_platform.lake.catalog.sql_catalog import LakeSqlCatalog, share_parts
 from cdc_platform.lake.catalog.vended_files import keep_credentials_fresh
 from cdc_platform.lake.local_writer.metadata import Version3Metadata
+from cdc_platform.lake.manifests.lake_table import LakeTable
 
 if TYPE_CHECKING:  # one of those that it is mixed into
     from pyiceberg.catalog.rest import RestCatalog as _Catalog
@@ -111,8 +112,10 @@ class SharedParts(_Catalog):
             NoSuchTableError: the table does not exist.
         """
         table: Table = super().load_table(identifier)
-        table.metadata = share_parts(table.metadata)
-        return table
+        metadata = share_parts(table.metadata)
+        return LakeTable(
+            table.name(), metadata, table.metadata_location, table.io, table.catalog, table.config
+        )
 
 
 FILES: Final = f"{LakeFiles.__module__}.{LakeFiles.__qualname__}"

@@ -14,7 +14,8 @@ from pyiceberg.io import FileIO, OutputFile
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyroaring import BitMap64
 
-from cdc_platform.lake.local_writer.manifests import V3, VectorPlace, vector_place
+from cdc_platform.lake.local_writer.manifests import VectorPlace, vector_place
+from cdc_platform.lake.manifests.stored_manifests import V3
 
 PUFFIN_MAGIC: Final = b"PFA1"
 VECTOR_MAGIC: Final = bytes.fromhex("d1d33964")

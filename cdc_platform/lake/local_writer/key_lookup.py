@@ -29,8 +29,8 @@ from pyiceberg.types import (
 from pyroaring import BitMap64
 
 from cdc_platform.lake.local_writer.deletion_vectors import read_vector
-from cdc_platform.lake.local_writer.manifests import FILE_FIRST_ROW_ID, V3
 from cdc_platform.lake.local_writer.table_files import TableFiles
+from cdc_platform.lake.manifests.stored_manifests import FILE_FIRST_ROW_ID, V3
 
 Positions = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int64]

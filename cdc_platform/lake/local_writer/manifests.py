@@ -1,44 +1,34 @@
-"""Manifests of Iceberg's format version 3, which pyiceberg reads only in part and does not write."""
+"""Manifests of Iceberg's format version 3, which pyiceberg does not write."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from pyiceberg.avro.codecs import AVRO_CODEC_KEY
-from pyiceberg.avro.file import AvroFile, AvroOutputFile
-from pyiceberg.io import FileIO, OutputFile
+from pyiceberg.avro.file import AvroOutputFile
+from pyiceberg.io import OutputFile
 from pyiceberg.manifest import (
-    MANIFEST_ENTRY_SCHEMAS,
     MANIFEST_LIST_FILE_SCHEMAS,
     UNASSIGNED_SEQ,
     DataFile,
-    DataFileContent,
     FileFormat,
     ManifestContent,
     ManifestEntry,
-    ManifestEntryStatus,
     ManifestFile,
     ManifestWriterV2,
-    PartitionFieldSummary,
 )
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table.snapshots import Snapshot
 
-V3: Final = 3
+from cdc_platform.lake.manifests.stored_manifests import FIRST_ROW_ID, V3
+
 COMPRESSION: Final = "deflate"
 
-# Positions in records of fields that only version 3 has, without names: of a manifest, then of a file.
-FIRST_ROW_ID: Final = 15
-FILE_FIRST_ROW_ID: Final = 16
+# Positions in records of fields that only version 3 has, without names.
 REFERENCED_DATA_FILE: Final = 17
 CONTENT_OFFSET: Final = 18
 CONTENT_SIZE: Final = 19
 FIELDS_OF_FILE: Final = 20
-
-KEPT_MANIFESTS: Final = 512
-"""Maximum number of cached manifests of all tables; their content never changes."""
 
 
 @dataclass(frozen=True)
@@ -48,13 +38,6 @@ class VectorPlace:
     data_file: str
     offset: int
     length: int
-
-
-@dataclass(frozen=True)
-class _StoredManifest:
-    path: str
-    manifest: ManifestFile = field(compare=False)
-    io: FileIO = field(compare=False)
 
 
 def vector_place(delete_file: DataFile) -> VectorPlace:
@@ -67,54 +50,6 @@ def vector_place(delete_file: DataFile) -> VectorPlace:
 def is_vector(delete_file: DataFile) -> bool:
     """Return whether a delete file is a deletion vector."""
     return delete_file.file_format == FileFormat.PUFFIN and delete_file[REFERENCED_DATA_FILE] is not None
-
-
-def read_manifests(io: FileIO, snapshot: Snapshot) -> tuple[ManifestFile, ...]:
-    """Return the manifests of a snapshot, with their first row ids."""
-    with AvroFile[ManifestFile](
-        io.new_input(snapshot.manifest_list),
-        MANIFEST_LIST_FILE_SCHEMAS[V3],
-        read_types={-1: ManifestFile, 508: PartitionFieldSummary},
-        read_enums={517: ManifestContent},
-    ) as manifests:
-        return tuple(manifests)
-
-
-def read_entries(io: FileIO, manifest: ManifestFile) -> tuple[ManifestEntry, ...]:
-    """Return the live entries of a manifest; callers must not change them."""
-    return _read_entries(_StoredManifest(manifest.manifest_path, manifest, io))
-
-
-@lru_cache(maxsize=KEPT_MANIFESTS)
-def _read_entries(manifest: _StoredManifest) -> tuple[ManifestEntry, ...]:
-    with AvroFile[ManifestEntry](
-        manifest.io.new_input(manifest.path),
-        MANIFEST_ENTRY_SCHEMAS[V3],
-        read_types={-1: ManifestEntry, 2: DataFile},
-        read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
-    ) as entries:
-        return tuple(_inherit(entries, manifest.manifest))
-
-
-def _inherit(entries: Iterable[ManifestEntry], manifest: ManifestFile) -> Iterator[ManifestEntry]:
-    """Yield the live entries, with the values that new entries inherit from the manifest."""
-    next_row_id = manifest[FIRST_ROW_ID]
-    for entry in entries:
-        if entry.status == ManifestEntryStatus.DELETED:
-            continue
-        if entry.snapshot_id is None and manifest.added_snapshot_id is not None:
-            entry.snapshot_id = manifest.added_snapshot_id
-        if entry.status == ManifestEntryStatus.ADDED:
-            if entry.sequence_number is None:
-                entry.sequence_number = manifest.sequence_number
-            if entry.file_sequence_number is None:
-                entry.file_sequence_number = manifest.sequence_number
-        file = entry.data_file
-        file.spec_id = manifest.partition_spec_id
-        if next_row_id is not None and file[FILE_FIRST_ROW_ID] is None:
-            file[FILE_FIRST_ROW_ID] = next_row_id
-            next_row_id += file.record_count
-        yield entry
 
 
 class ManifestWriterV3(ManifestWriterV2):

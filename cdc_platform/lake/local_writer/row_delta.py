@@ -37,12 +37,12 @@ from cdc_platform.lake.local_writer.manifests import (
     ManifestWriterV3,
     Numbering,
     number_manifests,
-    read_entries,
     vector_place,
     with_version_3,
     write_manifest_list,
 )
 from cdc_platform.lake.local_writer.table_files import TableFiles
+from cdc_platform.lake.manifests.stored_manifests import read_entries
 
 TRIES: Final = 4
 ENGINE: Final = "cdc_platform"

@@ -11,7 +11,8 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DoubleType, FloatType
 
-from cdc_platform.lake.local_writer.manifests import V3, is_vector, read_entries, read_manifests, vector_place
+from cdc_platform.lake.local_writer.manifests import is_vector, vector_place
+from cdc_platform.lake.manifests.stored_manifests import V3, read_entries, read_manifests
 
 ENCRYPTION: Final = "encryption.key-id"
 

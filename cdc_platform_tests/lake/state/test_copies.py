@@ -6,12 +6,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyiceberg.table import DataScan, Table
+from pyiceberg.table import Table
 
 from cdc_platform.errors import CommitConflict, LakeDamaged
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import head
+from cdc_platform.lake.manifests.lake_table import LakeScan, LakeTable
 from cdc_platform.lake.state.copies import (
     COPY,
     COPY_BRANCH,
@@ -84,13 +85,13 @@ def test_plans_are_read_once_for_all_tables(tmp_path: Path, monkeypatch: pytest.
     settings, others = LakeSettings(str(tmp_path / "a")), LakeSettings(str(tmp_path / "b"))
     lake, other = Lake(settings, "bank"), Lake(others, "bank")
     save_plans(lake, [PLAN])
-    scans, scan = [], Table.scan
+    scans, scan = [], LakeTable.scan
 
-    def note(table: Table, **options: Any) -> DataScan:
+    def note(table: LakeTable, **options: Any) -> LakeScan:
         scans.append(table.name())
         return scan(table, **options)
 
-    monkeypatch.setattr(Table, "scan", note)
+    monkeypatch.setattr(LakeTable, "scan", note)
     assert [load_plans(lake) for _ in range(5)] == [{"accounts": PLAN}] * 5
     assert len(scans) == 1
     assert load_plans(other) == {}

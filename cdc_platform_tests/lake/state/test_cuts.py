@@ -10,11 +10,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyiceberg.table import DataScan, FileScanTask
+from pyiceberg.table import FileScanTask
 
 from cdc_platform.errors import CommitConflict, CutNotFound
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.lake.manifests.lake_table import LakeScan
 from cdc_platform.lake.state import cuts
 from cdc_platform.lake.state.cuts import (
     NUMBER,
@@ -115,15 +116,15 @@ def append_together(lake: Lake, published: Iterable[tuple[int, int]]) -> None:
 def read_parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, set[str]]]]:
     """Yield, for each scan of the table meanwhile, the number of its files and the columns that it reads."""
     parts: list[tuple[int, set[str]]] = []
-    plan = DataScan.plan_files
+    plan = LakeScan.plan_files
 
-    def note(scan: DataScan) -> Iterable[FileScanTask]:
+    def note(scan: LakeScan) -> Iterable[FileScanTask]:
         tasks = list(plan(scan))
         parts.append((len(tasks), {*scan.projection().column_names}))
         return tasks
 
     with monkeypatch.context() as patch:
-        patch.setattr(DataScan, "plan_files", note)
+        patch.setattr(LakeScan, "plan_files", note)
         yield parts
 
 

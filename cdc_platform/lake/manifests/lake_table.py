@@ -1,0 +1,51 @@
+"""Tables of the lake, whose scans do not read again what a process has read of their manifests."""
+
+from collections.abc import Iterable
+
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.table import DataScan, FileScanTask, ManifestGroupPlanner, Table
+from pyiceberg.typedef import EMPTY_DICT, Properties
+
+from cdc_platform.lake.manifests.stored_manifests import read_manifests
+
+
+class LakeTable(Table):
+    """A table of the lake."""
+
+    def scan(
+        self,
+        row_filter: str | BooleanExpression = AlwaysTrue(),  # noqa: B008  pyiceberg's own default, which cannot change
+        selected_fields: tuple[str, ...] = ("*",),
+        case_sensitive: bool = True,
+        snapshot_id: int | None = None,
+        options: Properties = EMPTY_DICT,
+        limit: int | None = None,
+    ) -> "LakeScan":
+        """Return a scan of one version, the newest one unless given."""
+        return LakeScan(
+            self.metadata,
+            self.io,
+            row_filter,
+            selected_fields,
+            case_sensitive,
+            snapshot_id,
+            options,
+            limit,
+            self.catalog,
+            self.name(),
+        )
+
+
+class LakeScan(DataScan):
+    """A scan that plans with the kept entries of manifests: a cycle scans its own tables several times."""
+
+    def plan_files(self) -> Iterable[FileScanTask]:
+        """Return the files that may have rows of the scan."""
+        snapshot = self.snapshot()
+        is_planned_by_server = self.catalog is not None and self.catalog.supports_server_side_planning()
+        if snapshot is None or is_planned_by_server:
+            return super().plan_files()
+        planner = ManifestGroupPlanner(
+            self.table_metadata, self.io, self.row_filter, self.case_sensitive, self.options
+        )
+        return planner.plan_files(read_manifests(self.io, snapshot))

@@ -1,0 +1,96 @@
+"""Scans of the lake's tables, planned with manifests that are read once."""
+
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pytest
+from pyiceberg.table import DataScan, Table
+from pyiceberg.typedef import Properties
+
+from cdc_platform.lake.catalog.catalogs import open_catalog
+from cdc_platform.lake.catalog.files import LakeFile, LakeFiles
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.lake.manifests.stored_manifests import KEPT, KEPT_ENTRIES, read_entries, read_manifests
+
+SCHEMA: Final = pa.schema([("id", pa.int64()), ("v", pa.string())])
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    """A table with three commits of one file each, of which the second has been deleted."""
+    catalog = open_catalog(LakeSettings(str(tmp_path)))
+    catalog.create_namespace("n")
+    catalog.create_table("n.t", schema=SCHEMA)
+    stored_table = catalog.load_table("n.t")
+    for number in range(3):
+        stored_table.append(pa.table({"id": [number], "v": [f"v{number}"]}, SCHEMA))
+    stored_table.delete("id = 1")
+    return catalog.load_table("n.t")
+
+
+class ListedFiles(LakeFiles):
+    """The files of a lake, with the locations of those that were opened for reading."""
+
+    def __init__(self, properties: Properties) -> None:
+        super().__init__(properties)
+        self.opened = list[str]()
+
+    def new_input(self, location: str) -> LakeFile:
+        """Return a file for reading."""
+        self.opened.append(location)
+        return super().new_input(location)
+
+
+@pytest.mark.parametrize(
+    ("row_filter", "snapshot"),
+    [("true", -1), ("id >= 1", -1), ("id = 1", -1), ("v = 'v1'", 1), ("id < 2", 2)],
+)
+def test_a_scan_has_the_rows_of_its_version(table: Table, row_filter: str, snapshot: int) -> None:
+    """Rows, files and projections are those of pyiceberg's own scan, for each version and filter."""
+    number = table.snapshots()[snapshot].snapshot_id
+    expected = DataScan(table.metadata, table.io, row_filter, ("v",), snapshot_id=number)
+    for _ in range(2):
+        scan = table.scan(row_filter, ("v",), snapshot_id=number)
+        assert expected.to_arrow().equals(scan.to_arrow())
+        assert expected.count() == scan.count()
+        planned = [task.file.file_path for task in scan.select("v").plan_files()]
+        assert [task.file.file_path for task in expected.plan_files()] == planned
+
+
+def test_a_manifest_is_read_once(table: Table) -> None:
+    """A scan opens the list of manifests, and of these only what no scan has read."""
+    table.scan().to_arrow()
+    table.append(pa.table({"id": [3], "v": ["v3"]}, SCHEMA))
+    for has_new in (True, False):
+        table.io = files = ListedFiles(table.io.properties)
+        table.scan("id < 0").to_arrow()
+        newest = table.snapshots()[-1]
+        (new_manifest,) = (
+            manifest.manifest_path
+            for manifest in read_manifests(LakeFiles(), newest)
+            if manifest.added_snapshot_id == newest.snapshot_id
+        )
+        assert [newest.manifest_list, *([new_manifest] if has_new else [])] == files.opened
+
+
+def test_entries_of_deleted_files_are_read_if_wanted(table: Table) -> None:
+    """Only live entries are kept; pyiceberg's commits ask for the others, too."""
+    deletion = table.snapshots()[-1]
+    manifests = read_manifests(table.io, deletion)
+    live = [entry for manifest in manifests for entry in manifest.fetch_manifest_entry(table.io)]
+    everything = [
+        entry
+        for manifest in manifests
+        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False)
+    ]
+    assert (len(live), len(everything)) == (2, 3)
+
+
+def test_the_kept_entries_are_bounded(table: Table) -> None:
+    """Entries count as such, and a manifest as one more; beyond the bound, those used last stay."""
+    KEPT.clear()
+    table.scan().to_arrow()
+    manifests = read_manifests(table.io, table.snapshots()[-1])
+    assert sum(1 + len(read_entries(table.io, manifest)) for manifest in manifests) == KEPT.currsize
+    assert KEPT.maxsize == KEPT_ENTRIES
