@@ -268,3 +268,38 @@ def test_a_table_without_a_key_column_is_left_out_by_itself(
         result = check(pipeline, spark, EVERYTHING)
         assert result.passed, result.summary
     pipeline.source.close()
+
+
+VIEWS: Final[tuple[str | tuple[str, ...], ...]] = (
+    "ALTER TABLE former RENAME TO renamed",
+    "CREATE VIEW former SQL SECURITY INVOKER AS SELECT renamed.id, renamed.v FROM renamed",
+    "DROP TABLE gone",
+    "CREATE VIEW gone SQL SECURITY INVOKER AS SELECT other.id, other.v FROM other",
+    ("UPDATE other SET v = 2 WHERE true",),
+)
+
+
+def test_a_view_with_the_name_of_a_table_is_none(
+    spark: "SparkSession", session_lake: LakeSettings, still_emulator: str
+) -> None:
+    """The table whose name it takes counts as dropped, and one that was renamed for it is copied."""
+    bank = BankSettings(still_emulator, database="views")
+    tables = [f"CREATE TABLE {name} (id INT64, v INT64) PRIMARY KEY (id)" for name in ("former", "gone")]
+    make_database(bank, (*tables, *KEYLESS[1:]))
+    play(bank, (tuple(f"INSERT INTO {name} (id, v) VALUES (1, 1)" for name in ("former", "gone", "other")),))
+    pipeline = follow(still_emulator, session_lake, "views", "s")
+    catch_up(pipeline, spark)
+    for steps in (
+        VIEWS,
+        ("DROP VIEW gone", "CREATE TABLE gone (id INT64, v INT64) PRIMARY KEY (id)"),
+        (("INSERT INTO gone (id, v) VALUES (7, 7)",),),
+    ):
+        play(bank, steps)
+        catch_up(pipeline, spark)
+        catch_up(pipeline, spark)
+    assert [(row["id"], row["v"]) for row in rows_of(pipeline, "renamed")] == [(1, 1)]
+    assert [(row["id"], row["v"]) for row in rows_of(pipeline, "gone")] == [(7, 7)]
+    result = check_source(pipeline, spark, EVERYTHING)
+    assert result.passed, result.summary
+    assert "differs as expected" not in result.summary
+    pipeline.source.close()
