@@ -50,11 +50,11 @@ def find_renamed(
 ) -> frozenset[str]:
     """Return the tables that are new since the last schema read, and may have had rows under another name.
 
-    A rename removes the other name at the same moment.
+    A rename removes the other name at the same moment, and another table may get that name afterwards.
     """
-    if schema_read is None or not _lacks_tables(history, schema_read):
+    if schema_read is None:
         return frozenset()
-    fresh = frozenset(schema.name for schema in schema_read.tables if schema.name not in history.tables)
+    fresh = frozenset(schema.name for schema in schema_read.tables if _is_absent(history, schema.name))
     if read_back is None or history.position_micros is None:
         return fresh
     return frozenset(
@@ -62,9 +62,9 @@ def find_renamed(
     )
 
 
-def _lacks_tables(history: SchemaHistory, schema_read: SchemaRead) -> bool:
-    exist = _names(schema_read)
-    return any(columns.is_watched and name not in exist for name, columns in history.tables.items())
+def _is_absent(history: SchemaHistory, name: str) -> bool:
+    columns = history.tables.get(name)
+    return columns is None or columns.is_dropped
 
 
 def _is_created(
@@ -73,10 +73,8 @@ def _is_created(
     """Return whether the table appeared at a moment at which no other table vanished; bisects the time."""
     before, after = read_back(since_micros), schema_read
     while before.is_exact and after.is_exact and name not in _names(before):
-        if _names(before) <= _names(after):
-            return True
         if after.micros - before.micros <= ONE_CHANGE_MICROS:
-            return False
+            return _names(before) <= _names(after)
         between = read_back((before.micros + after.micros) // 2)
         before, after = (before, between) if name in _names(between) else (between, after)
     return False

@@ -242,9 +242,9 @@ class _Finder(SchemaRecorder):
             since = None if is_beginning else observation.place
             is_new = columns is None and table not in self.before.other_names | self.renamed
             is_inserted = self.shows_creation and is_new
-            value = (
-                CREATED if is_inserted else UNCOPIED if columns is None and table in self.uncopied else None
-            )
+            # No copy brings the rows that a table of a known name had under another one.
+            lacks_rows = table in (self.uncopied if columns is None else self.renamed)
+            value = CREATED if is_inserted else UNCOPIED if lacks_rows else None
             self.record(SchemaChange.TABLE_ADDED, table, observation.database or None, value, since=since)
             if columns is None:
                 self.fresh[table] = False

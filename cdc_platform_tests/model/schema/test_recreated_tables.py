@@ -91,6 +91,9 @@ def test_a_schema_read_of_another_moment_begins_no_table() -> None:
         # The order of the changes is unknown.
         ({20_000: (), 20_001: ("log",)}, {"log"}),
         ({70_000: ("log", "notes")}, set()),
+        # Another table gets the name of the renamed one.
+        ({20_000: ("log",), 40_000: ("log", "notes")}, {"log"}),
+        ({20_000: ("log",), 40_000: ("log", "notes"), 60_000: ("log", "notes", "other")}, {"log"}),
     ],
 )
 def test_a_rename_takes_the_other_name_away_at_its_moment(
@@ -106,8 +109,21 @@ def test_a_rename_takes_the_other_name_away_at_its_moment(
     assert renamed == find_renamed(history_of(NUMBER), read_back(100_000), read_back)
 
 
+@pytest.mark.parametrize("is_renamed", [True, False])
+def test_a_table_renamed_to_a_dropped_one_lacks_its_rows(*, is_renamed: bool) -> None:
+    """No copy brings them, since the lake already has a table of that name; a new table has none."""
+    other = replace(NUMBER, name="other")
+    dropped = SchemaRead(8, (other,), {}, {})
+    events = find_events(history_of(NUMBER), 2, {}, dropped)
+    history = replace(reduce(SchemaHistory.after, events, history_of(NUMBER)), cycle=2, position_micros=8)
+    back = SchemaRead(10, (NUMBER,) if is_renamed else (NUMBER, other), {}, {})
+    events = find_events(history, 3, {}, back, read_back={8: dropped}.__getitem__)
+    columns = reduce(SchemaHistory.after, events, history).tables["notes"]
+    assert (True, is_renamed, False) == (columns.is_watched, columns.is_uncopied, columns.is_created)
+
+
 def test_what_the_source_does_not_show_may_be_a_rename() -> None:
-    """Without its former schema any table that comes up while another is gone may be that one."""
+    """Without its former schema any table that comes up may be one that had another name."""
     history, now = history_of(NUMBER), SchemaRead(100_000, (replace(NUMBER, name="log"),), {}, {})
     for read_back in (None, lambda micros: SchemaRead(micros, (), {}, {}, is_exact=False)):
         assert {"log"} == find_renamed(history, now, read_back)
