@@ -211,6 +211,17 @@ def check_watches(bank: BankSettings, pipeline: Pipeline, spark: "SparkSession")
     }
     # Its last state: what it has got since it left is not known.
     assert [(row["id"], row["v"]) for row in rows_of(pipeline, "joined")] == [(1, 1), (2, 2)]
+    check_suspension(bank, pipeline, spark)
+
+
+def check_suspension(bank: BankSettings, pipeline: Pipeline, spark: "SparkSession") -> None:
+    """A process that starts while the stream watches nothing reads what was written before."""
+    play(bank, (("DELETE FROM partly WHERE id < 5",), "ALTER CHANGE STREAM named DROP FOR ALL"))
+    restarted = open_pipeline(pipeline.settings)
+    catch_up(restarted, spark)
+    assert [row["id"] for row in rows_of(restarted, "partly")] == [5]
+    assert "`partly` is no longer watched; the lake keeps its last state." in find_exclusions(restarted)
+    restarted.source.close()
 
 
 def make_database(bank: BankSettings, definitions: tuple[str, ...]) -> None:
