@@ -111,13 +111,13 @@ def follow(host: str, lake: LakeSettings, database: str, stream: str) -> Pipelin
 
 
 def play(bank: BankSettings, steps: tuple[str | tuple[str, ...], ...]) -> None:
-    """Run definitions and transactions, one after the other."""
+    """Run definitions and transactions, one after the other; the definitions of a text are one change."""
     for step in steps:
         if isinstance(step, tuple):
             write(bank, step)
         else:
             with open_database(bank) as database:
-                database.update_ddl([step]).result(300)
+                database.update_ddl(step.split("; ")).result(300)
 
 
 def test_tables_follow_the_schema_and_equal_the_source(
@@ -285,8 +285,7 @@ RENAMES: Final[tuple[tuple[str | tuple[str, ...], ...], ...]] = (
     (
         "ALTER TABLE former RENAME TO renamed",
         "CREATE VIEW former SQL SECURITY INVOKER AS SELECT renamed.id, renamed.v FROM renamed",
-        "ALTER TABLE replaced RENAME TO kept",
-        "CREATE TABLE replaced (k STRING(9), v INT64) PRIMARY KEY (k)",
+        "ALTER TABLE replaced RENAME TO kept; CREATE TABLE replaced (k STRING(9), v INT64) PRIMARY KEY (k)",
         "DROP TABLE gone",
         "CREATE VIEW gone SQL SECURITY INVOKER AS SELECT other.id, other.v FROM other",
         ("UPDATE other SET v = 2 WHERE true", "INSERT INTO replaced (k, v) VALUES ('a', 5)"),
