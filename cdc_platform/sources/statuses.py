@@ -15,8 +15,8 @@ class RetryRule(Enum):
 
     RETRY = "retry"
     """The same call may soon succeed."""
-    RETRY_IF_TRANSPORT = "retry_if_transport"
-    """Retry only if the text reports a broken connection; otherwise the server is at fault."""
+    RETRY_IF_PASSING = "retry_if_passing"
+    """Retry only if the text reports a failure that passes; otherwise the server is at fault."""
     FAIL = "fail"
     """The same call fails again."""
 
@@ -29,12 +29,16 @@ RETRY_RULES: Final = {
     # This client never cancels: a proxy or a server that shuts down did.
     "CANCELLED": RetryRule.RETRY,
     "RESOURCE_EXHAUSTED": RetryRule.RETRY,
-    "INTERNAL": RetryRule.RETRY_IF_TRANSPORT,
-    "UNKNOWN": RetryRule.RETRY_IF_TRANSPORT,
+    "INTERNAL": RetryRule.RETRY_IF_PASSING,
+    "UNKNOWN": RetryRule.RETRY_IF_PASSING,
 }
 """Rule per gRPC status code; codes that are not named fail."""
 
-_TRANSPORT_TEXTS: Final = ("RST_STREAM", "EOS on DATA frame", "GOAWAY", "Stream removed", "Connection reset")
+_PASSING_TEXTS: Final = (
+    *("RST_STREAM", "EOS on DATA frame", "GOAWAY", "Stream removed", "Connection reset"),
+    "Authentication backend internal server error",
+)
+"""Texts of broken connections, and of the service that checks credentials: Google's clients retry them."""
 
 
 _OTHER_SERVER_TEXTS: Final = ("ethod not found", "unknown service", "Received http2 header with status")
@@ -124,8 +128,8 @@ def local_channel(host: str) -> Any:
 def may_pass(code: str, text: str) -> bool:
     """Return whether the same call may succeed later."""
     rule = RETRY_RULES.get(code, RetryRule.FAIL)
-    if rule is RetryRule.RETRY_IF_TRANSPORT:
-        return any(part in text for part in _TRANSPORT_TEXTS)
+    if rule is RetryRule.RETRY_IF_PASSING:
+        return any(part in text for part in _PASSING_TEXTS)
     return rule is RetryRule.RETRY
 
 

@@ -139,8 +139,8 @@ def _table_findings(table: ColumnHistory) -> Iterable[str]:
         yield f"`{table.name}` was not watched for a while: the changes of that time are missing."
     if table.is_uncopied:
         yield (
-            f"`{table.name}` was not copied: rows from before the stream's beginning reach the lake once "
-            "they change, and columns that their changes do not name read as NULL."
+            f"`{table.name}` was not copied: rows that it had before its first change in the log reach the "
+            "lake once they change, and columns that their changes do not name read as NULL."
         )
     for version in table.live_versions:
         if version.is_late:

@@ -3,7 +3,7 @@
 The key shows a recreated table: Spanner changes no key in place, except between STRING and BYTES.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -45,47 +45,49 @@ def shows_creation(
     return before.is_exact and before.watches_all
 
 
-def find_renamed(
-    history: SchemaHistory, schema_read: SchemaRead | None, read_back: Callable[[int], SchemaRead] | None
+def find_populated(
+    history: SchemaHistory,
+    schema_read: SchemaRead,
+    read_back: Callable[[int], SchemaRead],
+    has_rows: Callable[[str, int], bool],
 ) -> frozenset[str]:
-    """Return the tables that are new since the last schema read, and may have had rows under another name.
+    """Return the tables that came up since the last schema read and had rows when they did.
 
-    A rename removes the other name at the same moment.
+    They had another name, or were not watched at first. A table that the source no longer shows as of that
+    moment may have had rows.
+
+    Args:
+        history: the schema history so far.
+        schema_read: the source's schema now.
+        read_back: reads the source's schema at an earlier moment.
+        has_rows: returns whether a table had rows at a moment.
     """
-    if schema_read is None or not _lacks_tables(history, schema_read):
+    since_micros = history.position_micros
+    if since_micros is None or not schema_read.is_exact:
         return frozenset()
-    fresh = frozenset(schema.name for schema in schema_read.tables if schema.name not in history.tables)
-    if read_back is None or history.position_micros is None:
-        return fresh
-    return frozenset(
-        name for name in fresh if not _is_created(name, history.position_micros, schema_read, read_back)
-    )
+
+    def is_populated(name: str) -> bool:
+        before, after = read_back(since_micros), schema_read
+        while before.is_exact and after.is_exact and name not in _watched_names(before):
+            if after.micros - before.micros <= ONE_CHANGE_MICROS:
+                return has_rows(name, after.micros)
+            between = read_back((before.micros + after.micros) // 2)
+            before, after = (before, between) if name in _watched_names(between) else (between, after)
+        return True
+
+    return frozenset(filter(is_populated, _fresh_names(history, schema_read)))
 
 
-def _lacks_tables(history: SchemaHistory, schema_read: SchemaRead) -> bool:
-    exist = _names(schema_read)
-    return any(columns.is_watched and name not in exist for name, columns in history.tables.items())
+def _fresh_names(history: SchemaHistory, schema_read: SchemaRead) -> Iterator[str]:
+    """Yield the tables that are new or came back, without new ones that are copied anyway."""
+    for name in _watched_names(schema_read):
+        columns = history.tables.get(name)
+        if schema_read.watches_all if columns is None else columns.is_dropped:
+            yield name
 
 
-def _is_created(
-    name: str, since_micros: int, schema_read: SchemaRead, read_back: Callable[[int], SchemaRead]
-) -> bool:
-    """Return whether the table appeared at a moment at which no other table vanished; bisects the time."""
-    before, after = read_back(since_micros), schema_read
-    while before.is_exact and after.is_exact and name not in _names(before):
-        if _names(before) <= _names(after):
-            return True
-        if after.micros - before.micros <= ONE_CHANGE_MICROS:
-            return False
-        between = read_back((before.micros + after.micros) // 2)
-        before, after = (before, between) if name in _names(between) else (between, after)
-    return False
-
-
-def _names(schema_read: SchemaRead) -> frozenset[str]:
-    return frozenset(
-        {*schema_read.unwatched, *schema_read.keyless, *(schema.name for schema in schema_read.tables)}
-    )
+def _watched_names(schema_read: SchemaRead) -> frozenset[str]:
+    return frozenset(schema.name for schema in schema_read.tables)
 
 
 @dataclass(frozen=True)

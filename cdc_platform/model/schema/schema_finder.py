@@ -11,7 +11,6 @@ from cdc_platform.model.schema.observed_columns import ObservedColumn, ObservedC
 from cdc_platform.model.schema.recreated_tables import (
     RecreatedColumn,
     find_recreated,
-    find_renamed,
     has_other_key,
     shows_creation,
 )
@@ -78,7 +77,6 @@ def find_events(
             then has the narrowest type that holds all observed values, and a missing column stays.
     """
     sees_creation = shows_creation(history, schema_read, read_back)
-    renames = find_renamed(history, schema_read, read_back) if sees_creation else frozenset()
     recreations = {} if widens else dict(find_recreated(history, schema_read))
     # A schema read of files or topics is empty: their keys may change, and the source does not state how it
     # converted the values of a retyped column.
@@ -94,7 +92,7 @@ def find_events(
         converts=is_read,
         read_back=read_back,
         recreated=recreations,
-        renamed=renames,
+        populated=schema_read.populated if schema_read is not None else frozenset(),
         uncopied=schema_read.uncopied if schema_read is not None else frozenset(),
     )
     for table in sorted(observations):
@@ -115,8 +113,8 @@ class _Finder(SchemaRecorder):
     read_back: Callable[[int], SchemaRead] | None = None
     recreated: dict[tuple[str, str], RecreatedColumn] = field(default_factory=dict)
     """Columns that a schema read shows to be recreated, and no record has shown yet."""
-    renamed: frozenset[str] = frozenset()
-    """Tables that may have had rows under another name."""
+    populated: frozenset[str] = frozenset()
+    """Tables that may have had rows when they came up."""
     uncopied: frozenset[str] = frozenset()
     """Tables that may have had rows before that no copy brings."""
     fresh: dict[str, bool] = field(default_factory=dict)
@@ -240,11 +238,11 @@ class _Finder(SchemaRecorder):
         if columns is None or not columns.is_watched:
             is_beginning = self.history.cycle == 0 and columns is None
             since = None if is_beginning else observation.place
-            is_new = columns is None and table not in self.before.other_names | self.renamed
+            is_new = columns is None and table not in self.before.other_names | self.populated
             is_inserted = self.shows_creation and is_new
-            value = (
-                CREATED if is_inserted else UNCOPIED if columns is None and table in self.uncopied else None
-            )
+            # No copy brings rows of a table that the lake already has.
+            lacks_rows = table in (self.uncopied if columns is None else self.populated)
+            value = CREATED if is_inserted else UNCOPIED if lacks_rows else None
             self.record(SchemaChange.TABLE_ADDED, table, observation.database or None, value, since=since)
             if columns is None:
                 self.fresh[table] = False

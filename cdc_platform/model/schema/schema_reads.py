@@ -16,8 +16,9 @@ class SchemaRead:
     ``unwatched`` has every table of the database with the columns that the change stream does not watch.
     ``watches_all`` means that the stream watches each table from its creation on. ``keyless`` are watched
     tables with a key without columns; ``tables`` does not include them. ``generated`` lists, by table, the
-    generated columns outside the key, which no change stream sends. ``uncopied`` are tables that this read
-    shows first, and that may have had rows before, which no copy brings.
+    generated columns outside the key, which no change stream sends. ``populated`` are tables that came up
+    since the last read and may have had rows when they did. ``uncopied`` are tables that this read shows
+    first, and that may have had rows before, which no copy brings.
     """
 
     micros: int
@@ -26,6 +27,7 @@ class SchemaRead:
     options: Mapping[str, str]
     is_exact: bool = True
     watches_all: bool = True
+    populated: frozenset[str] = frozenset()
     uncopied: frozenset[str] = frozenset()
     keyless: tuple[str, ...] = ()
     generated: Mapping[str, Sequence[str]] = field(default_factory=dict)

@@ -3,9 +3,9 @@
 The history is derived from committed data after the end of the stored history, so the step is repeatable.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 from typing import Final
 
 from pyiceberg.table import Table
@@ -20,7 +20,7 @@ from cdc_platform.model.schema.evolution import SchemaHistory
 from cdc_platform.model.schema.observed_columns import (
     ObservedColumns,
 )
-from cdc_platform.model.schema.recreated_tables import find_recreated
+from cdc_platform.model.schema.recreated_tables import find_populated, find_recreated
 from cdc_platform.model.schema.schema_events import SchemaEvent
 from cdc_platform.model.schema.schema_finder import find_events, is_news
 from cdc_platform.model.schema.schema_policy import SchemaPolicy
@@ -92,9 +92,7 @@ def find_exclusions(pipeline: Pipeline) -> tuple[str, ...]:
         SourceError: the source does not state its schema.
     """
     history = pipeline.schema_history
-    schema_read = with_uncopied_tables(
-        pipeline, history, pipeline.read_schema(pipeline.source.clock_micros())
-    )
+    schema_read = with_older_rows(pipeline, history, pipeline.read_schema(pipeline.source.clock_micros()))
     events = find_events(
         history, history.cycle, {}, schema_read, read_back=PastSchemaReads(pipeline.read_schema)
     )
@@ -144,7 +142,7 @@ def _find(
         if is_news(history, shape.table, shape.columns, is_whole=shape.is_whole, widens=widens)
     }
     tables |= {name for name, copy in copies.items() if is_news(history, name, copy.columns, is_whole=True)}
-    schema_read = with_uncopied_tables(pipeline, history, pipeline.read_schema(mark.position_micros))
+    schema_read = with_older_rows(pipeline, history, pipeline.read_schema(mark.position_micros))
     if not widens:
         tables |= {name for name, _ in find_recreated(history, schema_read)}
     policy_tables = {
@@ -165,23 +163,33 @@ def _find(
     return find_events(history, mark.cycle, observations, schema_read, read_back=read_back, widens=widens)
 
 
-def with_uncopied_tables(pipeline: Pipeline, history: SchemaHistory, schema_read: SchemaRead) -> SchemaRead:
-    """Return the schema read with the names of new tables that lack a copy of older rows.
+def with_older_rows(pipeline: Pipeline, history: SchemaHistory, schema_read: SchemaRead) -> SchemaRead:
+    """Return the schema read with the names of new tables that may have older rows, copied or not.
 
     Raises:
         SourceError: the source cannot answer.
     """
-    if pipeline.settings.copies_first or not pipeline.capabilities.can_be_compared:
+    if not pipeline.capabilities.can_be_compared:
         return schema_read
+    read_back, has_rows = PastSchemaReads(pipeline.read_schema), partial(_may_have_had_rows, pipeline)
+    return replace(
+        schema_read,
+        populated=find_populated(history, schema_read, read_back, has_rows),
+        uncopied=frozenset(_uncopied_tables(pipeline, history, schema_read)),
+    )
+
+
+def _uncopied_tables(pipeline: Pipeline, history: SchemaHistory, schema_read: SchemaRead) -> Iterable[str]:
+    """Return the new tables that lack a copy of older rows."""
+    if pipeline.settings.copies_first:
+        return ()
     declared_tables = pipeline.settings.tables
     new_tables = {table.name for table in schema_read.tables} - history.tables.keys()
-    tables = sorted(new_tables if declared_tables is None else new_tables & {*declared_tables})
-    if not tables:
-        return schema_read
-    if history.cycle == 0:
-        first_micros = _first_micros(pipeline)
-        tables = [name for name in tables if _may_have_had_rows(pipeline, name, first_micros)]
-    return replace(schema_read, uncopied=frozenset(tables))
+    tables = new_tables if declared_tables is None else new_tables & {*declared_tables}
+    if not tables or history.cycle:
+        return tables
+    first_micros = _first_micros(pipeline)
+    return [name for name in sorted(tables) if _may_have_had_rows(pipeline, name, first_micros)]
 
 
 def _first_micros(pipeline: Pipeline) -> int:

@@ -62,14 +62,17 @@ class InformationSchema:
         )
 
     def columns(self) -> Query:
-        """Return the query for all columns: schema, table, name, type, generated, and ordinals.
+        """Return the query for all columns of tables: schema, table, name, type, generated, and ordinals.
 
         The last one is the ordinal in the primary key, NULL outside it.
         """
+        # The information schema lists the columns of views, too.
         return Query(
             "SELECT c.table_schema, c.table_name, c.column_name, c.spanner_type, c.is_generated, "
             "c.ordinal_position, k.ordinal_position "
-            "FROM information_schema.columns AS c LEFT JOIN information_schema.index_columns AS k "
+            "FROM information_schema.columns AS c JOIN information_schema.tables AS t "
+            "ON t.table_schema = c.table_schema AND t.table_name = c.table_name "
+            "AND t.table_type = 'BASE TABLE' LEFT JOIN information_schema.index_columns AS k "
             "ON k.table_schema = c.table_schema AND k.table_name = c.table_name "
             "AND k.column_name = c.column_name AND k.index_type = 'PRIMARY_KEY' "
             f"WHERE c.table_schema NOT IN {self._system_list()}"

@@ -57,9 +57,14 @@ class SpannerSource(SparkSource):
         """The connection of this process."""
         return SpannerClient(self.settings)
 
-    def describe(self) -> StreamDescription:
-        """Return the tables and options of the stream now."""
-        description = describe_stream(self.client)
+    def describe(self, *, may_watch_nothing: bool = False) -> StreamDescription:
+        """Return the tables and options of the stream now.
+
+        Raises:
+            StreamWatchesNothing: the stream watches no table, although it must.
+            SourceError: the stream or its dialect do not match the settings.
+        """
+        description = describe_stream(self.client, may_watch_nothing=may_watch_nothing)
         self._is_described = True
         return description
 
@@ -86,10 +91,11 @@ class SpannerSource(SparkSource):
         """Return the source's time; the first call checks that the source can be read.
 
         Raises:
-            SourceError: The stream, its tables or its dialect do not match the settings.
+            SourceError: The stream or its dialect do not match the settings.
         """
         if not self._is_described:
-            self.describe()
+            # A stream that was suspended still has the records from before.
+            self.describe(may_watch_nothing=True)
         return clock_micros(self.client)
 
     def start_micros(self) -> int:
@@ -101,10 +107,11 @@ class SpannerSource(SparkSource):
             RetentionExpired: The stream no longer has records from the start on.
             SettingError: The start lies in the future, or before the stream's creation; or a setting names
                 columns that are not timestamps.
+            StreamWatchesNothing: The stream watches no table.
         """
-        now_micros = self.clock_micros()
+        description, now_micros = self.describe(), clock_micros(self.client)
         if self.settings.nanosecond_columns:
-            check_nanosecond_columns(self.describe(), self.settings.nanosecond_columns)
+            check_nanosecond_columns(description, self.settings.nanosecond_columns)
         if self.settings.start_timestamp is None:
             return now_micros
         start_micros = from_rfc3339(self.settings.start_timestamp)

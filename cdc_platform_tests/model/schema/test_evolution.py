@@ -173,7 +173,8 @@ def test_a_table_may_be_created_under_way() -> None:
     for first, second, is_created in (
         (everything, read_at(8, other, notes()), True),
         (partly, read_at(8, other, notes()), False),
-        (everything, read_at(8, notes()), False),
+        (everything, read_at(8, notes()), True),
+        (everything, replace(read_at(8, notes()), populated=frozenset({"notes"})), False),
         (everything, read_at(8, other, notes(), is_exact=False), False),
     ):
         history, _ = follow(([], first), ([observation(7, notes())], second))

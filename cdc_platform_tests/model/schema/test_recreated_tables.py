@@ -2,12 +2,13 @@
 
 from dataclasses import replace
 from functools import reduce
+from typing import NoReturn
 
 import pytest
 
 from cdc_platform.model.schema.evolution import SchemaHistory
 from cdc_platform.model.schema.observed_columns import ObservedColumns
-from cdc_platform.model.schema.recreated_tables import find_renamed, has_other_key
+from cdc_platform.model.schema.recreated_tables import find_populated, has_other_key
 from cdc_platform.model.schema.schema_events import SchemaChange
 from cdc_platform.model.schema.schema_finder import find_events
 from cdc_platform.model.schema.schema_reads import SchemaRead
@@ -80,34 +81,68 @@ def test_a_schema_read_of_another_moment_begins_no_table() -> None:
 
 
 @pytest.mark.parametrize(
-    ("steps", "renamed"),
+    ("steps", "rows_since", "populated"),
     [
-        # Each step is a moment from which on these tables exist; `notes` does at the beginning.
-        ({20_000: ("log",)}, {"log"}),
-        ({20_000: (), 40_000: ("log",)}, set()),
-        ({20_000: ("log", "notes"), 40_000: ("log",)}, set()),
-        ({20_000: ("log", "notes"), 40_000: ("log", "other")}, {"other"}),
-        ({20_000: ("interim",), 70_000: ("log",)}, {"log"}),
-        # The order of the changes is unknown.
-        ({20_000: (), 20_001: ("log",)}, {"log"}),
-        ({70_000: ("log", "notes")}, set()),
+        # Each step is a moment from which on these tables are watched; `notes` is at the beginning.
+        ({20_000: ("log",)}, {"log": 0}, {"log"}),
+        ({20_000: ("notes", "log")}, {"log": 0}, {"log"}),  # another table got its former name at once
+        ({20_000: ("log",), 40_000: ("log", "notes")}, {"log": 0, "notes": 0}, {"log"}),
+        ({20_000: ("notes", "log")}, {"log": 40_000}, set()),
+        ({20_000: ("notes", "log"), 60_000: ("notes", "more")}, {"log": 40_000, "more": 40_000}, {"more"}),
+        ({20_000: ("notes", "log")}, {}, set()),
+        ({20_000: ()}, {}, set()),
     ],
 )
-def test_a_rename_takes_the_other_name_away_at_its_moment(
-    steps: dict[int, tuple[str, ...]], renamed: set[str]
+def test_a_table_with_rows_when_it_came_up_was_another_one(
+    steps: dict[int, tuple[str, ...]], rows_since: dict[str, int], populated: set[str]
 ) -> None:
-    """A table that appears while no other one disappears has no earlier rows."""
+    """A new table is empty; the others had another name, or were not watched."""
 
     def read_back(micros: int) -> SchemaRead:
         names = [names for since, names in steps.items() if since <= micros]
         present = tuple(replace(NUMBER, name=name) for name in (names[-1] if names else ("notes",)))
         return SchemaRead(micros, present, {}, {})
 
-    assert renamed == find_renamed(history_of(NUMBER), read_back(100_000), read_back)
+    def has_rows(name: str, micros: int) -> bool:
+        return micros >= rows_since.get(name, micros + 1)
+
+    assert populated == find_populated(history_of(NUMBER), read_back(100_000), read_back, has_rows)
 
 
-def test_what_the_source_does_not_show_may_be_a_rename() -> None:
-    """Without its former schema any table that comes up while another is gone may be that one."""
+DROPPED = SchemaRead(8, (replace(NUMBER, name="other"),), {}, {})
+"""The table `notes` is gone, and another one is there."""
+
+
+def history_without_notes() -> SchemaHistory:
+    """Return the history of a table that was dropped."""
+    before = history_of(NUMBER)
+    events = find_events(before, 2, {}, DROPPED)
+    return replace(reduce(SchemaHistory.after, events, before), cycle=2, position_micros=8)
+
+
+@pytest.mark.parametrize("has_rows", [True, False])
+def test_a_table_renamed_to_a_dropped_one_lacks_its_rows(*, has_rows: bool) -> None:
+    """No copy brings them, since the lake already has a table of that name; a new table has none."""
+    history, back = history_without_notes(), SchemaRead(10, (NUMBER,), {}, {}, watches_all=False)
+    populated = find_populated(history, back, {8: DROPPED}.__getitem__, lambda *_: has_rows)
+    events = find_events(history, 3, {}, replace(back, populated=populated))
+    columns = reduce(SchemaHistory.after, events, history).tables["notes"]
+    assert (True, has_rows, False) == (columns.is_watched, columns.is_uncopied, columns.is_created)
+
+
+def unasked(*arguments: object) -> NoReturn:
+    """Fail, because the answer is known already."""
+    pytest.fail(f"the source was asked for {arguments}")
+
+
+def test_a_new_table_of_a_listed_stream_is_copied_without_a_question() -> None:
+    """Only a stream that watches all tables may have seen its creation."""
+    now = SchemaRead(10, (replace(NUMBER, name="log"),), {}, {}, watches_all=False)
+    assert set() == find_populated(history_of(NUMBER), now, unasked, unasked)
+
+
+def test_what_the_source_does_not_show_may_have_had_rows() -> None:
+    """Without its former schema any table that comes up may be an older one."""
     history, now = history_of(NUMBER), SchemaRead(100_000, (replace(NUMBER, name="log"),), {}, {})
-    for read_back in (None, lambda micros: SchemaRead(micros, (), {}, {}, is_exact=False)):
-        assert {"log"} == find_renamed(history, now, read_back)
+    forgotten = SchemaRead(100_000, (), {}, {}, is_exact=False)
+    assert {"log"} == find_populated(history, now, lambda _: forgotten, unasked)

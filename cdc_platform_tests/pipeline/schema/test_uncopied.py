@@ -13,7 +13,7 @@ from cdc_platform.model.stream.records import ValueCaptureType
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
 from cdc_platform.pipeline.checks.source_checks import check_schema, check_source
 from cdc_platform.pipeline.checks.table_checks import check_tables_equal_log
-from cdc_platform.pipeline.schema.schema_evolution import find_exclusions, with_uncopied_tables
+from cdc_platform.pipeline.schema.schema_evolution import find_exclusions, with_older_rows
 from cdc_platform_tests.pipeline.evolving import STEP, EvolvingSource
 from cdc_platform_tests.support.pipelines import START, feed, make_pipeline, rows_of, run_steps, source_of
 
@@ -84,7 +84,7 @@ def test_only_what_may_have_had_rows_lacks_a_copy(
         return iter(())
 
     source_of(pipeline).rows_at = answers
-    schema_read = with_uncopied_tables(pipeline, SchemaHistory(), source.read_schema(START))
+    schema_read = with_older_rows(pipeline, SchemaHistory(), source.read_schema(START))
     assert ({"notes"} if expected else set()) == schema_read.uncopied
 
 
@@ -93,4 +93,4 @@ def test_tables_that_are_copied_lack_no_rows(session_lake: LakeSettings) -> None
     source = old_source()
     pipeline = make_pipeline(session_lake, (), copy_chunk_rows=1)
     look = source.read_schema(START)
-    assert look == with_uncopied_tables(pipeline, SchemaHistory(), look)
+    assert look == with_older_rows(pipeline, SchemaHistory(), look)

@@ -22,6 +22,7 @@ DDL = (
     "CREATE TABLE plain (id INT64, note STRING(MAX), hidden STRING(MAX)) PRIMARY KEY (id)",
     "CREATE SCHEMA shop",
     "CREATE TABLE shop.orders (id INT64) PRIMARY KEY (id)",
+    "CREATE VIEW ids SQL SECURITY INVOKER AS SELECT plain.id FROM plain",
     "CREATE CHANGE STREAM everything FOR ALL OPTIONS (retention_period = '36h')",
     "CREATE CHANGE STREAM partly FOR wide, plain(note) OPTIONS (value_capture_type = 'NEW_ROW')",
     "CREATE CHANGE STREAM keys FOR plain()",
@@ -80,6 +81,7 @@ def test_stream_of_some_columns(settings: SpannerSettings) -> None:
     some, keys = describe(settings, change_stream="partly"), describe(settings, change_stream="keys")
 
     assert columns(some) == {"plain": ["id*", "note"], "wide": ["k2*", "a*", "b", "n", "j", "tags"]}
+    assert some.unwatched == {"plain": ("hidden",), "shop.orders": ("id",)}  # without the view
     assert columns(keys) == {"plain": ["id*"]}
     assert some.value_capture_type.value == "NEW_ROW"
 
@@ -112,6 +114,7 @@ POSTGRESQL_DDL = (
     'CREATE TABLE "Plain Table" (id bigint PRIMARY KEY, "Note" text, hidden text)',
     "CREATE SCHEMA shop",
     "CREATE TABLE shop.orders (id bigint PRIMARY KEY)",
+    "CREATE VIEW ids SQL SECURITY INVOKER AS SELECT o.id FROM shop.orders o",
     "CREATE CHANGE STREAM everything FOR ALL WITH (retention_period = '36h')",
     """CREATE CHANGE STREAM "Partly" FOR wide, "Plain Table"("Note")
   WITH (value_capture_type = 'NEW_ROW')""",
@@ -171,6 +174,7 @@ def test_postgresql_stream_of_some_columns(postgresql: SpannerSettings) -> None:
 
     assert columns(some)["Plain Table"] == ["id*", "Note"]
     assert len(columns(some)["wide"]) == 13
+    assert some.unwatched == {"Plain Table": ("hidden",), "shop.orders": ("id",)}  # without the view
     assert columns(keys) == {"Plain Table": ["id*"]}
     assert some.value_capture_type.value == "NEW_ROW"
 

@@ -1,10 +1,11 @@
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 
-from cdc_platform.errors import SettingError, SourceNotFound, SourceUnreachable
+from cdc_platform.errors import SettingError, SourceNotFound, SourceUnreachable, StreamWatchesNothing
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadWindow
 from cdc_platform.sources.spanner.copying import copy_reader, snapshot
@@ -70,6 +71,18 @@ def test_start_before_the_stream_existed_is_refused(source: SpannerSource, hours
         SettingError, match=r"before the change stream existed.*stream's records begin at 20.*T"
     ):
         starting(source, start).start_micros()
+
+
+def test_a_stream_that_watches_nothing_is_refused_at_the_start_only(emulator: str) -> None:
+    """A new pipeline would have no table; an existing one reads what the stream has from before."""
+    bank = make_bank(emulator, "suspended-bank")
+    with open_database(bank.bank) as database:
+        database.update_ddl([f"ALTER CHANGE STREAM {bank.bank.change_stream} DROP FOR ALL"]).result(300)
+    with closing(SpannerSource(bank.spanner)) as suspended:
+        assert suspended.clock_micros() > 0
+        for begin in (suspended.start_micros, suspended.list_tables):
+            with pytest.raises(StreamWatchesNothing, match="Set what it watches"):
+                begin()
 
 
 def test_start_in_the_future_is_refused(source: SpannerSource) -> None:

@@ -2,9 +2,12 @@
 
 from collections.abc import Iterable, Iterator
 from functools import reduce
-from typing import Any
+from typing import Any, Final
 
 from cdc_platform.errors import RecordUnreadable
+
+_JOINED: Final = ("string_value", "list_value")
+"""Kinds of values that may be divided into chunks."""
 
 
 class RowAssembler:
@@ -62,10 +65,10 @@ class RowAssembler:
 
 
 def merge_chunks(*chunks: bytes) -> bytes:
-    """Return the value of chunks: texts and lists are joined, and so are the adjacent items of lists.
+    """Return the value of chunks: texts and lists are joined, and so are adjacent items of lists.
 
     Raises:
-        RecordUnreadable: a chunk is not a value.
+        RecordUnreadable: a chunk is not a value, or chunks are not parts of one value.
     """
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped] # ships no types
     from google.protobuf.struct_pb2 import Value  # type: ignore[import-untyped] # ships no types
@@ -73,18 +76,24 @@ def merge_chunks(*chunks: bytes) -> bytes:
     try:
         value: bytes = reduce(_merge, map(Value.FromString, chunks)).SerializeToString()
     except (DecodeError, ValueError, RecursionError) as error:
-        raise RecordUnreadable(f"Spanner's answer has a chunk that is not a value ({error})") from error
+        raise RecordUnreadable(f"Spanner's answer has chunks that are not a value ({error})") from error
     return value
 
 
 def _merge(left: Any, right: Any) -> Any:
-    if left.HasField("string_value"):
+    kind = left.WhichOneof("kind")
+    if kind not in _JOINED or right.WhichOneof("kind") != kind:
+        raise ValueError(f"{kind} and {right.WhichOneof('kind')} are not parts of one value")
+    if kind == "string_value":
         left.string_value += right.string_value
         return left
-    merged_values, rest = left.list_value.values, list(right.list_value.values)
-    if len(merged_values) and rest and merged_values[-1].WhichOneof("kind") in ("string_value", "list_value"):
-        _merge(merged_values[-1], rest.pop(0))
-    merged_values.extend(rest)
+    values, rest = left.list_value.values, list(right.list_value.values)
+    if values and rest:
+        kind = values[-1].WhichOneof("kind")
+        # Items of two kinds are two items: a list may be divided between a text and a NULL.
+        if kind in _JOINED and rest[0].WhichOneof("kind") == kind:
+            _merge(values[-1], rest.pop(0))
+    values.extend(rest)
     return left
 
 

@@ -1,5 +1,6 @@
 """Reader of one chunk of a table, which resumes after interruptions."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -28,8 +29,14 @@ BUFFERED_BATCHES: Final = 4
 CALL_S: Final = 600.0
 """Longest single call; a chunk that takes longer continues in another call."""
 
-_TOKEN_SIGNS: Final = ("session", "transaction", "partition_token", "partition token")
-"""Parts of error messages for a partition token whose session, transaction or token has expired."""
+_TOKEN_GONE: Final = re.compile(
+    r"Spanner said (?:FAILED_PRECONDITION|INVALID_ARGUMENT): .*(?:session|transaction|partition[_ ]token)",
+    re.DOTALL | re.IGNORECASE,
+)
+"""Answer to a partition token whose session, transaction or token has expired.
+
+The rest of an error's message has names of the user, which may contain these words.
+"""
 
 
 @dataclass
@@ -184,7 +191,7 @@ def _is_token_gone(error: SourceError) -> bool:
     return (
         isinstance(error, SourceNotFound)
         or (isinstance(error, SourceUnreachable) and "Session not found" in str(error))
-        or (type(error) is SourceError and any(sign in str(error).lower() for sign in _TOKEN_SIGNS))
+        or (type(error) is SourceError and _TOKEN_GONE.search(str(error)) is not None)
     )
 
 

@@ -32,6 +32,10 @@ def encoded(*plain: Plain) -> list[bytes]:
         ([], ["a"], ["a"]),
         (["a"], [], ["a"]),
         (["a", None], ["b"], ["a", None, "b"]),
+        (["a"], [None, "b"], ["a", None, "b"]),  # only values of one kind meet
+        ([["a"]], [None, ["b"]], [["a"], None, ["b"]]),
+        (["a"], [["b"]], ["a", ["b"]]),
+        ([["a"]], ["b"], [["a"], "b"]),
     ],
 )
 def test_chunks_merge_as_spanner_documents(left: Plain, right: Plain, merged: Plain) -> None:
@@ -63,6 +67,15 @@ def test_answer_that_ends_inside_a_row_is_an_error(last: object) -> None:
     """Half a row is never taken for a row."""
     with pytest.raises(RecordUnreadable, match="middle of a row"):
         list(RowAssembler().rows([last]))
+
+
+@pytest.mark.parametrize(
+    ("left", "right"), [("a", None), ("a", ["b"]), (["a"], "b"), (["a"], None), (None, "a"), (True, False)]
+)
+def test_chunks_of_different_kinds_are_an_error(left: Plain, right: Plain) -> None:
+    """Two values that cannot be parts of one are not taken for the first of them."""
+    with pytest.raises(RecordUnreadable, match="parts of one value"):
+        merge_chunks(*encoded(left, right))
 
 
 @pytest.mark.parametrize("chunk", [b"", b"\x1a\x05ab", b"\x32\xff"])

@@ -47,6 +47,7 @@ SETTINGS = SpannerSettings("p", "i", "d", "s")
         ("CANCELLED", "", SourceUnreachable),
         ("RESOURCE_EXHAUSTED", "", SourceUnreachable),
         ("INTERNAL", "Received RST_STREAM with error code 2", SourceUnreachable),
+        ("INTERNAL", "Authentication backend internal server error. Please retry.", SourceUnreachable),
         ("INTERNAL", "a fault of the server", SourceError),
         ("UNKNOWN", "Stream removed", SourceUnreachable),
         ("UNKNOWN", "", SourceError),

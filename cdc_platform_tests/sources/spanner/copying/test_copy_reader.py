@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from google.cloud.spanner_v1.types import KeySet
 
-from cdc_platform.errors import CopyExpired, KeyUnfit, RecordUnreadable, SourceUnreachable
+from cdc_platform.errors import CopyExpired, KeyUnfit, RecordUnreadable, SourceError, SourceUnreachable
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.sources.spanner.client.client import SpannerClient
 from cdc_platform.sources.spanner.copying import copy_reader
@@ -177,3 +177,20 @@ def test_what_is_gone_for_good_is_an_expired_copy(chunk: Chunk, code: str, text:
         pytest.raises(CopyExpired, match="version_retention_period"),
     ):
         read(server, chunk)
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        ("INTERNAL", "An internal error occurred"),
+        ("INTERNAL", "The transaction coordinator failed"),
+        ("INVALID_ARGUMENT", "Column not found: v"),
+    ],
+)
+def test_an_error_of_another_cause_keeps_the_copy(code: str, text: str) -> None:
+    """The copy is not started over because a name in the message resembles a partition token's parts."""
+    with fake_server(Answer((), grpc.StatusCode[code], text, columns=2)) as server:
+        settings = replace(server.settings(), database="sessions", change_stream="transactions")
+        with pytest.raises(SourceError, match=text) as caught:
+            list(read_chunk(SpannerClient(settings), TABLE, TOKEN))
+    assert SourceError is type(caught.value)
