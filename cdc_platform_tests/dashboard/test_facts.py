@@ -238,6 +238,16 @@ def test_silence_is_reported(watched: WatchedPipeline, lag_s: float, checks: lis
     assert note == assess_health(silent, now_micros=1_120 * SECOND, late_after_s=300).note
 
 
+def test_a_reason_has_the_age_of_its_check(watched: WatchedPipeline) -> None:
+    """The lag in the result of a check is that of its time, which may be an hour ago."""
+    results = (LastResult("fresh", "bank/t", False, True, 1_000, "6 min behind."),)
+    silent = status_of(
+        watched, lag_s=900.0, delivers_events=True, polled_micros=1_000 * SECOND, checks=results
+    )
+    expected = ("silent for 15 min, and check fresh on bank/t, 2 min ago: 6 min behind.",)
+    assert expected == assess_health(silent, now_micros=1_120 * SECOND, late_after_s=300).reasons
+
+
 def test_a_failure_names_its_tables(watched: WatchedPipeline) -> None:
     """A check that fails on several tables is one reason, which counts them and names the first ones."""
     checks = [
