@@ -23,7 +23,7 @@ from cdc_platform.lake.state.last_results import save_results
 from cdc_platform.lake.state.read_progress import left_since, load_poll
 from cdc_platform.metadata import LAG, WAITING, moment
 from cdc_platform.model.base.names import FRESH
-from cdc_platform.model.base.quantities import as_duration
+from cdc_platform.model.base.quantities import as_count, as_duration
 from cdc_platform.model.base.timestamps import clock_micros
 from cdc_platform.pipeline.opened.pipeline import open_lake, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
@@ -167,9 +167,15 @@ def report(
     after = _SensorCursor(results_of(evaluations), reported_s, freshness.news_since_micros)
     return dg.SensorResult(
         asset_events=evaluations if is_due else [],
-        skip_reason=None if is_due else "The results are those of the last report.",
+        # Dagster says of results without a reason that the sensor returned nothing.
+        skip_reason=_describe_report(evaluations) if is_due else "The results are those of the last report.",
         cursor=msgspec.json.encode(after).decode(),
     )
+
+
+def _describe_report(evaluations: Sequence[dg.AssetCheckEvaluation]) -> str:
+    passed = sum(evaluation.passed for evaluation in evaluations)
+    return f"Reported the check `{FRESH}` of {as_count(len(evaluations), 'table')}: {passed} passed."
 
 
 def save_all_fresh(

@@ -13,6 +13,8 @@ from cdc_platform.pipeline.on_demand.status import Status
 
 UNPOLLED_S: Final = 3.0 * POLLS_STORED_EVERY_S
 """An event source that has not been polled for longer is late: its pipeline is not running."""
+START_ADVICE: Final = "if nothing runs, start `sync --continuous` or the sensor"
+"""The lake does not know whether a cycle is running."""
 NAMED: Final = 3
 """Maximum number of tables named in a reason."""
 
@@ -91,9 +93,11 @@ def _findings(
     yield from ((State.FAILING, failure) for failure in _failures(status.checks))
     if status.lag_s is not None and status.lag_s > late_after_s:
         yield from ((State.LATE, reason) for reason in _late(status, status.lag_s, now_s, late_after_s))
+        read_s = now_s - status.watermark_micros / 1e6 if status.watermark_micros is not None else 0.0
         if status.is_silence and polled_s > max(late_after_s, UNPOLLED_S):
-            reason = f"the source was last polled {as_age(polled_s)}"
-            yield State.LATE, f"{reason}; start `sync --continuous` or the sensor"
+            yield State.LATE, f"the source was last polled {as_age(polled_s)}; {START_ADVICE}"
+        elif not status.delivers_events and not status.stuck_partitions and read_s > late_after_s:
+            yield State.LATE, f"the source was last read up to {as_age(read_s)}; {START_ADVICE}"
     for part in status.stuck_partitions:
         yield State.INCOMPLETE, f"partition {part.key} holds the watermark, {as_duration(part.age_s)} behind"
     if status.unread_files:

@@ -77,6 +77,8 @@ def test_the_lag_decides(bank: PipelineSettings, lag_s: int, expected: tuple[boo
     """A table passes, warns or fails by how far the newest cut is behind this machine's clock."""
     outcome = report(ASSETS, bank, RUNNING, Evaluation(), POSITION + lag_s * SECOND)
     assert expected == results_of(outcome)["accounts"]
+    passed = f"Reported the check `fresh` of 2 tables: {int(expected[0])} passed."
+    assert dg.SkipReason(passed) == outcome.skip_reason
 
 
 @pytest.mark.parametrize(
