@@ -37,7 +37,6 @@ LAUNCHED: Final = (
     dg.DagsterRunStatus.STARTED,
     dg.DagsterRunStatus.CANCELING,
 )
-UNFINISHED: Final = (dg.DagsterRunStatus.QUEUED, *LAUNCHED)
 
 
 @dataclass(frozen=True)
@@ -141,7 +140,7 @@ def claim_run(
         mine = instance.get_run_record_by_id(run_id)
         if mine is None or mine.dagster_run.is_finished:
             raise dg.Failure(f"Run {run_id} was terminated externally before it began.", allow_retries=False)
-        older_runs = [other for other in unfinished_runs(instance, pipeline) if _is_before(other, claim)]
+        older_runs = [other for other in launched_runs(instance, pipeline) if _is_before(other, claim)]
         if not older_runs:
             return
         for other in older_runs:
@@ -171,11 +170,12 @@ def _is_before(other: dg.RunRecord, claim: Claim) -> bool:
     return (other_claim.claimed_at, other_claim.run_id) < (claim.claimed_at, claim.run_id)
 
 
-def unfinished_runs(instance: dg.DagsterInstance, pipeline: str) -> list[dg.RunRecord]:
-    """Return the unfinished runs of a pipeline, and report runs whose process died as failed."""
-    records = instance.get_run_records(
-        dg.RunsFilter(tags={PIPELINE_TAG: pipeline}, statuses=list(UNFINISHED))
-    )
+def launched_runs(instance: dg.DagsterInstance, pipeline: str) -> list[dg.RunRecord]:
+    """Return the runs of a pipeline that Dagster has launched and that have not ended.
+
+    Runs whose process died are reported as failed, and are not among them.
+    """
+    records = instance.get_run_records(dg.RunsFilter(tags={PIPELINE_TAG: pipeline}, statuses=list(LAUNCHED)))
     return [record for record in records if not _report_if_lost(instance, record)]
 
 
@@ -255,10 +255,7 @@ def _loss_reason(record: dg.RunRecord, start_timeout_s: int) -> str | None:
 
     On a cluster it may take minutes, for which users set Dagster's own timeout; 0 is none.
     """
-    run = record.dagster_run
-    if run.status not in LAUNCHED:
-        return None
-    claim = Claim.of_run(run)
+    claim = Claim.of_run(record.dagster_run)
     if claim is not None:
         worker = claim.workers[0]
         return f"The run's process {worker.pid} on {worker.host} is gone." if claim.is_lost() else None

@@ -11,16 +11,16 @@ from typing import Annotated, Any, Final
 
 import dagster as dg
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
-from dagster._core.storage.tags import SCHEDULE_NAME_TAG, SENSOR_NAME_TAG
+from dagster._core.storage.tags import PARENT_RUN_ID_TAG, RETRY_NUMBER_TAG, SCHEDULE_NAME_TAG, SENSOR_NAME_TAG
 
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.claims import (
     FULL_CHECKS_TAG,
     PIPELINE_TAG,
     failures_in_a_row,
+    launched_runs,
     newest_full_checks,
     newest_runs,
-    unfinished_runs,
 )
 from cdc_platform.errors import CdcError, SettingError, SourceError
 from cdc_platform.lake.catalog.access import reaching
@@ -124,13 +124,6 @@ class RunSettings:
     def has_freshness(self) -> bool:
         """Whether the tables have a freshness check."""
         return self.fresh_warn_s is not None or self.fresh_fail_s is not None
-
-    @property
-    def freshness_text(self) -> str:
-        """The bounds of the freshness check, as a sentence."""
-        bounds = {"warns": self.fresh_warn_s, "fails": self.fresh_fail_s}
-        texts = [f"{verb} above {bound:g} s" for verb, bound in bounds.items() if bound is not None]
-        return f"The lag of the newest cut is small: the check {' and '.join(texts)}."
 
 
 @dataclass(frozen=True)
@@ -245,11 +238,10 @@ def has_news(pipeline: Pipeline, lineage: Lineage, clock_micros: int) -> bool:
 
 def find_wait_reason(instance: dg.DagsterInstance, pipeline: str) -> str | None:
     """Return the reason not to request a run of a pipeline now, None if there is none."""
-    going_on = unfinished_runs(instance, pipeline)
-    if going_on:
-        run = going_on[0].dagster_run
-        state = "is in Dagster's queue" if run.status is dg.DagsterRunStatus.QUEUED else "has not ended"
-        return f"Run {run.run_id[:8]} of the pipeline {state}."
+    if going_on := launched_runs(instance, pipeline):
+        return f"Run {going_on[0].dagster_run.run_id[:8]} of the pipeline has not ended."
+    if queued := _own_queued_runs(instance, pipeline):
+        return f"Run {queued[0].run_id[:8]} of the pipeline is in Dagster's queue."
     if _is_retry_due(instance, pipeline):
         return "The last run failed, and Dagster is about to retry it."
     failures, ended_at = failures_in_a_row(instance, pipeline, limit=len(BACKOFF_S) - 1)
@@ -260,13 +252,24 @@ def find_wait_reason(instance: dg.DagsterInstance, pipeline: str) -> str | None:
     return None
 
 
+def _own_queued_runs(instance: dg.DagsterInstance, pipeline: str) -> list[dg.DagsterRun]:
+    """Return the runs in Dagster's queue that the sensor requested, and Dagster's own retries of them.
+
+    What holds these back also holds back the next one; a run of a user may have tags with limits of its own.
+    """
+    tags = {PIPELINE_TAG: pipeline, SENSOR_NAME_TAG: sensor_name(pipeline)}
+    runs = instance.get_runs(dg.RunsFilter(tags=tags, statuses=[dg.DagsterRunStatus.QUEUED]))
+    return [run for run in runs if PARENT_RUN_ID_TAG not in run.tags or RETRY_NUMBER_TAG in run.tags]
+
+
 def _is_retry_due(instance: dg.DagsterInstance, pipeline: str) -> bool:
     """Return whether Dagster's own daemon has yet to retry the newest run; a run requested now would wait."""
-    for record in newest_runs(instance, pipeline, limit=1):
-        is_retried = record.dagster_run.is_complete_and_waiting_to_retry
-        # The clock of Dagster's database may be ahead, or was set back: neither prolongs the pause by much.
-        return is_retried and abs(time.time() - record.update_timestamp.timestamp()) < RETRIED_WITHIN_S
-    return False
+    # The clock of Dagster's database may be ahead, or was set back: neither prolongs the pause by much.
+    return any(
+        record.dagster_run.is_complete_and_waiting_to_retry
+        and abs(time.time() - record.update_timestamp.timestamp()) < RETRIED_WITHIN_S
+        for record in newest_runs(instance, pipeline, limit=1)
+    )
 
 
 def _request(

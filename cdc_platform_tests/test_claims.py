@@ -14,7 +14,6 @@ from uuid import uuid4
 
 import dagster as dg
 import pytest
-from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 
 from cdc_platform import claims
 from cdc_platform.assets.layers import PipelineAssets
@@ -27,15 +26,12 @@ from cdc_platform.claims import (
     Worker,
     claim_run,
     failures_in_a_row,
-    unfinished_runs,
+    launched_runs,
 )
+from cdc_platform_tests.run_origins import ORIGIN
 
 STARTED = dg.DagsterRunStatus.STARTED
 ASSETS = PipelineAssets("bank", ("accounts",))
-ORIGIN = RemoteJobOrigin(
-    RemoteRepositoryOrigin(RegisteredCodeLocationOrigin("cdc_platform"), "__repository__"), "bank_sync"
-)
-"""Dagster's queue only takes runs of a code location."""
 CHECK = dg.AssetCheckKey(ASSETS.table("accounts"), "keys_unique")
 
 
@@ -120,14 +116,14 @@ def test_of_another_machine_nothing_is_known() -> None:
 def test_a_killed_run_is_reported_failed(instance: dg.DagsterInstance) -> None:
     """A run whose process is gone fails with that reason, and no longer keeps others from starting."""
     run_id = make_run(instance, worker=dead_worker())
-    assert unfinished_runs(instance, "bank") == []
+    assert launched_runs(instance, "bank") == []
     assert status_of(instance, run_id) is dg.DagsterRunStatus.FAILURE
 
 
 def test_a_cancelling_run_that_was_killed_ends_as_cancelled(instance: dg.DagsterInstance) -> None:
     """A run that was being cancelled when its process died counts as cancelled."""
     run_id = make_run(instance, dg.DagsterRunStatus.CANCELING, worker=dead_worker())
-    assert unfinished_runs(instance, "bank") == []
+    assert launched_runs(instance, "bank") == []
     assert status_of(instance, run_id) is dg.DagsterRunStatus.CANCELED
 
 
@@ -155,18 +151,23 @@ def test_a_run_that_never_began_is_given_up_in_time(
         make_run(instance, dg.DagsterRunStatus.STARTING)
         now_s = time.time() + age_s
         monkeypatch.setattr(claims, "time", SimpleNamespace(time=lambda: now_s))
-        assert is_lost == (unfinished_runs(instance, "bank") == [])
+        assert is_lost == (launched_runs(instance, "bank") == [])
 
 
-def test_a_queued_run_is_never_given_up() -> None:
+def test_a_queued_run_is_never_given_up(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A run may wait in Dagster's queue as long as it has to: it has no process yet that could be lost."""
-    assert set(claims.UNFINISHED) - set(claims.LAUNCHED) == {dg.DagsterRunStatus.QUEUED}
+    run_id = make_run(instance, dg.DagsterRunStatus.QUEUED)
+    monkeypatch.setattr(claims, "time", SimpleNamespace(time=lambda: 1e10))
+    assert launched_runs(instance, "bank") == []
+    assert status_of(instance, run_id) is dg.DagsterRunStatus.QUEUED
 
 
 def test_other_pipelines_do_not_matter(instance: dg.DagsterInstance) -> None:
     """Different pipelines run at the same time."""
     make_run(instance, pipeline="shop", worker=Worker.current())
-    assert unfinished_runs(instance, "bank") == []
+    assert launched_runs(instance, "bank") == []
 
 
 def test_a_claim_waits_for_the_run_before(
@@ -275,7 +276,7 @@ def test_failures_in_a_row_are_counted(instance: dg.DagsterInstance) -> None:
 def test_a_killed_process_is_no_failure_of_the_run(instance: dg.DagsterInstance) -> None:
     """Runs that lost their process are tried again at once."""
     run_id = make_run(instance, worker=dead_worker())
-    unfinished_runs(instance, "bank")
+    launched_runs(instance, "bank")
     assert run_id == tags_of(instance, run_id)[LOST_TAG]
     assert failures_in_a_row(instance, "bank", limit=5) == (0, 0.0)
 
@@ -283,16 +284,16 @@ def test_a_killed_process_is_no_failure_of_the_run(instance: dg.DagsterInstance)
 def test_a_run_that_is_executed_again_is_not_the_lost_one(instance: dg.DagsterInstance) -> None:
     """Dagster copies the tags of a run to the one that repeats it, whose own process has yet to begin."""
     lost_id = make_run(instance, worker=dead_worker())
-    unfinished_runs(instance, "bank")
+    launched_runs(instance, "bank")
     run_id = make_run(instance, dg.DagsterRunStatus.STARTING, parent=lost_id)
-    assert [run_id] == [record.dagster_run.run_id for record in unfinished_runs(instance, "bank")]
+    assert [run_id] == [record.dagster_run.run_id for record in launched_runs(instance, "bank")]
     assert not WaitingRuns(instance, lost_id, ASSETS).exist()
 
 
 def test_a_failure_of_a_run_that_is_executed_again_counts(instance: dg.DagsterInstance) -> None:
     """The process of its parent was killed, its own was not."""
     lost_id = make_run(instance, worker=dead_worker())
-    unfinished_runs(instance, "bank")
+    launched_runs(instance, "bank")
     make_run(instance, dg.DagsterRunStatus.FAILURE, parent=lost_id)
     assert failures_in_a_row(instance, "bank", limit=5)[0] == 1
 
@@ -308,7 +309,7 @@ def first_step(context: dg.OpExecutionContext) -> int:
 def second_step(context: dg.OpExecutionContext, first_pid: int) -> None:
     """Look at the run as another process does between two steps, and claim it again."""
     assert Worker.of(first_pid).started == ""
-    going_on = unfinished_runs(context.instance, "bank")
+    going_on = launched_runs(context.instance, "bank")
     assert [context.run_id] == [record.dagster_run.run_id for record in going_on]
     before = claim_of(context.instance, context.run_id)
     claim_run(context.instance, context.run_id, "bank")

@@ -11,7 +11,13 @@ from uuid import uuid4
 
 import dagster as dg
 import pytest
-from dagster._core.storage.tags import AUTO_RETRY_RUN_ID_TAG, SENSOR_NAME_TAG, WILL_RETRY_TAG
+from dagster._core.storage.tags import (
+    AUTO_RETRY_RUN_ID_TAG,
+    PARENT_RUN_ID_TAG,
+    RETRY_NUMBER_TAG,
+    SENSOR_NAME_TAG,
+    WILL_RETRY_TAG,
+)
 
 from cdc_platform import sensors
 from cdc_platform.assets.layers import PipelineAssets
@@ -32,6 +38,7 @@ from cdc_platform.sensors import RunSelection, RunSettings, evaluate_pipeline, f
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform.sources.spanner.source import SpannerSource
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
+from cdc_platform_tests.run_origins import ORIGIN
 
 START = 1_800_000_000_000_000
 PARTITIONS = "bank/change_stream_partitions"
@@ -224,6 +231,28 @@ def test_two_runs_of_a_pipeline_never_overlap(
     """While a run is in progress in any status, no other is asked for."""
     run_id = add_claimed_run(instance, dg.DagsterRunStatus[status], Worker.current())
     assert run_id[:8] in reason(evaluate_pipeline(instance, settings, RunSettings(), WANTED))
+
+
+@pytest.mark.parametrize(
+    ("tags", "waits"),
+    [
+        ({SENSOR_NAME_TAG: "bank_sync_sensor"}, True),
+        ({SENSOR_NAME_TAG: "bank_sync_sensor", PARENT_RUN_ID_TAG: "r", RETRY_NUMBER_TAG: "1"}, True),
+        ({SENSOR_NAME_TAG: "bank_sync_sensor", PARENT_RUN_ID_TAG: "r", "team": "limited"}, False),
+        ({"team": "limited"}, False),
+    ],
+)
+def test_the_sensor_waits_for_queued_runs_of_its_own(
+    instance: dg.DagsterInstance, tags: dict[str, str], *, waits: bool
+) -> None:
+    """A limit of the queue on tags of a user may keep any other run from starting for ever."""
+    queued = dg.DagsterRunStatus.QUEUED
+    run = dg.DagsterRun(
+        "bank_sync", tags={PIPELINE_TAG: "bank", **tags}, status=queued, remote_job_origin=ORIGIN
+    )
+    run_id = instance.add_run(run).run_id
+    expected = f"Run {run_id[:8]} of the pipeline is in Dagster's queue." if waits else None
+    assert expected == find_wait_reason(instance, "bank")
 
 
 @pytest.mark.usefixtures("source")

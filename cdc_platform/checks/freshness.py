@@ -15,7 +15,7 @@ import msgspec
 
 from cdc_platform.assets.check_results import as_result, last_results
 from cdc_platform.assets.layers import PipelineAssets
-from cdc_platform.claims import unfinished_runs
+from cdc_platform.claims import launched_runs
 from cdc_platform.errors import CdcError, LakeError
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.state.cuts import Cut, newest_cut
@@ -23,6 +23,7 @@ from cdc_platform.lake.state.last_results import save_results
 from cdc_platform.lake.state.read_progress import left_since, load_poll
 from cdc_platform.metadata import LAG, WAITING, moment
 from cdc_platform.model.base.names import FRESH
+from cdc_platform.model.base.quantities import as_count, as_duration
 from cdc_platform.model.base.timestamps import clock_micros
 from cdc_platform.pipeline.opened.pipeline import open_lake, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
@@ -76,12 +77,11 @@ def build_freshness_check(
     assets: PipelineAssets, settings: PipelineSettings, runs: RunSettings
 ) -> dg.AssetChecksDefinition:
     """Return the check of all tables, which runs on request."""
+    description = f"Compares the lag of the newest cut with bounds. {_bounds_text(runs)}"
 
     @dg.multi_asset_check(
         name=f"{assets.pipeline}__{FRESH}",
-        specs=[
-            dg.AssetCheckSpec(FRESH, asset=key, description=runs.freshness_text) for key in assets.all_tables
-        ],
+        specs=[dg.AssetCheckSpec(FRESH, asset=key, description=description) for key in assets.all_tables],
         can_subset=True,
     )
     def fresh(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
@@ -113,7 +113,7 @@ def build_freshness_sensor(
         f"changes, else every {report_interval_s(len(assets.all_tables)):.0f} s. It starts no runs.",
     )
     def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        evaluation = Evaluation(context.cursor, bool(unfinished_runs(context.instance, settings.name)))
+        evaluation = Evaluation(context.cursor, bool(launched_runs(context.instance, settings.name)))
         outcome = report(assets, settings, runs, evaluation, clock_micros())
         if outcome.asset_events and runs.keep_runs_s is not None:
             from cdc_platform.old_runs import delete_old_results
@@ -167,9 +167,15 @@ def report(
     after = _SensorCursor(results_of(evaluations), reported_s, freshness.news_since_micros)
     return dg.SensorResult(
         asset_events=evaluations if is_due else [],
-        skip_reason=None if is_due else "The results are those of the last report.",
+        # Dagster says of results without a reason that the sensor returned nothing.
+        skip_reason=_describe_report(evaluations) if is_due else "The results are those of the last report.",
         cursor=msgspec.json.encode(after).decode(),
     )
+
+
+def _describe_report(evaluations: Sequence[dg.AssetCheckEvaluation]) -> str:
+    passed = sum(evaluation.passed for evaluation in evaluations)
+    return f"Reported the check `{FRESH}` of {as_count(len(evaluations), 'table')}: {passed} passed."
 
 
 def save_all_fresh(
@@ -264,14 +270,21 @@ def freshness_results(
     lag_name = WAITING if assets.capabilities.delivers_events else LAG
     for key in assets.all_tables:
         is_published = key in cut_tables
-        text = f"{lag_s:.1f} s behind{rest}" if is_published else "in no cut yet"
+        text = f"{as_duration(lag_s)} behind{rest}" if is_published else "in no cut yet"
         text = f"not known: {freshness.error}" if freshness.error else text
         yield dg.AssetCheckEvaluation(
             asset_key=key,
             check_name=FRESH,
             passed=is_published and not is_late and not is_slow,
             severity=dg.AssetCheckSeverity.ERROR if is_late else dg.AssetCheckSeverity.WARN,
-            description=f"{text}. {runs.freshness_text}",
+            description=f"{text}. {_bounds_text(runs)}",
             metadata={lag_name: lag_s, "Position": moment(cut.position_micros)} if cut is not None else {},
             blocking=False,
         )
+
+
+def _bounds_text(runs: RunSettings) -> str:
+    """Return the bounds of the freshness check as a sentence."""
+    bounds = {"warns": runs.fresh_warn_s, "fails": runs.fresh_fail_s}
+    texts = [f"{verb} above {as_duration(bound)}" for verb, bound in bounds.items() if bound is not None]
+    return f"The check {' and '.join(texts)}."

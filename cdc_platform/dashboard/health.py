@@ -8,11 +8,13 @@ from typing import Final
 from cdc_platform.lake.state.last_results import LastResult
 from cdc_platform.lake.state.read_progress import POLLS_STORED_EVERY_S
 from cdc_platform.model.base.names import FRESH
-from cdc_platform.model.base.quantities import as_count, as_duration
+from cdc_platform.model.base.quantities import as_age, as_count, as_duration
 from cdc_platform.pipeline.on_demand.status import Status
 
 UNPOLLED_S: Final = 3.0 * POLLS_STORED_EVERY_S
 """An event source that has not been polled for longer is late: its pipeline is not running."""
+START_ADVICE: Final = "if nothing runs, start `sync --continuous` or the sensor"
+"""The lake does not know whether a cycle is running."""
 NAMED: Final = 3
 """Maximum number of tables named in a reason."""
 
@@ -59,7 +61,7 @@ def assess_health(status: Status, now_micros: int, late_after_s: float) -> Healt
         late_after_s: longest lag, or silence of a source with unread data, that is not late.
     """
     polled_s = _seconds_since_poll(status, now_micros)
-    findings = list(_findings(status, polled_s, late_after_s))
+    findings = list(_findings(status, now_micros / 1e6, polled_s, late_after_s))
     if not findings:
         return Health(State.HEALTHY, note=_note(status, polled_s, late_after_s))
     order = list(State)
@@ -80,18 +82,22 @@ def _note(status: Status, polled_s: float, late_after_s: float) -> str:
         return f"the newest cut is {as_duration(lag_s)} behind"
     if lag_s <= late_after_s:
         return "everything that was read is published"
-    return f"silent for {as_duration(lag_s)}; polled {as_duration(max(0.0, polled_s))} ago"
+    return f"silent for {as_duration(lag_s)}; polled {as_age(polled_s)}"
 
 
-def _findings(status: Status, polled_s: float, late_after_s: float) -> Iterator[tuple[State, str]]:
+def _findings(
+    status: Status, now_s: float, polled_s: float, late_after_s: float
+) -> Iterator[tuple[State, str]]:
     for name, error in status.unreadable.items():
         yield State.UNKNOWN, f"{name} cannot be read: {error}"
     yield from ((State.FAILING, failure) for failure in _failures(status.checks))
     if status.lag_s is not None and status.lag_s > late_after_s:
-        yield from ((State.LATE, reason) for reason in _late(status.lag_s, status, late_after_s))
+        yield from ((State.LATE, reason) for reason in _late(status, status.lag_s, now_s, late_after_s))
+        read_s = now_s - status.watermark_micros / 1e6 if status.watermark_micros is not None else 0.0
         if status.is_silence and polled_s > max(late_after_s, UNPOLLED_S):
-            ago = f"{as_duration(polled_s)} ago"
-            yield State.LATE, f"the source was last polled {ago}; start `sync --continuous` or the sensor"
+            yield State.LATE, f"the source was last polled {as_age(polled_s)}; {START_ADVICE}"
+        elif not status.delivers_events and not status.stuck_partitions and read_s > late_after_s:
+            yield State.LATE, f"the source was last read up to {as_age(read_s)}; {START_ADVICE}"
     for part in status.stuck_partitions:
         yield State.INCOMPLETE, f"partition {part.key} holds the watermark, {as_duration(part.age_s)} behind"
     if status.unread_files:
@@ -120,7 +126,7 @@ def _failures(checks: Sequence[LastResult]) -> Iterator[str]:
             yield f"check {name} failed on {of_all}{', '.join(assets[:NAMED])}{more}"
 
 
-def _late(lag_s: float, status: Status, late_after_s: float) -> Iterator[str]:
+def _late(status: Status, lag_s: float, now_s: float, late_after_s: float) -> Iterator[str]:
     if not status.is_silence:
         yield f"the newest cut is {as_duration(lag_s)} behind; late after {as_duration(late_after_s)}"
         return
@@ -128,4 +134,4 @@ def _late(lag_s: float, status: Status, late_after_s: float) -> Iterator[str]:
     # A table without a cut fails while others pass. Failures that are not warnings are reported elsewhere.
     if fresh and not any(check.passed or check.has_failed for check in fresh):
         newest = max(fresh, key=lambda check: check.at_s)
-        yield f"silent for {as_duration(lag_s)}, and check {FRESH} failed: {newest.summary}"
+        yield f"silent for {as_duration(lag_s)}, and check {newest.describe(now_s)}"

@@ -19,6 +19,7 @@ from cdc_platform.checks.freshness import (
     report,
     save_all_fresh,
 )
+from cdc_platform.claims import PIPELINE_TAG
 from cdc_platform.errors import SettingError
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
@@ -36,6 +37,7 @@ from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.sensors import RunSettings
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
+from cdc_platform_tests.run_origins import ORIGIN
 from cdc_platform_tests.support.pipelines import append_raw
 
 SECOND = 1_000_000
@@ -75,6 +77,23 @@ def test_the_lag_decides(bank: PipelineSettings, lag_s: int, expected: tuple[boo
     """A table passes, warns or fails by how far the newest cut is behind this machine's clock."""
     outcome = report(ASSETS, bank, RUNNING, Evaluation(), POSITION + lag_s * SECOND)
     assert expected == results_of(outcome)["accounts"]
+    passed = f"Reported the check `fresh` of 2 tables: {int(expected[0])} passed."
+    assert dg.SkipReason(passed) == outcome.skip_reason
+
+
+@pytest.mark.parametrize(
+    ("lag_s", "expected"),
+    [
+        (2.5, "2.5 s behind. The check warns above 1 min and fails above 5 min."),
+        (317, "5 min 17 s behind. The check warns above 1 min and fails above 5 min."),
+    ],
+)
+def test_a_result_has_the_lag_as_other_views_show_it(
+    bank: PipelineSettings, lag_s: float, expected: str
+) -> None:
+    """The status page, `status` and Dagster print the same lag in the same units, next to its bounds."""
+    first, *_ = freshness_results(ASSETS, RUNNING, Freshness(newest_cut(Lake(bank.lake, bank.name)), lag_s))
+    assert expected == first.description
 
 
 def test_a_table_in_no_cut_warns(bank: PipelineSettings) -> None:
@@ -184,7 +203,7 @@ def test_events_that_a_cycle_has_left_are_late(files: PipelineSettings) -> None:
     late = report(EVENTS, files, RUNNING, Evaluation(), POSITION)
     assert results_of(late)["accounts"] == (False, "ERROR")
     first, *_ = late.asset_events or []
-    assert str(first.description).startswith("400.0 s behind, as the newest cycle has read only a part of")
+    assert str(first.description).startswith("6 min 40 s behind, as the newest cycle has read only a part of")
     assert freshness_of(lake, leave(files, None)).lag_s == 0.0
 
 
@@ -261,6 +280,22 @@ def test_a_run_reports_good_results_itself(bank: PipelineSettings) -> None:
     assert results_of(report(assets, bank, RUNNING, during, POSITION + SECOND)) == {}
     late = report(assets, bank, RUNNING, during, POSITION + 61 * SECOND)
     assert results_of(late) == {"accounts": (False, "WARN")}
+
+
+@pytest.mark.parametrize(("status", "is_reported"), [("STARTED", False), ("QUEUED", True)])
+def test_the_sensor_reports_good_results_until_a_run_starts(
+    bank: PipelineSettings, instance: dg.DagsterInstance, status: str, *, is_reported: bool
+) -> None:
+    """A run in Dagster's queue reports nothing, and may never start."""
+    assets, tags = PipelineAssets("bank", ("accounts",)), {PIPELINE_TAG: bank.name}
+    instance.add_run(
+        dg.DagsterRun("bank_sync", status=dg.DagsterRunStatus[status], tags=tags, remote_job_origin=ORIGIN)
+    )
+    unbounded = replace(RUNNING, fresh_warn_s=1e12, fresh_fail_s=None)
+    with dg.build_sensor_context(instance) as context:
+        outcome = build_freshness_sensor(assets, bank, unbounded)(context)
+    assert isinstance(outcome, dg.SensorResult)
+    assert is_reported == bool(results_of(outcome))
 
 
 @pytest.mark.parametrize("name", ["fresh_warn_s", "fresh_fail_s"])

@@ -30,6 +30,7 @@ from cdc_platform.model.base.schemas import READ_PROGRESS_ROWS
 from cdc_platform.model.base.stored_names import LOG, READ_PROGRESS
 from cdc_platform.model.base.timestamps import clock_micros
 from cdc_platform.model.stream.unread import unread_path
+from cdc_platform.model.stream.watermark_holders import StuckPartition
 from cdc_platform.pipeline.on_demand.status import Status
 from cdc_platform_tests.support.watched_lakes import ROWS, SECOND, WatchedLake
 from cdc_platform_tests.yaml_files import write_defs
@@ -236,6 +237,33 @@ def test_silence_is_reported(watched: WatchedPipeline, lag_s: float, checks: lis
     results = tuple(LastResult("fresh", "bank/t", True, True, at_s, "") for at_s in checks)
     silent = status_of(watched, lag_s=lag_s, delivers_events=True, polled_micros=880 * SECOND, checks=results)
     assert note == assess_health(silent, now_micros=1_120 * SECOND, late_after_s=300).note
+
+
+@pytest.mark.parametrize(
+    ("read_s", "stuck", "is_advised"),
+    [(301, (), True), (299, (), False), (301, (StuckPartition("p", START - 301 * SECOND, 301.0),), False)],
+)
+def test_a_late_change_stream_that_nothing_reads_says_so(
+    watched: WatchedPipeline, read_s: int, stuck: tuple[StuckPartition, ...], *, is_advised: bool
+) -> None:
+    """Then it is not the merge that is slow, but nothing runs; a stuck partition has a reason of its own."""
+    read_micros = START - read_s * SECOND
+    late = status_of(watched, lag_s=400.0, watermark_micros=read_micros, stuck_partitions=stuck)
+    advice = (
+        "the source was last read up to 5 min 1 s ago; "
+        "if nothing runs, start `sync --continuous` or the sensor"
+    )
+    assert is_advised == (advice in assess_health(late, now_micros=START, late_after_s=300).reasons)
+
+
+def test_a_reason_has_the_age_of_its_check(watched: WatchedPipeline) -> None:
+    """The lag in the result of a check is that of its time, which may be an hour ago."""
+    results = (LastResult("fresh", "bank/t", False, True, 1_000, "6 min behind."),)
+    silent = status_of(
+        watched, lag_s=900.0, delivers_events=True, polled_micros=1_000 * SECOND, checks=results
+    )
+    expected = ("silent for 15 min, and check fresh on bank/t, 2 min ago: 6 min behind.",)
+    assert expected == assess_health(silent, now_micros=1_120 * SECOND, late_after_s=300).reasons
 
 
 def test_a_failure_names_its_tables(watched: WatchedPipeline) -> None:

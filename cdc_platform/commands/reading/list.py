@@ -12,7 +12,7 @@ from rich.table import Table
 
 from cdc_platform.commands.error_texts import error_text, expected_error
 from cdc_platform.commands.options import DEFS, CommandOnDefs, examples
-from cdc_platform.model.base.quantities import as_duration
+from cdc_platform.model.base.quantities import as_age
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.printing.lines import print_text
 from cdc_platform.printing.progress_display import shown_step
@@ -106,7 +106,7 @@ def describe_pipelines(pipelines: "Sequence[ListedPipeline]") -> Table:
                 pipeline.source,
                 pipeline.tables if pipeline.tables is not None else "-",
                 _describe_cut(pipeline),
-                f"{as_duration(pipeline.published_s)} ago" if pipeline.published_s is not None else "-",
+                as_age(pipeline.published_s) if pipeline.published_s is not None else "-",
                 pipeline.lake,
             )
             for pipeline in pipelines

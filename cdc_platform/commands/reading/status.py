@@ -15,7 +15,7 @@ from rich.console import Group, RenderableType
 from cdc_platform.commands.error_texts import error_text, expected_error
 from cdc_platform.commands.options import DEFS, EVERY_NAME, LATE_AFTER_S, CommandOnDefs, FiniteRange, examples
 from cdc_platform.commands.pipelines import open_existing_of
-from cdc_platform.model.base.quantities import as_count, as_duration, as_number
+from cdc_platform.model.base.quantities import as_age, as_count, as_duration, as_number
 from cdc_platform.model.base.timestamps import clock_micros, to_rfc3339
 from cdc_platform.printing.lines import print_text
 from cdc_platform.printing.progress_display import at_rest, shown_step
@@ -183,8 +183,7 @@ def describe_statuses(
 
 def describe_status(status: "Status") -> Group:
     """Return a status as a table."""
-    position, partitions, cut, notes = _rows(status)
-    return Group(make_grid([*position, *partitions, *cut, *notes]), *_describe_tables(status))
+    return Group(make_grid([row for rows in _rows(status) for row in rows]), *_describe_tables(status))
 
 
 def describe_watched(status: "Status", max_partitions: int) -> Group:
@@ -222,24 +221,25 @@ def _rows(
 
 
 def _check_rows(status: "Status") -> list[Row]:
-    """Return how many checks passed when they last ran, and what the others say, failures first."""
+    """Return how many checks passed when they last ran, and what the others said then, failures first."""
     failures = [check for check in status.checks if check.has_failed]
     warnings = [check for check in status.checks if not check.passed and not check.has_failed]
     if not status.checks:
         return [("checks", _missing(status, "checks", "none run yet"))]
+    now_s = time.time()
     counts = [
         *([f"{len(failures)} failed"] if failures else []),
         f"{len(status.checks) - len(failures) - len(warnings)} passed",
         *([as_count(len(warnings), "warning")] if warnings else []),
+        f"last {as_age(now_s - max(check.at_s for check in status.checks))}",
     ]
-    checks, left_out = [*failures, *warnings][:SHOWN_CHECKS], len(failures) + len(warnings) - SHOWN_CHECKS
+    texts = [
+        (check.describe(now_s), "red" if check.has_failed else "yellow") for check in (*failures, *warnings)
+    ]
     return [
         ("checks", (", ".join(counts), "red" if failures else "yellow" if warnings else "")),
-        *(
-            ("", (f"{check.name} on {check.asset}: {check.summary}", "red" if check.has_failed else "yellow"))
-            for check in checks
-        ),
-        *([("", f"and {left_out} more")] if left_out > 0 else []),
+        *(("", text) for text in texts[:SHOWN_CHECKS]),
+        *([("", f"and {len(texts) - SHOWN_CHECKS} more")] if len(texts) > SHOWN_CHECKS else []),
     ]
 
 
@@ -266,9 +266,8 @@ def _describe_lag(status: "Status") -> tuple[str, Cell]:
     duration = f"{status.lag_s} s" if status.lag_s < PRECISE_BELOW_S else as_duration(status.lag_s)
     if status.is_silence:
         polled_s = time.time() - (status.polled_micros or 0) / 1e6
-        style = "yellow" if polled_s > LATE_AFTER_S else ""
-        text = f"{duration} since the source last had something to read; polled"
-        return "silence", (f"{text} {as_duration(max(0.0, polled_s))} ago", style)
+        text = f"{duration} since the source last had something to read; polled {as_age(polled_s)}"
+        return "silence", (text, "yellow" if polled_s > LATE_AFTER_S else "")
     rest = "the source: the newest cycle has read only a part of what waits"
     behind = "the clock of this machine" if status.left_since_micros is None else rest
     return "lag", (f"{duration} behind {behind}", "yellow" if status.lag_s > LATE_AFTER_S else "green")

@@ -18,6 +18,7 @@ from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.retries import commit_again
 from cdc_platform.lake.commits.commits import Version
 from cdc_platform.lake.commits.snapshots import forget_snapshots, replace_rows
+from cdc_platform.model.base.quantities import as_age
 from cdc_platform.model.base.schemas import CHECK_RESULT_ROWS
 from cdc_platform.model.base.stored_names import CHECK_RESULTS
 from cdc_platform.model.base.stored_texts import understanding
@@ -58,6 +59,10 @@ class LastResult:
     def place(self) -> tuple[str, str]:
         """The check and its asset."""
         return self.name, self.asset
+
+    def describe(self, now_s: float) -> str:
+        """Return the check, how long ago it ran, and its findings, which were so at that time."""
+        return f"{self.name} on {self.asset}, {as_age(now_s - self.at_s)}: {self.summary}"
 
 
 def save_results(

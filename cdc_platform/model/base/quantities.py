@@ -33,3 +33,8 @@ def as_duration(seconds: float) -> str:
             rest = whole % size // smaller_size
             return f"{whole // size} {unit}" + (f" {rest} {smaller_unit}" if rest else "")
     return f"{whole} s"
+
+
+def as_age(seconds: float) -> str:
+    """Return how long ago something was, such as `3 min 20 s ago`; of a moment to come `0 s ago`."""
+    return f"{as_duration(seconds)} ago"

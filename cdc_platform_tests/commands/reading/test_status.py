@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -139,23 +140,32 @@ def test_a_backlog_of_events_is_a_lag() -> None:
     assert (1.0, None, to_rfc3339(START)) == (plain["lag_s"], plain["silence_s"], plain["left_since"])
 
 
-def test_a_check_that_did_not_pass_says_why() -> None:
-    """Its name, its asset and what it saw are below the counts, failures first, and only a few of them."""
+def test_a_check_that_did_not_pass_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its name, its asset, its age and what it saw are below the counts, failures first, and only a few.
+
+    What it saw was so when it ran: the lag in a result of `fresh` may be an hour older than that above it.
+    """
+    ran_s = 1_800_000_000.0
     checks = [
-        LastResult(name, "bank/accounts", name == "good", name == "odd", 0, f"{name} rows")
+        LastResult(name, "bank/accounts", name == "good", name == "odd", ran_s, f"{name} rows")
         for name in ("good", "odd", "bad", "worse", "worst")
     ]
+    clock = SimpleNamespace(time=lambda: ran_s + 200.2)
+    monkeypatch.setattr("cdc_platform.commands.reading.status.time", clock)
     shown = as_text(describe_statuses([replace(STATUS, checks=tuple(checks))]))
     expected = [
-        "checks      3 failed, 1 passed, 1 warning",
-        *(f"{' ' * 12}{name} on bank/accounts: {name} rows" for name in ("bad", "worse", "worst")),
+        "checks      3 failed, 1 passed, 1 warning, last 3 min 20 s ago",
+        *(
+            f"{' ' * 12}{name} on bank/accounts, 3 min 20 s ago: {name} rows"
+            for name in ("bad", "worse", "worst")
+        ),
         f"{' ' * 12}and 1 more",
     ]
     lines = [line.rstrip() for line in shown.splitlines()]
     begin_line = lines.index(expected[0])
     assert expected == lines[begin_line : begin_line + len(expected)]
     lines = as_text(describe_statuses([replace(STATUS, checks=tuple(checks[:2]))])).splitlines()
-    assert "            odd on bank/accounts: odd rows" in [line.rstrip() for line in lines]
+    assert "            odd on bank/accounts, 3 min 20 s ago: odd rows" in [line.rstrip() for line in lines]
 
 
 def test_a_copy_has_its_rate_and_the_time_left() -> None:

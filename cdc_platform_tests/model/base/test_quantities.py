@@ -2,7 +2,7 @@
 
 import pytest
 
-from cdc_platform.model.base.quantities import as_count, as_duration, as_number
+from cdc_platform.model.base.quantities import as_age, as_count, as_duration, as_number
 
 
 @pytest.mark.parametrize(
@@ -17,6 +17,12 @@ from cdc_platform.model.base.quantities import as_count, as_duration, as_number
 def test_durations(seconds: float, text: str) -> None:
     """A duration has its two largest units."""
     assert text == as_duration(seconds)
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(-1, "0 s ago"), (200, "3 min 20 s ago")])
+def test_ages(seconds: float, text: str) -> None:
+    """An age is a duration; a clock that was set back makes none negative."""
+    assert text == as_age(seconds)
 
 
 @pytest.mark.parametrize(
