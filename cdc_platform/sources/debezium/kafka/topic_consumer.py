@@ -14,6 +14,10 @@ from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
 
 MAX_MESSAGES: Final = 5_000
 """Maximum number of messages in a batch, which holds what has arrived."""
+MAX_OFFSETS: Final = 20_000
+"""Maximum number of offsets that the pipeline's process reads; Spark's tasks read larger ranges."""
+MAX_BYTES: Final = 16 * 1024**2
+"""The same of bytes of messages."""
 _GROUP: Final = "cdc_platform"
 """Consumer group without committed offsets, which only the lake stores."""
 _LOST: Final = frozenset({"_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE", "_LOG_TRUNCATION"})
@@ -134,6 +138,25 @@ class TopicConsumer:
         except KafkaException as error:
             raise self._connection.meaning(error) from error
         check_offsets(TopicPartition(item.topic, item.partition, item.topic_id, *ends), item.start)
+
+
+def read_few(settings: KafkaInput, ranges: Sequence[TopicRange]) -> list[pa.RecordBatch] | None:
+    """Return the messages of ranges as `MESSAGES`; None if they are many or large.
+
+    Raises:
+        SourceError, LibraryMissing, SettingError: see `TopicConsumer.batches`.
+    """
+    if sum(item.end_exclusive - item.start for item in ranges) > MAX_OFFSETS:
+        return None
+    batches: list[pa.RecordBatch] = []
+    total_bytes = 0
+    with closing(TopicConsumer(settings, ranges).batches()) as some:
+        for batch in some:
+            total_bytes += batch.nbytes
+            if total_bytes > MAX_BYTES:
+                return None
+            batches.append(batch)
+    return batches
 
 
 def _batch(messages: Sequence[Any]) -> pa.RecordBatch:

@@ -1,21 +1,29 @@
 """Raw records of messages in topics, polled by the pipeline's process or read by Spark's tasks."""
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from typing import Final, TypeVar
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 
 from cdc_platform.model.stream.read_windows import ReadPlan
-from cdc_platform.sources.debezium.kafka.message_dealer import MessageDealer, messages_of
+from cdc_platform.sources.debezium.kafka.message_dealer import DEALT_MESSAGES, MessageDealer, messages_of
 from cdc_platform.sources.debezium.kafka.messages import in_order
-from cdc_platform.sources.debezium.kafka.topic_ranges import TopicProgress, TopicRange
+from cdc_platform.sources.debezium.kafka.topic_consumer import TopicConsumer
+from cdc_platform.sources.debezium.kafka.topic_ranges import TopicProgress, TopicRange, deal_ranges
 from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
-from cdc_platform.sources.debezium.splits.decoded_splits import LocalSplits
+from cdc_platform.sources.debezium.splits.decoded_splits import (
+    LocalSplits,
+    SparkSplits,
+    decoded_by_tasks,
+    raw_records,
+)
 from cdc_platform.sources.debezium.splits.outcome import SPLIT, SplitOutcome
 from cdc_platform.sources.debezium.splits.release import CycleRows, Release
 from cdc_platform.sources.debezium.splits.reports import Reading, report_batches
@@ -24,6 +32,8 @@ from cdc_platform.sources.debezium.splits.split_reader import SplitContext, Spli
 from cdc_platform.sources.debezium.transactions.progress import PassedUntil
 from cdc_platform.sources.debezium.transactions.transaction_buffer import Admission, TransactionBuffer
 from cdc_platform.sources.event_batches import EventBatches
+from cdc_platform.sources.loading import TaskRecords, load_tasks
+from cdc_platform.sources.task_plan import TaskPlan
 
 MIN_SPLIT_MESSAGES: Final = 2_000
 """Minimum number of messages per split: a task takes longer to start than to decode fewer."""
@@ -79,6 +89,7 @@ class TopicsReading:
     def __init__(self, settings: DebeziumSettings, kafka: KafkaInput, cycle: int, plan: ReadPlan) -> None:
         inputs, window = plan.inputs, plan.windows[0]
         self.ranges: tuple[TopicRange, ...] = inputs["ranges"]
+        self._kafka = kafka
         self._state: str | None = inputs["state"]
         self._has_metadata = settings.has_transaction_metadata
         options = settings.without_password().to_options()
@@ -93,10 +104,6 @@ class TopicsReading:
     def decoder(self, state: str | None) -> TopicSplitDecoder:
         """Return the decoder of splits of the messages, from the findings of earlier ones, as text."""
         return TopicSplitDecoder(self._context, state, self.ranges)
-
-    def useful_tasks(self, max_tasks: int) -> int:
-        """Return the number of tasks that are worth their start, to read messages or to decode them."""
-        return max(1, min(max_tasks, self._messages // MIN_SPLIT_MESSAGES))
 
     def splits(self, tasks: int) -> int:
         """Return the number of splits into which tasks deal the messages.
@@ -129,6 +136,26 @@ class TopicsReading:
         for blocks in rows.splits:
             yield from rows.release(blocks)
         yield from rows.reports
+
+    def by_tasks(self, spark: SparkSession, max_tasks: int, frames: ExitStack) -> TaskRecords:
+        """Return the raw records of the messages of the plan, read and decoded by tasks.
+
+        Args:
+            spark: session whose tasks share the messages.
+            max_tasks: maximum number of tasks.
+            frames: ends when the records have been committed.
+        """
+        if not self.ranges:
+            return TaskRecords(spark.range(0), iter, list(self.locally(())))
+        # So many are worth their start, to read messages or to decode them.
+        tasks = max(1, min(max_tasks, self._messages // MIN_SPLIT_MESSAGES))
+
+        def decode(splits: int, state: str | None) -> SparkSplits:
+            parts = deal_ranges(self.ranges, tasks)
+            messages = read_messages(spark, self._kafka, parts, self.dealer(splits))
+            return decoded_by_tasks(messages, self.decoder(state), frames)
+
+        return raw_records(self.read(decode, self.splits(tasks)))
 
     def read(self, decode: Callable[[int, str | None], DecodedSplits[Rows]], splits: int) -> CycleRows[Rows]:
         """Read the messages.
@@ -171,3 +198,24 @@ class TopicsReading:
 def _progress(topic_range: TopicRange, resume: int | None) -> str:
     next_offset = topic_range.end_exclusive if resume is None else resume
     return TopicProgress(topic_range.topic_id, next_offset, topic_range.end_exclusive).to_text()
+
+
+def read_messages(
+    spark: SparkSession, settings: KafkaInput, parts: Sequence[Sequence[TopicRange]], dealer: MessageDealer
+) -> DataFrame:
+    """Return messages as `DEALT_MESSAGES`, one split per task.
+
+    Args:
+        spark: Spark session.
+        settings: settings of the topics.
+        parts: the ranges that each task reads, before their messages are dealt out.
+        dealer: deals messages out to splits.
+    """
+    plan = TaskPlan(DEALT_MESSAGES, partial(_read_dealt, settings, dealer), parts)
+    return load_tasks(spark, plan).repartitionById(dealer.splits, SPLIT)
+
+
+def _read_dealt(
+    settings: KafkaInput, dealer: MessageDealer, ranges: Sequence[TopicRange]
+) -> Iterator[pa.RecordBatch]:
+    return dealer(TopicConsumer(settings, ranges).batches())

@@ -15,7 +15,8 @@ from cdc_platform.sources.debezium.files.source import (
     tables_of,
 )
 from cdc_platform.sources.debezium.kafka.kafka_client import KafkaClient
-from cdc_platform.sources.debezium.kafka.topic_ranges import deal_ranges, first_left, plan_ranges
+from cdc_platform.sources.debezium.kafka.topic_consumer import read_few
+from cdc_platform.sources.debezium.kafka.topic_ranges import first_left, plan_ranges
 from cdc_platform.sources.debezium.rows.decoder import Decoder
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from cdc_platform.sources.debezium.kafka.topics_reader import TopicsReading
-    from cdc_platform.sources.debezium.splits.decoded_splits import SparkSplits
     from cdc_platform.sources.loading import TaskRecords
 
 
@@ -84,33 +84,13 @@ class TopicsSource(DebeziumSource):
         """
         if not max_s:
             return None
-        from cdc_platform.sources.debezium.kafka.local_topics import read_small
-
         reading = self._reading(cycle, plan)
-        messages = read_small(self.kafka, reading.ranges)
+        messages = read_few(self.kafka, reading.ranges)
         return None if messages is None else reading.locally(messages)
 
     def read(self, spark: "SparkSession", cycle: int, plan: ReadPlan, max_tasks: int) -> "TaskRecords":
         """Decode the messages of a plan in Spark tasks, and return their raw records."""
-        from cdc_platform.sources.debezium.kafka.topics_frame import read_messages
-        from cdc_platform.sources.debezium.splits.decoded_splits import (
-            decoded_by_tasks,
-            raw_records,
-        )
-        from cdc_platform.sources.loading import TaskRecords
-
-        reading = self._reading(cycle, plan)
-        if not reading.ranges:
-            return TaskRecords(spark.range(0), iter, list(reading.locally(())))
-
-        tasks = reading.useful_tasks(max_tasks)
-
-        def decode(splits: int, state: str | None) -> "SparkSplits":
-            parts = deal_ranges(reading.ranges, tasks)
-            messages = read_messages(spark, self.kafka, parts, reading.dealer(splits))
-            return decoded_by_tasks(messages, reading.decoder(state), self._frames)
-
-        return raw_records(reading.read(decode, reading.splits(tasks)))
+        return self._reading(cycle, plan).by_tasks(spark, max_tasks, self._frames)
 
     def _reading(self, cycle: int, plan: ReadPlan) -> "TopicsReading":
         from cdc_platform.sources.debezium.kafka.topics_reader import TopicsReading

@@ -16,12 +16,16 @@ from cdc_platform.errors import OffsetsLost, SourceError, SourceUnreachable
 from cdc_platform.model.stream.lineage import begin
 from cdc_platform.model.stream.read_windows import ReadRequest
 from cdc_platform.sources.debezium.kafka.kafka_client import KafkaClient
-from cdc_platform.sources.debezium.kafka.local_topics import MAX_BYTES, MAX_OFFSETS, read_small
 from cdc_platform.sources.debezium.kafka.message_dealer import MessageDealer, messages_of
 from cdc_platform.sources.debezium.kafka.messages import in_order
-from cdc_platform.sources.debezium.kafka.topic_consumer import TopicConsumer
+from cdc_platform.sources.debezium.kafka.topic_consumer import (
+    MAX_BYTES,
+    MAX_OFFSETS,
+    TopicConsumer,
+    read_few,
+)
 from cdc_platform.sources.debezium.kafka.topic_ranges import TopicPartition, TopicRange, deal_ranges
-from cdc_platform.sources.debezium.kafka.topics_frame import read_messages
+from cdc_platform.sources.debezium.kafka.topics_reader import read_messages
 from cdc_platform.sources.debezium.kafka.topics_source import TopicsSource
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
@@ -82,7 +86,7 @@ def _produce(producer: Producer, dice: Random) -> None:
 
 def _read(place: KafkaInput, ranges: Sequence[TopicRange]) -> list[RawMessage]:
     """Return the messages of ranges, read by this process."""
-    messages = read_small(place, ranges)
+    messages = read_few(place, ranges)
     assert messages is not None
     return list(in_order(messages))
 
@@ -205,10 +209,10 @@ def test_many_or_large_messages_are_left_to_spark(kafka: Broker) -> None:
     assert producer.flush(ANSWERED_WITHIN_S) == 0
     place = KafkaInput(kafka.address, "large[.].*")
     (partition,) = KafkaClient(place).partitions()
-    assert read_small(place, [partition.first(partition.end_exclusive)]) is None
+    assert read_few(place, [partition.first(partition.end_exclusive)]) is None
     assert len(_read(place, [partition.first(partition.end_exclusive - 1)])) == partition.end_exclusive - 1
     many = replace(partition, end_exclusive=MAX_OFFSETS + 1).first(MAX_OFFSETS + 1)
-    assert read_small(place, [many]) is None
+    assert read_few(place, [many]) is None
 
 
 def test_a_broker_may_restart_while_messages_are_read(kafka: Broker) -> None:
@@ -235,7 +239,7 @@ def test_an_end_that_is_not_there_is_waited_for(topics: KafkaInput) -> None:
     partition = next(item for item in KafkaClient(place).partitions() if item.origin == "polled.b/0")
     beyond = partition.end_exclusive + 1
     with pytest.raises(SourceUnreachable, match="no message came"):
-        read_small(place, [replace(partition, end_exclusive=beyond).first(beyond)])
+        read_few(place, [replace(partition, end_exclusive=beyond).first(beyond)])
 
 
 @pytest.mark.parametrize("is_local", [True, False])
@@ -250,7 +254,7 @@ def test_messages_deleted_after_the_plan_are_lost(
     ranges = [partition.first(partition.end_exclusive) for partition in KafkaClient(place).partitions()]
     kafka.forget(topic, 0, 4)
     with pytest.raises(OffsetsLost, match="the next one has offset 0, the first available one 4"):
-        read_small(place, ranges) if is_local else _raise_of_tasks(spark, place, ranges)
+        read_few(place, ranges) if is_local else _raise_of_tasks(spark, place, ranges)
 
 
 def test_a_file_that_workers_lack_is_no_reason_to_try_again(
