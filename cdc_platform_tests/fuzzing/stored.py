@@ -49,7 +49,7 @@ from cdc_platform.sources.debezium.rows.decoder import Decoder
 from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.transactions.progress import PASSED, STATE, FileProgress, PassedUntil
 from cdc_platform.sources.spanner.copying.copy_chunks import Chunk, PartitionToken
-from cdc_platform.sources.spanner.copying.copy_source import plan_copy_tasks
+from cdc_platform.sources.spanner.copying.copy_reader import plan_copy_tasks
 from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.fuzzing.mutations import TEXTS, bent, trees, written
 from cdc_platform_tests.sources.debezium.written_events import envelope, line, settings_with

@@ -22,7 +22,7 @@ from cdc_platform.sources.debezium.files.source import DebeziumSource, states_of
 from cdc_platform.sources.debezium.kafka.topic_ranges import plan_ranges
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
-from cdc_platform.sources.spanner.copying.copy_source import plan_copy_tasks
+from cdc_platform.sources.spanner.copying.copy_reader import plan_copy_tasks
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 from cdc_platform_tests.support.pipelines import ACCOUNTS
 

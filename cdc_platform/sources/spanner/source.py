@@ -24,7 +24,8 @@ from cdc_platform.model.stream.window_plans import plan_windows
 from cdc_platform.sources.spanner.client.client import SpannerClient
 from cdc_platform.sources.spanner.client.failures import refused_start
 from cdc_platform.sources.spanner.client.query import change_stream_query
-from cdc_platform.sources.spanner.copying.snapshot import clock_micros, rows_at
+from cdc_platform.sources.spanner.copying.copy_plan import CopyPlanner
+from cdc_platform.sources.spanner.copying.copy_reader import plan_copy_tasks, rows_at
 from cdc_platform.sources.spanner.schema import StreamDescription, check_nanosecond_columns, describe_stream
 from cdc_platform.sources.spanner.spanner_settings import PartitionMode, SpannerSettings
 from cdc_platform.sources.spark_source import SparkSource
@@ -33,8 +34,6 @@ from cdc_platform.sources.task_plan import TaskPlan
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
-
-    from cdc_platform.sources.spanner.copying.copy_plan import CopyPlanner
 
 MAX_WINDOW_S: Final = 1200.0
 """Length of a window of a stream with mutable key ranges, whose queries may reach over half an hour."""
@@ -96,7 +95,7 @@ class SpannerSource(SparkSource):
         if not self._is_described:
             # A stream that was suspended still has the records from before.
             self.describe(may_watch_nothing=True)
-        return clock_micros(self.client)
+        return self.client.clock_micros()
 
     def start_micros(self) -> int:
         """Return the time at which a pipeline without a lake begins: the setting, else the source's present.
@@ -202,10 +201,8 @@ class SpannerSource(SparkSource):
         )
         return plan_tasks(settings.to_options(), cycle, plan, max_tasks)
 
-    def plan_copies(self, at_micros: int) -> "CopyPlanner":
+    def plan_copies(self, at_micros: int) -> CopyPlanner:
         """Return a planner that cuts tables, as of a moment, into chunks to copy."""
-        from cdc_platform.sources.spanner.copying.copy_plan import CopyPlanner
-
         return CopyPlanner(self.client, at_micros)
 
     def read_copy(
@@ -217,7 +214,6 @@ class SpannerSource(SparkSource):
             LakeDamaged: the planner did not write some chunk.
         """
         from cdc_platform.sources.loading import load_tasks
-        from cdc_platform.sources.spanner.copying.copy_source import plan_copy_tasks
 
         return load_tasks(spark, plan_copy_tasks(self.settings.to_options(), table, at_micros, chunks))
 

@@ -8,7 +8,7 @@ import pytest
 from cdc_platform.errors import SettingError, SourceNotFound, SourceUnreachable, StreamWatchesNothing
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadWindow
-from cdc_platform.sources.spanner.copying import copy_reader, snapshot
+from cdc_platform.sources.spanner.copying import copy_reader
 from cdc_platform.sources.spanner.source import SpannerSource
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 from cdc_platform_tests.emulator_fixtures import BankStream, make_bank
@@ -144,7 +144,7 @@ def test_interrupted_read_of_a_table_continues(monkeypatch: pytest.MonkeyPatch) 
     rows = [[str(number), "v"] for number in range(5)]
     broken = Answer(rows[:3], grpc.StatusCode.UNAVAILABLE, columns=2, has_tokens=True)
     with fake_server(broken, Answer(rows[3:], columns=2, has_tokens=True)) as server:
-        actual = pa.Table.from_batches(snapshot.rows_at(SpannerClient(server.settings()), table, 1))
+        actual = pa.Table.from_batches(copy_reader.rows_at(SpannerClient(server.settings()), table, 1))
 
     assert actual["id"].to_pylist() == [0, 1, 2, 3, 4]
 

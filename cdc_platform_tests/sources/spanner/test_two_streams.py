@@ -8,7 +8,6 @@ import pytest
 from cdc_platform.model.base.names import ROOT_TOKEN
 from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.sources.spanner.client.client import SpannerClient
-from cdc_platform.sources.spanner.copying.snapshot import clock_micros
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
 from cdc_platform.sources.spanner.stream.window_reader import read_window
 from cdc_platform_tests.servers.bank import BankSettings, create_instance, open_client
@@ -49,11 +48,11 @@ def test_counts_are_those_of_the_stream(still_emulator: str) -> None:
         create_instance(bank, client)
         database = client.instance(bank.instance).database(bank.database, ddl_statements=DDL)
         database.create().result(300)
-        start = clock_micros(SpannerClient(settings))
+        start = SpannerClient(settings).clock_micros()
         with database.batch() as batch:
             batch.insert("one", ("id",), [(1,)])
             batch.insert("other", ("id",), [(1,)])
-    end = clock_micros(SpannerClient(settings))
+    end = SpannerClient(settings).clock_micros()
     counts = {
         stream: [
             row["number_of_records_in_transaction"]

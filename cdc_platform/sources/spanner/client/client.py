@@ -8,6 +8,7 @@ from cdc_platform.errors import (
     SourceNotFound,
 )
 from cdc_platform.model.base.names import ROOT_TOKEN
+from cdc_platform.model.base.timestamps import from_rfc3339
 from cdc_platform.sources.spanner.client.connection import SpannerConnection
 from cdc_platform.sources.spanner.client.placements import (
     has_placements,
@@ -24,6 +25,9 @@ from cdc_platform.sources.spanner.information_schema import (
 from cdc_platform.sources.spanner.spanner_settings import Dialect, PartitionMode, SpannerSettings
 
 _DIALECTS: Final = {"GOOGLE_STANDARD_SQL": Dialect.GOOGLESQL, "POSTGRESQL": Dialect.POSTGRESQL}
+_CLOCK_SQL: Final = "SELECT UNIX_MICROS(CURRENT_TIMESTAMP())"
+# PostgreSQL has no function for microseconds.
+_POSTGRESQL_CLOCK_SQL: Final = "SELECT CURRENT_TIMESTAMP"
 
 
 class SpannerClient(SpannerConnection):
@@ -75,6 +79,12 @@ class SpannerClient(SpannerConnection):
         mode = self._known_options().get("partition_mode", "").strip("'\"")
         is_mutable = mode == PartitionMode.MUTABLE_KEY_RANGE
         return PartitionMode.MUTABLE_KEY_RANGE if is_mutable else PartitionMode.IMMUTABLE_KEY_RANGE
+
+    def clock_micros(self) -> int:
+        """Return the time of the source, from a strong read."""
+        if self.dialect is Dialect.POSTGRESQL:
+            return from_rfc3339(str(self.fetch_texts(Query(_POSTGRESQL_CLOCK_SQL))[0][0]))
+        return int(str(self.fetch_texts(Query(_CLOCK_SQL))[0][0]))
 
     @property
     def read_function(self) -> ReadFunction:

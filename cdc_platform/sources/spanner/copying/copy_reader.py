@@ -1,8 +1,9 @@
-"""Reader of one chunk of a table, which resumes after interruptions."""
+"""Reads of a table at one time, whole or one chunk per task, which resume after interruptions."""
 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -16,11 +17,18 @@ from cdc_platform.errors import (
     SourceNotFound,
     SourceUnreachable,
 )
+from cdc_platform.model.base.stored_names import COPIES
+from cdc_platform.model.base.stored_texts import read_stored
 from cdc_platform.model.schema.table_schema import TableSchema, spark_type
 from cdc_platform.sources.spanner.client.chunks import RowAssembler
-from cdc_platform.sources.spanner.client.client import SpannerClient
-from cdc_platform.sources.spanner.copying.columns import find_unfit_moment, values_to_batch
+from cdc_platform.sources.spanner.client.client import SpannerClient, client_of
+from cdc_platform.sources.spanner.copying.columns import (
+    find_unfit_moment,
+    table_arrow_schema,
+    values_to_batch,
+)
 from cdc_platform.sources.spanner.copying.copy_chunks import Chunk, chunk_request
+from cdc_platform.sources.task_plan import TaskPlan
 
 ROWS_PER_BATCH: Final = 10_000
 BYTES_PER_BATCH: Final = 16 * 1024 * 1024
@@ -93,6 +101,24 @@ class _Buffer:
         return values
 
 
+def plan_copy_tasks(
+    settings_json: str, table: TableSchema, at_micros: int, chunks: Sequence[str]
+) -> TaskPlan:
+    """Return the read of the chunks of a table as of a moment.
+
+    Raises:
+        LakeDamaged: the planner did not write some chunk.
+    """
+    parse = partial(Chunk.from_text, at_micros=at_micros)
+    parts = [read_stored(parse, text, COPIES, f"a chunk of `{table.name}`: {text}") for text in chunks]
+    return TaskPlan(table_arrow_schema(table), partial(_read_part, settings_json, table), parts)
+
+
+def _read_part(settings_json: str, table: TableSchema, chunk: Chunk) -> Iterator[pa.RecordBatch]:
+    # The client of a worker process is reused by later tasks.
+    return read_chunk(client_of(settings_json), table, chunk)
+
+
 def read_chunk(client: SpannerClient, table: TableSchema, chunk: Chunk) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a chunk of a copy, each once.
 
@@ -107,6 +133,17 @@ def read_chunk(client: SpannerClient, table: TableSchema, chunk: Chunk) -> Itera
             yield values_to_batch(table, values)
     except RetentionExpired as error:
         raise _expired(error) from error
+
+
+def rows_at(client: SpannerClient, table: TableSchema, at_micros: int) -> Iterator[pa.RecordBatch]:
+    """Yield all rows of a table at a timestamp, in the order of the primary key.
+
+    Raises:
+        RetentionExpired: the source no longer keeps that version.
+        SourceError: the read failed otherwise.
+    """
+    for values in read_values(client, table, Chunk(at_micros)):
+        yield values_to_batch(table, values)
 
 
 def read_values(client: SpannerClient, table: TableSchema, chunk: Chunk) -> Iterator[list[bytes]]:

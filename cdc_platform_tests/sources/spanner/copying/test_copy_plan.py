@@ -19,7 +19,6 @@ from cdc_platform.sources.spanner.client.query import Query
 from cdc_platform.sources.spanner.copying.copy_chunks import Chunk
 from cdc_platform.sources.spanner.copying.copy_plan import CopyPlanner
 from cdc_platform.sources.spanner.copying.copy_reader import read_chunk, read_values
-from cdc_platform.sources.spanner.copying.snapshot import clock_micros
 from cdc_platform.sources.spanner.schema import describe_stream
 from cdc_platform.sources.spanner.spanner_settings import Dialect, SpannerSettings
 from cdc_platform_tests.servers.bank import BankSettings, create_instance, open_client, open_database
@@ -214,7 +213,7 @@ def test_ranges_of_the_key_hold_every_row_once(
 ) -> None:
     """Chunks by key have the configured size, and together each row of a query with its values once."""
     client = SpannerClient(databases[dialect])
-    micros = clock_micros(client) - 1
+    micros = client.clock_micros() - 1
     table = tables_of(client)[name]
     chunks = CopyPlanner(client, micros).chunks(table, chunk_rows)
     whole, rest = divmod(rows, chunk_rows)
@@ -229,7 +228,7 @@ def test_partition_tokens_hold_every_row_once(
 ) -> None:
     """With Data Boost all chunks are partition tokens, those of several tables of one transaction."""
     boosted = SpannerClient(replace(databases[dialect], data_boost=True))
-    micros = clock_micros(boosted) - 1
+    micros = boosted.clock_micros() - 1
     planner, tables = CopyPlanner(boosted, micros), tables_of(boosted)
     plans = {name: planner.chunks(tables[name], 1) for name in ("numbers", "moments", EMPTY)}
     partitions = [Chunk.from_text(text, micros).partition for chunks in plans.values() for text in chunks]
@@ -242,7 +241,7 @@ def test_partition_tokens_hold_every_row_once(
 
 def test_a_copy_shows_the_past(client: SpannerClient) -> None:
     """Rows that came after the moment are not in it, and rows that went are."""
-    micros = clock_micros(client) - 1
+    micros = client.clock_micros() - 1
     table = tables_of(client)["shop.order"]
     chunks = CopyPlanner(client, micros).chunks(table, 2)
     bank = BankSettings(client.settings.emulator_host or "", database=client.settings.database)
