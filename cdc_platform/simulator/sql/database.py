@@ -2,18 +2,17 @@
 
 import re
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.simulator.history.history import Clock, History
 from cdc_platform.simulator.sql.information import Information, asks_information
-from cdc_platform.simulator.sql.reads import Columns, Result, TableReads
+from cdc_platform.simulator.sql.reads import Result, TableReads, plain_result
 from cdc_platform.simulator.sql.sql import StreamCall, find_stream_call
 from cdc_platform.simulator.stream.faults import Faults
 from cdc_platform.simulator.stream.stream import ChangeStream
-from cdc_platform.simulator.wire.chunks import Cursor, Row
 from cdc_platform.simulator.wire.problems import (
     STREAMS_ALONE,
     Refusal,
@@ -21,7 +20,7 @@ from cdc_platform.simulator.wire.problems import (
     shown_moment,
     syntax_error,
 )
-from cdc_platform.simulator.wire.values import INT64, TIMESTAMP, value_writer
+from cdc_platform.simulator.wire.values import INT64, TIMESTAMP
 
 _CLOCK: Final = re.compile(
     r"\s*SELECT\b(?P<expression>.*\b(?:CURRENT_TIMESTAMP|now)\b.*)", re.IGNORECASE | re.DOTALL
@@ -130,21 +129,9 @@ class Database:
             columns, rows = self._information.answer(statement.sql, statement.parameters, schema)
         except sqlite3.Error as error:
             raise syntax_error(self._settings.dialect, str(error)) from error
-        return _plain_result(columns, rows)
+        return plain_result(columns, rows)
 
     def _clock_result(self, expression: str, micros: int) -> Result:
         if _AS_MICROS.search(expression):
-            return _plain_result([("", INT64)], [(micros,)])
-        return _plain_result([("", TIMESTAMP)], [(to_rfc3339(micros),)])
-
-
-def _plain_result(columns: Columns, cells: list[tuple[Any, ...]]) -> Result:
-    writers = [value_writer(of_type) for _, of_type in columns]
-
-    def rows(skip: int) -> Iterator[list[Row]]:
-        yield [
-            Row(tuple(write(cell) for write, cell in zip(writers, row, strict=True)), Cursor(0, number))
-            for number, row in enumerate(cells[skip:], start=skip + 1)
-        ]
-
-    return Result(columns, rows)
+            return plain_result([("", INT64)], [(micros,)])
+        return plain_result([("", TIMESTAMP)], [(to_rfc3339(micros),)])

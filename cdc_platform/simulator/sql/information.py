@@ -18,7 +18,7 @@ from cdc_platform.simulator.wire.simulator_settings import (
     PartitionMode,
     SimulatorSettings,
 )
-from cdc_platform.simulator.wire.values import BOOL, FLOAT64, INT64, STRING, spanner_type
+from cdc_platform.simulator.wire.values import BOOL, BYTES, FLOAT64, INT64, STRING, spanner_type
 
 _TABLES: Final = {
     "change_streams": ("change_stream_catalog", "change_stream_schema", "change_stream_name", "all"),
@@ -218,6 +218,4 @@ def type_of(values: Iterator[Any]) -> ColumnType:
     example = next((value for value in values if value is not None), "")
     if example in (_TRUE, _FALSE):
         return BOOL
-    if isinstance(example, int):
-        return INT64
-    return FLOAT64 if isinstance(example, float) else STRING
+    return {int: INT64, float: FLOAT64, bytes: BYTES}.get(type(example), STRING)

@@ -21,7 +21,6 @@ from cdc_platform.simulator.wire.chunks import Cursor, Row
 from cdc_platform.simulator.wire.problems import Refusal, syntax_error
 from cdc_platform.simulator.wire.simulator_settings import Dialect
 from cdc_platform.simulator.wire.values import as_json, value_writer
-from cdc_platform.simulator.wire.wire import plain_value
 
 TableContent: TypeAlias = tuple[SimTable, Sequence[SimColumn], Iterable[TableRow]]
 """A table, the required columns, and its rows in the order of the key."""
@@ -221,18 +220,21 @@ class TableReads:
         versions = [self.version(name, micros) for name in names_in_sql]
         tables = [(version.table, version.table.columns, version.in_order()) for version in versions]
         names, result_rows = RowDatabase(tables).run(sql, parameters, self._dialect)
-        columns = [(name, type_of(row[number] for row in result_rows)) for number, name in enumerate(names)]
+        types = [type_of(row[number] for row in result_rows) for number in range(len(names))]
+        return plain_result([*zip(names, types, strict=True)], result_rows)
 
-        def rows(skip: int) -> Iterator[list[Row]]:
-            yield [
-                Row(
-                    tuple(plain_value(str(cell) if isinstance(cell, int) else cell) for cell in cells),
-                    Cursor(0, number),
-                )
-                for number, cells in enumerate(result_rows[skip:], start=skip + 1)
-            ]
 
-        return Result(columns, rows)
+def plain_result(columns: Columns, cells: Sequence[Sequence[Any]]) -> Result:
+    """Return the answer with these rows."""
+    writers = [value_writer(of_type) for _, of_type in columns]
+
+    def rows(skip: int) -> Iterator[list[Row]]:
+        yield [
+            Row(tuple(write(cell) for write, cell in zip(writers, row, strict=True)), Cursor(0, number))
+            for number, row in enumerate(cells[skip:], start=skip + 1)
+        ]
+
+    return Result(columns, rows)
 
 
 def split_names(text: str) -> list[str] | None:

@@ -19,6 +19,7 @@ BOOL: Final = ColumnType("BOOL")
 INT64: Final = ColumnType("INT64")
 FLOAT64: Final = ColumnType("FLOAT64")
 STRING: Final = ColumnType("STRING")
+BYTES: Final = ColumnType("BYTES")
 TIMESTAMP: Final = ColumnType("TIMESTAMP")
 JSON: Final = ColumnType("JSON")
 

@@ -10,7 +10,7 @@ from cdc_platform.model.schema.table_options import ORDERING_KEY, keeps_order
 from cdc_platform.model.schema.table_schema import Column as SourceColumn
 from cdc_platform.model.schema.table_schema import TableSchema, spark_type
 from cdc_platform.model.stream.records import ChangeKind
-from cdc_platform.spark.frames.columns import col
+from cdc_platform.spark.frames.columns import col, key_cols
 from cdc_platform.spark.tables.log_columns import LogColumns
 from cdc_platform.spark.tables.typed_columns import (
     KIND,
@@ -182,7 +182,7 @@ def measure_net_changes(
         has_size: whether to measure the size of all columns, too.
         has_partial_updates: whether to find the columns that all net changes name, by their flags.
     """
-    keys = [col(column.name) for column in table.key_columns]
+    keys = key_cols(table)
     first = table.key_columns[0]
     any_null = keys[0].isNull()
     for key in keys[1:]:

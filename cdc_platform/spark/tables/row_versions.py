@@ -7,7 +7,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.window import WindowSpec
 
-from cdc_platform.model.base.names import KEY_PREFIX, case_key, quote_spark
+from cdc_platform.model.base.names import case_key, quote_spark
 from cdc_platform.model.schema.table_options import (
     IS_CURRENT,
     TRANSACTION_ID,
@@ -17,7 +17,7 @@ from cdc_platform.model.schema.table_options import (
 )
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.records import ChangeKind
-from cdc_platform.spark.frames.columns import col
+from cdc_platform.spark.frames.columns import col, has_same_key, key_aliases, key_cols
 from cdc_platform.spark.tables.merge import append_rows
 from cdc_platform.spark.tables.net_changes import ACTION, APPEND, UPDATE, NetChangeStats
 from cdc_platform.spark.tables.typed_columns import COMMITTED, IS_READ, KIND, ORDINAL, TRANSACTION, flag_of
@@ -51,7 +51,7 @@ def find_touched(changes: DataFrame, table: TableSchema) -> DataFrame:
     was_inserted = F.min_by(KIND, ORDINAL) == ChangeKind.INSERT.value
     first = f"min_by({COMMITTED}, {ORDINAL})"
     closed_at = F.expr(f"least({first}, {first} FILTER (WHERE NOT {IS_READ}))")
-    return changes.groupBy(*_keys(table)).agg(
+    return changes.groupBy(*key_cols(table)).agg(
         closed_at.alias(CLOSED_AT),
         F.when(was_inserted, APPEND).otherwise(UPDATE).alias(ACTION),
     )
@@ -74,8 +74,8 @@ def reaches_back(history: DataFrame, touched_keys: DataFrame, table: TableSchema
         return False
     # With the literal, Iceberg skips all files that have only older versions.
     young = history.where(F.col(IS_CURRENT) & (F.col(VALID_FROM) >= F.lit(first)))
-    keys = touched_keys.select(*_key_aliases(table), CLOSED_AT)
-    versions = young.join(F.broadcast(keys) if is_small else keys, _has_same_key(table))
+    keys = touched_keys.select(*key_aliases(table), CLOSED_AT)
+    versions = young.join(F.broadcast(keys) if is_small else keys, has_same_key(table))
     return not versions.where(F.col(VALID_FROM) >= F.col(CLOSED_AT)).limit(1).isEmpty()
 
 
@@ -90,16 +90,16 @@ def current_before(
         table: the source table.
         is_small: whether there are few enough changed keys to broadcast them.
     """
-    keys = touched_keys.select(*_key_aliases(table))
+    keys = touched_keys.select(*key_aliases(table))
     current = history.where(IS_CURRENT)
-    versions = current.join(F.broadcast(keys) if is_small else keys, _has_same_key(table), "left_semi")
+    versions = current.join(F.broadcast(keys) if is_small else keys, has_same_key(table), "left_semi")
     return versions.select(
         F.lit(ChangeKind.INSERT.value).alias(KIND),
         F.lit(_BEFORE).cast("bigint").alias(ORDINAL),
         F.col(VALID_FROM).alias(COMMITTED),
         F.col(TRANSACTION_ID).alias(TRANSACTION),
         F.lit(False).alias(IS_READ),
-        *_keys(table),
+        *key_cols(table),
         *(col(column.name) for column in table.value_columns),
         *(F.lit(True).alias(flag_of(column.name)) for column in table.value_columns),
     )
@@ -129,7 +129,7 @@ def make_versions(
     for micros in recreated_micros:
         epoch = epoch + (F.unix_micros(COMMITTED) >= micros).cast("int")
     changes = changes.withColumn(_EPOCH, epoch)
-    of_key = Window.partitionBy(*_keys(table), _EPOCH).orderBy(ORDINAL)
+    of_key = Window.partitionBy(*key_cols(table), _EPOCH).orderBy(ORDINAL)
     so_far = of_key.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     is_read_row = F.col(IS_READ) & (F.col(KIND) != ChangeKind.DELETE.value)
     transaction = F.struct(COMMITTED, TRANSACTION, is_read_row)
@@ -137,7 +137,7 @@ def make_versions(
     names = [column.name for column in table.value_columns]
     states = changes.withColumn(_MOMENT, _moments(of_key)).select(
         *(F.max(_MOMENT).over(so_far).alias(_SINCE), TRANSACTION, ORDINAL, _EPOCH),
-        *_keys(table),
+        *key_cols(table),
         *((_newest(name, so_far).alias(name) for name in names) if has_partial_updates else map(col, names)),
         _is_gone(so_far).alias(_IS_DELETED),
         is_last.alias("__is_last"),
@@ -178,18 +178,18 @@ def find_misdated(history: DataFrame, changes: DataFrame, table: TableSchema) ->
         changes: all changes of the table, with origin and partial updates.
         table: the source table.
     """
-    of_key = Window.partitionBy(*_keys(table)).orderBy(ORDINAL)
+    of_key = Window.partitionBy(*key_cols(table)).orderBy(ORDINAL)
     so_far = of_key.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     states = changes.select(
-        *_keys(table), ORDINAL, IS_READ, _is_gone(so_far).alias(_IS_DELETED), COMMITTED
+        *key_cols(table), ORDINAL, IS_READ, _is_gone(so_far).alias(_IS_DELETED), COMMITTED
     ).where(~F.col(IS_READ))
     moments = states.withColumn(_MOMENT, F.max(COMMITTED).over(so_far))
     is_last = ~F.lead(_MOMENT).over(of_key).eqNullSafe(F.col(_MOMENT))
     last_moments = moments.withColumn("__is_last", is_last).where(F.col("__is_last") & ~F.col(_IS_DELETED))
-    dates = history.select(*_key_aliases(table), VALID_FROM)
-    has_same_date = [*_has_same_key(table), F.col(_MOMENT) == F.col(VALID_FROM)]
+    dates = history.select(*key_aliases(table), VALID_FROM)
+    has_same_date = [*has_same_key(table), F.col(_MOMENT) == F.col(VALID_FROM)]
     misdated_rows = last_moments.join(dates, has_same_date, "left_anti")
-    return misdated_rows.select(*_keys(table), F.col(_MOMENT).alias(VALID_FROM))
+    return misdated_rows.select(*key_cols(table), F.col(_MOMENT).alias(VALID_FROM))
 
 
 def _newest(name: str, so_far: WindowSpec) -> Column:
@@ -251,16 +251,3 @@ def append_versions(
         col(name) if case_key(name) in names else F.lit(None).cast(kind).alias(name) for name, kind in columns
     ]
     append_rows(versions.select(*selected), target, properties)
-
-
-def _key_aliases(table: TableSchema) -> list[Column]:
-    return [key.alias(f"{KEY_PREFIX}{number}") for number, key in enumerate(_keys(table))]
-
-
-def _has_same_key(table: TableSchema) -> list[Column]:
-    """Return the conditions of a join with a frame that has `_key_aliases`."""
-    return [key.eqNullSafe(F.col(f"{KEY_PREFIX}{number}")) for number, key in enumerate(_keys(table))]
-
-
-def _keys(table: TableSchema) -> list[Column]:
-    return [col(column.name) for column in table.key_columns]

@@ -10,7 +10,7 @@ from cdc_platform.model.schema.table_options import DELETED, DELETED_AT, source_
 from cdc_platform.model.schema.table_schema import TableSchema, spark_type
 from cdc_platform.model.stream.records import ChangeKind
 from cdc_platform.spark.frames.casts import convert_stored_expression
-from cdc_platform.spark.frames.columns import col
+from cdc_platform.spark.frames.columns import col, has_same_key, key_aliases, key_cols
 from cdc_platform.spark.tables.net_changes import ACTION, APPEND, UPDATE, compute_net_changes
 from cdc_platform.spark.tables.typed_columns import (
     COMMITTED,
@@ -41,8 +41,7 @@ def compute_soft_net_changes(
 
 def _drop_unseen(changes: DataFrame, table: TableSchema) -> DataFrame:
     """Omit rows that were inserted and deleted within one transaction, since they were never visible."""
-    keys = [col(column.name) for column in table.key_columns]
-    of_key = Window.partitionBy(*keys, COMMITTED, TRANSACTION).orderBy(ORDINAL)
+    of_key = Window.partitionBy(*key_cols(table), COMMITTED, TRANSACTION).orderBy(ORDINAL)
     all_rows = of_key.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     is_inserted = F.first(KIND).over(all_rows) == ChangeKind.INSERT.value
     is_gone = F.last(KIND).over(all_rows) == ChangeKind.DELETE.value
@@ -75,14 +74,14 @@ def find_returning(
         schema: the table's columns in the lake.
         is_small: whether there are few enough keys to broadcast them.
     """
-    new_keys = net_changes.where(F.col(ACTION) == APPEND).select(*_named_keys(schema, "__inserted"))
+    new_keys = net_changes.where(F.col(ACTION) == APPEND).select(*key_aliases(schema))
     deleted_rows = before.where(col(DELETED)).withColumns(_widened_keys(before, schema))
     back = deleted_rows.join(
-        F.broadcast(new_keys) if is_small else new_keys, _same_keys(schema, "__inserted"), "left_semi"
+        F.broadcast(new_keys) if is_small else new_keys, has_same_key(schema), "left_semi"
     )
-    returning_keys = back.select(*_named_keys(schema, "__back"), F.lit(True).alias(_IS_BACK))
+    returning_keys = back.select(*key_aliases(schema), F.lit(True).alias(_IS_BACK))
     matches = net_changes.join(
-        F.broadcast(returning_keys) if is_small else returning_keys, _same_keys(schema, "__back"), "left"
+        F.broadcast(returning_keys) if is_small else returning_keys, has_same_key(schema), "left"
     )
     action = F.when((F.col(ACTION) == APPEND) & F.col(_IS_BACK), UPDATE).otherwise(F.col(ACTION))
     return matches.withColumn(ACTION, action).select(*map(col, net_changes.columns))
@@ -98,11 +97,3 @@ def _widened_keys(before: DataFrame, schema: TableSchema) -> dict[str, Column]:
         for column in schema.key_columns
         if types[column.name] != spark_type(column.type)
     }
-
-
-def _named_keys(table: TableSchema, prefix: str) -> list[Column]:
-    return [col(column.name).alias(f"{prefix}_{n}") for n, column in enumerate(table.key_columns)]
-
-
-def _same_keys(table: TableSchema, prefix: str) -> list[Column]:
-    return [col(column.name).eqNullSafe(F.col(f"{prefix}_{n}")) for n, column in enumerate(table.key_columns)]
