@@ -121,22 +121,6 @@ def _add_table(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
     )
 
 
-def _drop_table(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
-    return replace(table, is_watched=False, is_dropped=event.change is SchemaChange.TABLE_DROPPED)
-
-
-def _unwatch_columns(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
-    return replace(table, unwatched=tuple(sorted(_names(event.value))))
-
-
-def _set_generated(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
-    return replace(table, generated=tuple(sorted(_names(event.value))))
-
-
-def _place_columns(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
-    return replace(table, places=parse_stored(str(event.value), dict[str, int]))
-
-
 def _ordering_key(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
     ordinals = {name: number for number, name in enumerate(_names(event.value), start=1)}
     versions = (
@@ -162,10 +146,6 @@ def _add_column(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
     return replace(_without_place(table, event.name), versions=(*table.versions, version))
 
 
-def _add_variant(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
-    return _append_version(table, _version_of(event))
-
-
 def _append_version(table: ColumnHistory, version: ColumnVersion) -> ColumnHistory:
     names = {case_key(version.lake_name) for version in table.versions}
     version_aside = replace(version, lake_name=_aside_name(version, names))
@@ -179,19 +159,6 @@ def _drop_column(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
         for version in table.versions
     )
     return replace(_without_place(table, event.name), versions=tuple(versions))
-
-
-def _widen_column(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
-    return _retype(table, event, lambda *_: True)
-
-
-def _retype_column(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
-    # It may be another column of the same name, at another place.
-    return _without_place(_retype(table, event, is_convertible), event.name)
-
-
-def _replace_column(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
-    return _without_place(_retype(table, event, lambda *_: False), event.name)
 
 
 def _retype(
@@ -268,18 +235,30 @@ def _aside_name(version: ColumnVersion, names: set[str]) -> str:
     return aside
 
 
-_CHANGES: Final = {
+_CHANGES: Final[Mapping[SchemaChange, Callable[[ColumnHistory, SchemaEvent], ColumnHistory]]] = {
     SchemaChange.TABLE_ADDED: _add_table,
-    SchemaChange.TABLE_DROPPED: _drop_table,
-    SchemaChange.TABLE_UNWATCHED: _drop_table,
+    SchemaChange.TABLE_DROPPED: lambda table, _: replace(table, is_watched=False, is_dropped=True),
+    SchemaChange.TABLE_UNWATCHED: lambda table, _: replace(table, is_watched=False, is_dropped=False),
     SchemaChange.COLUMN_ADDED: _add_column,
     SchemaChange.COLUMN_DROPPED: _drop_column,
-    SchemaChange.COLUMN_RETYPED: _retype_column,
-    SchemaChange.COLUMN_WIDENED: _widen_column,
-    SchemaChange.COLUMN_REPLACED: _replace_column,
-    SchemaChange.COLUMN_CASE_VARIANT: _add_variant,
-    SchemaChange.COLUMNS_PLACED: _place_columns,
+    # It may be another column of the same name, at another place.
+    SchemaChange.COLUMN_RETYPED: lambda table, event: _without_place(
+        _retype(table, event, is_convertible), event.name
+    ),
+    SchemaChange.COLUMN_WIDENED: lambda table, event: _retype(table, event, lambda *_: True),
+    SchemaChange.COLUMN_REPLACED: lambda table, event: _without_place(
+        _retype(table, event, lambda *_: False), event.name
+    ),
+    SchemaChange.COLUMN_CASE_VARIANT: lambda table, event: _append_version(table, _version_of(event)),
+    SchemaChange.COLUMNS_PLACED: lambda table, event: replace(
+        table, places=parse_stored(str(event.value), dict[str, int])
+    ),
     SchemaChange.KEY_ORDERED: _ordering_key,
-    SchemaChange.UNWATCHED_COLUMNS: _unwatch_columns,
-    SchemaChange.GENERATED_COLUMNS: _set_generated,
+    SchemaChange.UNWATCHED_COLUMNS: lambda table, event: replace(
+        table, unwatched=tuple(sorted(_names(event.value)))
+    ),
+    SchemaChange.GENERATED_COLUMNS: lambda table, event: replace(
+        table, generated=tuple(sorted(_names(event.value)))
+    ),
 }
+"""The effect of each change on the columns of its table."""
