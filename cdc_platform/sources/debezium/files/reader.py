@@ -17,6 +17,7 @@ from cdc_platform.sources.debezium.files.splits import FileSplit, FileSplitter, 
 from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
 from cdc_platform.sources.debezium.splits.decoded_splits import (
+    DecodedSplits,
     LocalSplits,
     SparkSplits,
     decoded_by_tasks,
@@ -25,7 +26,7 @@ from cdc_platform.sources.debezium.splits.decoded_splits import (
 from cdc_platform.sources.debezium.splits.outcome import SPLIT_BLOCKS, SplitLines, SplitOutcome
 from cdc_platform.sources.debezium.splits.release import CycleRows, Release
 from cdc_platform.sources.debezium.splits.reports import Reading, report_batches
-from cdc_platform.sources.debezium.splits.rounds import DecodedSplits, SplitRounds
+from cdc_platform.sources.debezium.splits.rounds import SplitRounds
 from cdc_platform.sources.debezium.splits.split_reader import SplitContext
 from cdc_platform.sources.debezium.transactions.progress import FileProgress, PassedUntil
 from cdc_platform.sources.debezium.transactions.transaction_buffer import Admission, TransactionBuffer

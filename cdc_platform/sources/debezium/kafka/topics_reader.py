@@ -19,6 +19,7 @@ from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
 from cdc_platform.sources.debezium.splits.decoded_splits import (
+    DecodedSplits,
     LocalSplits,
     SparkSplits,
     decoded_by_tasks,
@@ -27,7 +28,7 @@ from cdc_platform.sources.debezium.splits.decoded_splits import (
 from cdc_platform.sources.debezium.splits.outcome import SPLIT, SplitOutcome
 from cdc_platform.sources.debezium.splits.release import CycleRows, Release
 from cdc_platform.sources.debezium.splits.reports import Reading, report_batches
-from cdc_platform.sources.debezium.splits.rounds import DecodedSplits, joined_outcome, shown_state
+from cdc_platform.sources.debezium.splits.rounds import joined_outcome, shown_state
 from cdc_platform.sources.debezium.splits.split_reader import SplitContext, SplitReader
 from cdc_platform.sources.debezium.transactions.progress import PassedUntil
 from cdc_platform.sources.debezium.transactions.transaction_buffer import Admission, TransactionBuffer

@@ -1,10 +1,12 @@
 """Decoded splits, with their rows in this process or in Spark's storage, and their reading by Spark."""
 
 import pickle
-from collections.abc import Iterable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property, reduce
+from typing import Generic, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,26 +26,45 @@ from cdc_platform.sources.debezium.splits.release import CycleRows
 from cdc_platform.sources.loading import TaskRecords
 from cdc_platform.sources.workers import Batches, in_worker
 
+Rows_co = TypeVar("Rows_co", covariant=True)
 
-@dataclass(frozen=True)
-class LocalSplits:
-    """Splits that this process has decoded; ``table`` has their `SPLIT_BLOCKS`."""
 
-    table: pa.Table
+class DecodedSplits(ABC, Generic[Rows_co]):
+    """Decoded splits with their rows, as `SPLIT_BLOCKS`."""
 
     @cached_property
     def outcomes(self) -> Sequence[SplitOutcome]:
-        """Outcome of each split, in order."""
-        return _outcomes(self.table.filter(pc.is_valid(self.table[OUTCOME])))
+        """Outcome of each split, in order; the first call starts the tasks of Spark."""
+        outcomes = self._values(OUTCOME, None).sort_by(SPLIT)[OUTCOME]
+        return [SplitOutcome.from_bytes(data) for data in outcomes.to_pylist()]
+
+    def free_rows(self, numbers: Sequence[int] | None = None) -> Iterator[FreeRow]:
+        """Yield the places of rows without a transaction, of the splits with these numbers or of all."""
+        for data in self._values(FREE, numbers)[FREE].to_pylist():
+            yield from pickle.loads(data)  # noqa: S301  written by our own task, never stored
+
+    @abstractmethod
+    def blocks(self, numbers: Sequence[int] | None = None) -> Rows_co:
+        """Return the blocks of the splits with these numbers, or of all splits."""
+
+    @abstractmethod
+    def _values(self, name: str, numbers: Sequence[int] | None) -> pa.Table:
+        """Return the values of a column of these blocks with their splits, without nulls."""
+
+
+@dataclass(frozen=True)
+class LocalSplits(DecodedSplits[list[pa.RecordBatch]]):
+    """Splits that this process has decoded."""
+
+    table: pa.Table
 
     def blocks(self, numbers: Sequence[int] | None = None) -> list[pa.RecordBatch]:
         """Return the blocks of the splits with these numbers, or of all splits."""
         batches: list[pa.RecordBatch] = self._of(numbers).to_batches()
         return batches
 
-    def free_rows(self, numbers: Sequence[int] | None = None) -> Iterator[FreeRow]:
-        """Yield the places of rows without a transaction, of these splits or of all."""
-        return _free_rows(self._of(numbers)[FREE].drop_null().to_pylist())
+    def _values(self, name: str, numbers: Sequence[int] | None) -> pa.Table:
+        return self._of(numbers).select([SPLIT, name]).filter(pc.is_valid(pc.field(name)))
 
     def _of(self, numbers: Sequence[int] | None) -> pa.Table:
         if numbers is None:
@@ -52,35 +73,17 @@ class LocalSplits:
 
 
 @dataclass(frozen=True)
-class SparkSplits:
-    """Splits decoded by Spark's tasks; ``frame``, which is persisted, has their `SPLIT_BLOCKS`."""
+class SparkSplits(DecodedSplits[DataFrame]):
+    """Splits decoded by Spark's tasks; ``frame`` is persisted."""
 
     frame: DataFrame
 
-    @cached_property
-    def outcomes(self) -> Sequence[SplitOutcome]:
-        """Outcome of each split, in order; this call starts the tasks."""
-        return _outcomes(self.frame.where(F.col(OUTCOME).isNotNull()).select(SPLIT, OUTCOME).toArrow())
-
     def blocks(self, numbers: Sequence[int] | None = None) -> DataFrame:
         """Return the blocks of the splits with these numbers, or of all splits."""
-        if numbers is None:
-            return self.frame
-        return self.frame.where(F.col(SPLIT).isin(list(numbers)))
+        return self.frame if numbers is None else self.frame.where(F.col(SPLIT).isin(list(numbers)))
 
-    def free_rows(self, numbers: Sequence[int] | None = None) -> Iterator[FreeRow]:
-        """Yield the places of rows without a transaction, of these splits or of all."""
-        of_splits = self.blocks(numbers).where(F.col(FREE).isNotNull()).select(FREE)
-        return _free_rows(of_splits.toArrow()[FREE].to_pylist())
-
-
-def _outcomes(rows: pa.Table) -> list[SplitOutcome]:
-    return [SplitOutcome.from_bytes(data) for data in rows.sort_by(SPLIT)[OUTCOME].to_pylist()]
-
-
-def _free_rows(texts: Iterable[bytes]) -> Iterator[FreeRow]:
-    for data in texts:
-        yield from pickle.loads(data)  # noqa: S301  written by our own task, never stored
+    def _values(self, name: str, numbers: Sequence[int] | None) -> pa.Table:
+        return self.blocks(numbers).where(F.col(name).isNotNull()).select(SPLIT, name).toArrow()
 
 
 def decoded_by_tasks(messages: DataFrame, decoder: Batches, frames: ExitStack) -> SparkSplits:

@@ -4,36 +4,19 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, permutations
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, TypeVar
 
 import numpy as np
 
 from cdc_platform.sources.debezium.rows.joined_states import joined_state
 from cdc_platform.sources.debezium.rows.state import DecoderState
+from cdc_platform.sources.debezium.splits.decoded_splits import DecodedSplits
 from cdc_platform.sources.debezium.splits.outcome import FreeRow, SplitOutcome, combined_outcome
 
 MAX_ROUNDS: Final = 4
 """Maximum number of rounds of parallel decoding; each decodes again what depends on the previous round."""
 Split = TypeVar("Split")
 Rows = TypeVar("Rows")
-Rows_co = TypeVar("Rows_co", covariant=True)
-
-
-class DecodedSplits(Protocol[Rows_co]):
-    """Decoded splits with their rows."""
-
-    @property
-    def outcomes(self) -> Sequence[SplitOutcome]:
-        """Outcome of each split, in order."""
-        ...
-
-    def blocks(self, numbers: Sequence[int] | None = None) -> Rows_co:
-        """Return the blocks of the splits with these numbers, or of all splits."""
-        ...
-
-    def free_rows(self, numbers: Sequence[int] | None = None) -> Iterator[FreeRow]:
-        """Yield the places of rows without a transaction, of these splits or of all."""
-        ...
 
 
 @dataclass(frozen=True)
