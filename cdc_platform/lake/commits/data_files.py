@@ -35,15 +35,12 @@ class FileNotes(Protocol):
 
     def are_apart(self, rows: pa.RecordBatch) -> pa.Array:
         """Return which rows have row groups of their own, so that reading them reads no others."""
-        ...
 
     def add(self, rows: pa.Table) -> None:
         """Add the rows of one row group."""
-        ...
 
     def texts(self) -> Mapping[str, str]:
         """Return the facts about all rows so far, by name."""
-        ...
 
 
 @dataclass(frozen=True)

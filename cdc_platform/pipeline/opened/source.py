@@ -35,39 +35,30 @@ class Source(Protocol):
     @property
     def settings(self) -> SourceSettings:
         """Location of the source, and how to read it."""
-        ...
 
     def list_tables(self) -> tuple[TableSchema, ...]:
         """Return the tables whose changes the source delivers, as far as it can name them now."""
-        ...
 
     def read_schema(self, micros: int) -> SchemaRead:
         """Return the schema at a moment, or the present schema if the source does not know the past one."""
-        ...
 
     def clock_micros(self) -> int:
         """Return the time up to which the source can be read."""
-        ...
 
     def start_micros(self) -> int:
         """Return the time at which a pipeline without a lake begins."""
-        ...
 
     def plan(self, lineage: Lineage, request: ReadRequest, read_progress: ReadProgress) -> ReadPlan:
         """Return the read windows of a cycle for the live partitions of a lineage."""
-        ...
 
     def as_stored(self, table: str, name: str, column: ObservedColumn) -> ObservedColumn:
         """Return a column with the type that the lake stores."""
-        ...
 
     def read(self, spark: "SparkSession", cycle: int, plan: ReadPlan, max_tasks: int) -> "TaskRecords":
         """Return the raw records of the windows of a plan, read in at most `max_tasks` tasks."""
-        ...
 
     def reading(self) -> AbstractContextManager[None]:
         """Return a context in which to compute such records; failed reads raise a `SourceError` there."""
-        ...
 
     def read_locally(
         self, cycle: int, plan: ReadPlan, max_s: float
@@ -79,11 +70,9 @@ class Source(Protocol):
             plan: the windows to read.
             max_s: maximum seconds of source time that the plan may cover, for sources whose plans cover any.
         """
-        ...
 
     def close(self) -> None:
         """Close the connection; the next use opens another one."""
-        ...
 
 
 class StreamSource(Source, Protocol):
@@ -100,21 +89,17 @@ class StreamSource(Source, Protocol):
             sequence: its `record_sequence` in the lake, which the result keeps.
             record_text: the record as the source sent it.
         """
-        ...
 
     def rows_at(self, table_name: str, micros: int) -> "Iterator[pa.RecordBatch]":
         """Yield the rows of a table as they were at a moment."""
-        ...
 
     def plan_copies(self, at_micros: int) -> "CopyPlanner":
         """Return a planner that cuts tables, as of a moment, into chunks to copy."""
-        ...
 
     def read_copy(
         self, spark: "SparkSession", table: TableSchema, at_micros: int, chunks: Sequence[str]
     ) -> "DataFrame":
         """Return the rows of these chunks of a table as of a moment."""
-        ...
 
 
 class EventSource(Source, Protocol):
@@ -122,14 +107,12 @@ class EventSource(Source, Protocol):
 
     def readable(self, origins: Collection[str]) -> frozenset[str]:
         """Return the origins that are files and can be read again."""
-        ...
 
     def comments(self, table: str) -> Mapping[str, str]:
         """Return the source's comments of a table's columns; that of "" is the table's own.
 
         It is empty if the source does not state comments, and has that of "" if it does.
         """
-        ...
 
     def decode_again(
         self, origin: str, text: str, position: int | None
@@ -141,7 +124,6 @@ class EventSource(Source, Protocol):
             text: the text of its `FaultyEvent`.
             position: its position in the origin.
         """
-        ...
 
 
 class CopyPlanner(Protocol):
@@ -149,4 +131,3 @@ class CopyPlanner(Protocol):
 
     def chunks(self, table: TableSchema, chunk_rows: int) -> tuple[str, ...]:
         """Return the chunks of a table, each as text for `read_copy`."""
-        ...

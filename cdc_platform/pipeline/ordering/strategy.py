@@ -83,21 +83,17 @@ class OrderingStrategy(Protocol):
     @property
     def pipeline(self) -> Pipeline:
         """The pipeline whose log is extended."""
-        ...
 
     @property
     def reads_log(self) -> bool:
         """Whether ordering searches the whole log for earlier changes."""
-        ...
 
     @property
     def leaves_deletion_markers(self) -> bool:
         """Whether a deleted row leaves a deletion marker."""
-        ...
 
     def late_records(self, quarantine: Table, log: Table) -> tuple[QuarantinedRecord, ...]:
         """Return the quarantined records whose transactions are replayed."""
-        ...
 
     def ordered(
         self, raw: DataFrame, window: Window, expected_records: int
@@ -109,20 +105,15 @@ class OrderingStrategy(Protocol):
             window: the records that become changes.
             expected_records: approximate number of these records.
         """
-        ...
 
     def finalise(self, changes: DataFrame, window: Window, cache: ExitStack) -> tuple[DataFrame, LogStats]:
         """Return ordered, persisted changes as they enter the log or quarantine, and count them."""
-        ...
 
     def finalise_few(self, rows: pa.Table, window: Window) -> tuple[pa.Table, LogStats] | None:
         """Return the same for a small batch, without a writing Spark task; None if it needs tasks."""
-        ...
 
     def late_tables(self, window: Window, stats: LogStats) -> tuple[str, ...]:
         """Return the tables with changes in a cycle that belong before changes of former cycles."""
-        ...
 
     def finish(self) -> None:
         """Finish the work of a cycle after the log has reached the watermark."""
-        ...
