@@ -267,11 +267,4 @@ def _as_outcome(pipeline: Pipeline, attempt: Attempt, version: Snapshot) -> Merg
     closures = count_matched(version)
     parent = load_table(pipeline, attempt.table).metadata.snapshot_by_id(version.parent_snapshot_id or -1)
     additions = parent if closures and parent is not None else version
-    return MergeOutcome(
-        table=attempt.table,
-        cycle=attempt.cycle,
-        snapshot_id=version.snapshot_id,
-        appended=number_of(additions, "added-records") or 0,
-        updated=closures,
-        fell_back=attempt.fell_back,
-    )
+    return MergeOutcome.of(attempt, version, number_of(additions, "added-records") or 0, closures)

@@ -134,11 +134,4 @@ def commit_versions(
     local = replace(change.local, table=table)
     local.commit(change.former_versions, rows, BRANCH, attempt.properties() | attempt.completion(commits=1))
     version = verify_attempt(pipeline, attempt, commits=1)
-    return MergeOutcome(
-        table=attempt.table,
-        cycle=attempt.cycle,
-        snapshot_id=version.snapshot_id,
-        appended=len(versions),
-        updated=len(change.ended_versions),
-        fell_back=attempt.fell_back,
-    )
+    return MergeOutcome.of(attempt, version, len(versions), len(change.ended_versions))

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from typing import Self
 
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import DataFrame, SparkSession
@@ -67,6 +68,13 @@ class MergeOutcome:
     updated: int = 0
     deleted: int = 0
     fell_back: bool = False
+
+    @classmethod
+    def of(cls, attempt: Attempt, built: Snapshot, appended: int, updated: int, deleted: int = 0) -> Self:
+        """Return the outcome of an attempt that has built a snapshot."""
+        return cls(
+            attempt.table, attempt.cycle, built.snapshot_id, appended, updated, deleted, attempt.fell_back
+        )
 
 
 @dataclass(frozen=True)
@@ -253,12 +261,4 @@ def _compute_net_changes(pipeline: Pipeline, spark: SparkSession, build: Build) 
 
 
 def _as_outcome(attempt: Attempt, built: Snapshot, stats: NetChangeStats) -> MergeOutcome:
-    return MergeOutcome(
-        table=attempt.table,
-        cycle=attempt.cycle,
-        snapshot_id=built.snapshot_id,
-        appended=stats.appended,
-        updated=stats.updated,
-        deleted=stats.deleted,
-        fell_back=attempt.fell_back,
-    )
+    return MergeOutcome.of(attempt, built, stats.appended, stats.updated, stats.deleted)
