@@ -108,7 +108,7 @@ class SpannerSource(SparkSource):
                 columns that are not timestamps.
             StreamWatchesNothing: The stream watches no table.
         """
-        description, now_micros = self.describe(), clock_micros(self.client)
+        description, now_micros = self.describe(), self.client.clock_micros()
         if self.settings.nanosecond_columns:
             check_nanosecond_columns(description, self.settings.nanosecond_columns)
         if self.settings.start_timestamp is None:
