@@ -118,7 +118,7 @@ def _start_java(spool: Spool) -> None:
             # Python handles signals: the JVM would end without closing the engine.
             "-Xrs",
             "-Xms64m",
-            "-Xmx512m",
+            "-Xmx1g",
             f"-Dlog4j2.configurationFile={LOG4J}",
             f"-Dcdc.log={spool.log}",
         ],

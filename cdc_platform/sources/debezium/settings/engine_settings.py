@@ -265,6 +265,10 @@ _DEFAULTS: Final = {
     "column.propagate.source.type": ".*",
     "max.batch.size": "8192",
     "max.queue.size": "16384",
+    # Rows may have megabytes, and the engine's memory is bounded. By default, the queue's bytes are not, and
+    # a snapshot fetches 10,240 rows at a time.
+    "max.queue.size.in.bytes": "16777216",
+    "snapshot.fetch.size": "100",
     "slot.max.retries": "2",
     "slot.retry.delay.ms": "1000",
 }
