@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -60,6 +60,11 @@ TABLES: Final = """
             AND p.schemaname = n.nspname AND p.tablename = c.relname)
     END
 """
+PUBLICATION: Final = """
+    SELECT pubviaroot, pubinsert, pubupdate, pubdelete, pubtruncate FROM pg_publication WHERE pubname = ?
+"""
+OPERATIONS: Final = {"c": "insert", "u": "update", "d": "delete", "t": "truncate"}
+"""The connector's and the server's names of operations, in the order of `PUBLICATION`."""
 ROW_FILTERS: Final = """
     SELECT json_agg(p.schemaname || '.' || p.tablename)
     FROM pg_publication_tables p WHERE p.pubname = ? AND to_jsonb(p) ->> 'rowfilter' IS NOT NULL
@@ -156,9 +161,9 @@ def emit_marker(settings: EngineInput, marker: str) -> None:
 
 
 def _check_publication(connection: Any, settings: EngineInput) -> None:
-    publication = _first_row(
-        connection, "SELECT pubviaroot FROM pg_publication WHERE pubname = ?", settings.publication
-    )
+    publication = _first_row(connection, PUBLICATION, settings.publication)
+    if publication is not None:
+        _check_operations(settings, publication[1:])
     if settings.joins_partitions:
         partitions = json.loads(_first_text(connection, PARTITIONS, settings.publication) or "[]")
         check_partitions(
@@ -173,6 +178,18 @@ def _check_publication(connection: Any, settings: EngineInput) -> None:
         raise ReplicationRefused(
             "The publication does not exist, and `publication.autocreate.mode` is `disabled`: create it with "
             f"`CREATE PUBLICATION {settings.publication} FOR TABLE ...`. Source: {settings.database_text()}"
+        )
+
+
+def _check_operations(settings: EngineInput, are_sent: Sequence[str | None]) -> None:
+    sent = {operation for operation, is_sent in zip(OPERATIONS, are_sent, strict=True) if is_sent == "t"}
+    missing = [operation for operation in OPERATIONS if operation not in sent | settings.skipped_operations]
+    if missing:
+        names, every = ", ".join(map(OPERATIONS.__getitem__, missing)), ", ".join(OPERATIONS.values())
+        raise ReplicationRefused(
+            f"The publication does not send all changes ({names}), so the lake would differ from the source. "
+            f"Run `ALTER PUBLICATION {settings.publication} SET (publish = '{every}')`, or set the property "
+            f"`skipped.operations` to `{','.join(missing)}`. Source: {settings.database_text()}"
         )
 
 

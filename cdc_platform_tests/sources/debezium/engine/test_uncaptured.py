@@ -68,6 +68,20 @@ def test_a_publication_leaves_columns_out_but_no_rows(capturing: Cluster, tmp_pa
         capture_until_caught_up(replace(settings, tables=("public[.]t",)), WITHIN_S)
 
 
+def test_a_publication_sends_all_operations(capturing: Cluster, tmp_path: Path) -> None:
+    """Without deletes, rows would stay that the source no longer has, unless the settings ask for that."""
+    mode = {"publication.autocreate.mode": "disabled"}
+    settings = settings_for(capturing, "operations", tmp_path, **mode)
+    inserts = f"CREATE PUBLICATION {settings.publication} FOR TABLE t WITH (publish = 'insert, update')"
+    with database(capturing, "operations") as name:
+        play(capturing, name, [*created("t: "), inserts])
+        with pytest.raises(ReplicationRefused, match=r"\(delete, truncate\).* to `d,t`"):
+            capture_until_caught_up(settings, WITHIN_S)
+        chosen = mode | {"skipped.operations": "d, t"}
+        capture_until_caught_up(replace(settings, properties=chosen), WITHIN_S)
+    assert rows_of(tmp_path) == [("r", "t", {"id": 1})]
+
+
 def test_rows_of_a_table_that_inherits_are_its_own(capturing: Cluster, tmp_path: Path) -> None:
     """Their changes have its name, so a snapshot reads them with it alone, also one of new tables."""
     prefix = "snapshot.select.statement.overrides"
