@@ -20,11 +20,13 @@ class TaskRecords:
         inputs: the inputs of the tasks.
         read: yields the records of a task's inputs, in a worker.
         local_batches: the records that this process has.
+        left_since_micros: as of `ReadPlan`, from a source that knows it only once it has read.
     """
 
     inputs: DataFrame
     read: Batches
     local_batches: Sequence[pa.RecordBatch] = ()
+    left_since_micros: int | None = None
 
     def through(self, function: Batches, schema: pa.Schema) -> DataFrame:
         """Return what a function yields for the records of each task, without those of this process."""

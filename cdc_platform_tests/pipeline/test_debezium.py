@@ -2,6 +2,8 @@
 
 import itertools
 import json
+import os
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cdc_platform.checks.freshness import Freshness
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.cuts import list_cuts, newest_cut
 from cdc_platform.lake.state.markers import list_markers, markers_of
@@ -24,6 +27,7 @@ from cdc_platform.pipeline.on_demand.replay import replay_records
 from cdc_platform.pipeline.on_demand.status import read_status
 from cdc_platform.pipeline.opened.pipeline import open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
+from cdc_platform.sources.debezium.files import reader
 from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER, NullPolicy
 from cdc_platform.sources.debezium.settings.debezium_settings import FilesInput
 from cdc_platform.spark.log.event_order import HALF_FAULT
@@ -82,6 +86,29 @@ def test_truncates_and_transactions(
         assert texts(truth[name].rows, truth[name]) == texts(current, truth[name])
     assert all(row["__deleted"] for row in rows_of(pipeline, "public.entries"))
     assert failed_checks(pipeline, spark) == {}
+
+
+def test_a_backlog_shows_in_the_lag_until_it_is_read(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a cycle of a part, it, the status and Dagster's check are behind by the oldest other file."""
+    connector, made_s = Connector(), time.time() - 3600
+    for key in (1, 2):
+        connector.whole(key)
+    messages = len(connector.lines) // 2
+    monkeypatch.setattr(reader, "MAX_LINES", messages)
+    for name, lines in (("1.jsonl", connector.lines[:messages]), ("2.jsonl", connector.lines[messages:])):
+        append(tmp_path / name, [f"{text}\n" for text in lines])
+        os.utime(tmp_path / name, (made_s, made_s))
+    source_settings = settings_with(input=FilesInput(str(tmp_path)), has_transaction_topic=True)
+    pipeline = open_pipeline(PipelineSettings(free_name(), source_settings, session_lake, local_read_s=0))
+    lags = []
+    for _ in (1, 2):
+        outcome = run_cycle(pipeline, spark)
+        freshness = Freshness.after_cycle(outcome.cut, outcome.read.left_since_micros, delivers_events=True)
+        lags.append([outcome.lag_s or 0, read_status(pipeline).lag_s or 0, freshness.lag_s])
+    assert [3600 <= lag_s < 4000 for lag_s in lags[0]] == [True] * 3
+    assert [lag_s < 1000 for lag_s in lags[1]] == [True] * 3
 
 
 def doubtful_orders() -> tuple[list[str], list[str]]:

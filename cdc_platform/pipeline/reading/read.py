@@ -188,10 +188,10 @@ def read_windows(
         return ReadOutcome(mark.cycle, (), {}, False, known_micros, known_micros)
     step = CycleStep(mark.cycle, mark.cycle + 1)
     replayed_rows = replayed_records(pipeline, step.committed, plan, *replay) if replay is not None else None
-    is_local = _commit_plan(pipeline, spark, raw, step, plan, replayed_rows)
+    is_local, left_since_micros = _commit_plan(pipeline, spark, raw, step, plan, replayed_rows)
     control = read_control(pipeline.lake, step.committed)
     facts = (step.committed, control.windows, control.records)
-    outcome = ReadOutcome(*facts, True, clock_micros, plan.end_micros, is_local, plan.left_since_micros)
+    outcome = ReadOutcome(*facts, True, clock_micros, plan.end_micros, is_local, left_since_micros)
     if outcome.interrupted:
         # The current lineage: a child that was read with its parent may be stuck, too.
         for partition in find_stuck(trace_lineage(pipeline), control.windows, plan.end_micros):
@@ -213,12 +213,11 @@ def _commit_plan(
     step: CycleStep,
     plan: ReadPlan,
     replayed_rows: pa.Table | None,
-) -> bool:
-    """Read and commit a plan, and return whether this process read it."""
-    backlog = {LEFT_SINCE: str(plan.left_since_micros)} if plan.left_since_micros is not None else {}
-    properties = {POSITION: str(plan.end_micros), **backlog}
+) -> tuple[bool, int | None]:
+    """Read and commit a plan; return whether this process read it, and the age of what is left."""
+    properties = _properties(plan, plan.left_since_micros)
     if commit_local(pipeline, raw, step, plan, properties, replayed_rows):
-        return True
+        return True, plan.left_since_micros
     with (
         pipeline.progress.step("read by Spark") as reading,
         pipeline.source.reading(),
@@ -232,8 +231,15 @@ def _commit_plan(
         with data_file_writer(raw, ContentNotes) as writer:
             spark_files = data_files_of(records.through(writer, DATA_FILES).toArrow())
             files = (*spark_files, *writer.write(batches))
-        append_files(files, raw, step, properties)
-    return False
+        left_since_micros = records.left_since_micros or plan.left_since_micros
+        append_files(files, raw, step, _properties(plan, left_since_micros))
+    return False, left_since_micros
+
+
+def _properties(plan: ReadPlan, left_since_micros: int | None) -> dict[str, str]:
+    """Return the entries of the summary of a plan's commit."""
+    left_since = {LEFT_SINCE: str(left_since_micros)} if left_since_micros is not None else {}
+    return {POSITION: str(plan.end_micros), **left_since}
 
 
 def max_tasks(pipeline: Pipeline, spark: SparkSession, newest_cycle: int, plan: ReadPlan) -> int:

@@ -127,6 +127,13 @@ def test_what_the_engine_says_has_a_meaning(text: str, expected: type[Exception]
     assert text in str(error)
 
 
+def test_an_engine_without_memory_says_how_it_needs_less() -> None:
+    """A smaller part of a snapshot at a time, or no large column."""
+    error = failure_of(RuntimeError("java.lang.OutOfMemoryError: Java heap space"), SETTINGS)
+    assert isinstance(error, CaptureStopped)
+    assert "`snapshot.fetch.size` to less than 100" in str(error)
+
+
 @pytest.mark.parametrize(
     ("failure", "expected"),
     [

@@ -28,10 +28,10 @@ from cdc_platform.sources.debezium.engine.engine_source import (
     check_capturable,
     emit_marker,
     read_comments,
-    read_generated,
     read_tables,
+    read_uncaptured,
 )
-from cdc_platform.sources.debezium.engine.new_tables import NewTables, expressions_of
+from cdc_platform.sources.debezium.engine.new_tables import NewTables
 from cdc_platform.sources.debezium.engine.spool import Spool
 from cdc_platform.sources.debezium.engine.spool_files import reported_as_unusable
 from cdc_platform.sources.debezium.engine.stored_offsets import prepare_offsets
@@ -83,10 +83,11 @@ def capture(order: Order, run: Run) -> None:
         with reported_as_unusable(spool.folder):
             _keep_comments(spool, settings)
             prepare_offsets(spool, restart_lsn)
-            new_tables = NewTables(spool, settings, read_tables(settings))
-        engine = _build(
-            order, BatchWriter(writer, settings, run, new_tables), run, spool, new_tables.properties
-        )
+            uncaptured = read_uncaptured(settings)
+            new_tables = NewTables(spool, settings, read_tables(settings), uncaptured.selects)
+        own = new_tables.properties | settings.connector_properties(spool.offsets, spool.signals)
+        properties = own | uncaptured.properties(settings, own)
+        engine = _build(properties, BatchWriter(writer, settings, run, new_tables), run)
         thread = threading.Thread(target=engine.run, name="engine", daemon=True)
         thread.start()
         try:
@@ -118,7 +119,7 @@ def _start_java(spool: Spool) -> None:
             # Python handles signals: the JVM would end without closing the engine.
             "-Xrs",
             "-Xms64m",
-            "-Xmx512m",
+            "-Xmx1g",
             f"-Dlog4j2.configurationFile={LOG4J}",
             f"-Dcdc.log={spool.log}",
         ],
@@ -133,13 +134,12 @@ def _keep_comments(spool: Spool, settings: EngineInput) -> None:
         LOGGER.warning("The comments of tables and columns stay as they were. %s", error)
 
 
-def _build(order: Order, batches: BatchWriter, run: Run, spool: Spool, snapshot: Mapping[str, str]) -> Any:
+def _build(connector_properties: Mapping[str, str], batches: BatchWriter, run: Run) -> Any:
     import jpype
 
     json_format = jpype.JClass("io.debezium.engine.format.Json").class_
     properties = jpype.JClass("java.util.Properties")()
-    own = order.settings.connector_properties(spool.offsets, spool.signals)
-    for name, value in {**snapshot, **own, **_without(read_generated(order.settings), own)}.items():
+    for name, value in connector_properties.items():
         properties.setProperty(name, value)
     # Headers hold the old key of a row whose key has changed: without a format for headers they are lost.
     return (
@@ -152,14 +152,6 @@ def _build(order: Order, batches: BatchWriter, run: Run, spool: Spool, snapshot:
         .notifying(_change_consumer(batches, run))
         .build()
     )
-
-
-def _without(columns: Sequence[str], properties: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the property that leaves columns out: a snapshot would read values that no change updates."""
-    if not columns or "column.include.list" in properties:
-        return {}
-    own = properties.get("column.exclude.list")
-    return {"column.exclude.list": ",".join(filter(None, (own, expressions_of(columns))))}
 
 
 def _change_consumer(batches: BatchWriter, run: Run) -> Any:

@@ -37,6 +37,12 @@ class ErrorMeaning:
 
 MEANINGS: Final = (
     ErrorMeaning(
+        r"OutOfMemoryError",
+        CaptureStopped,
+        "The rows are too large for the engine's memory of 1 GB: set the property `snapshot.fetch.size` to "
+        "less than 100 if it was reading a snapshot, or exclude a column with `column.exclude.list`.",
+    ),
+    ErrorMeaning(
         r"no longer available on the server|slot is ahead|ahead of the",
         SlotOutrun,
         "The slot is gone or was recreated, and the changes in between are lost to it. Begin with a new "

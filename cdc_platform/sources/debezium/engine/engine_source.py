@@ -18,6 +18,7 @@ from cdc_platform.errors import (
     SourceUnreachable,
 )
 from cdc_platform.sources.debezium.engine.partitions import Partition, check_partitions
+from cdc_platform.sources.debezium.engine.uncaptured import PARENTS, UNLOGGED, UNSENT_COLUMNS, Uncaptured
 from cdc_platform.sources.debezium.settings.engine_settings import MARKER_PREFIX, EngineInput
 
 OLDEST_WITH_MARKERS: Final = 14
@@ -59,11 +60,14 @@ TABLES: Final = """
             AND p.schemaname = n.nspname AND p.tablename = c.relname)
     END
 """
-GENERATED: Final = """
-    SELECT json_agg(n.nspname || '.' || c.relname || '.' || a.attname)
-    FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace
-    LEFT JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary
-    WHERE a.attgenerated <> '' AND c.relkind IN ('r', 'p') AND NOT coalesce(a.attnum = ANY (i.indkey), false)
+PUBLICATION: Final = """
+    SELECT pubviaroot, pubinsert, pubupdate, pubdelete, pubtruncate FROM pg_publication WHERE pubname = ?
+"""
+OPERATIONS: Final = {"c": "insert", "u": "update", "d": "delete", "t": "truncate"}
+"""The connector's and the server's names of operations, in the order of `PUBLICATION`."""
+ROW_FILTERS: Final = """
+    SELECT json_agg(p.schemaname || '.' || p.tablename)
+    FROM pg_publication_tables p WHERE p.pubname = ? AND to_jsonb(p) ->> 'rowfilter' IS NOT NULL
 """
 PARTITIONS: Final = """
     SELECT json_agg(json_build_array(n.nspname || '.' || c.relname, m.nspname || '.' || r.relname,
@@ -123,15 +127,17 @@ def read_tables(settings: EngineInput) -> Mapping[str, str]:
     return tables
 
 
-def read_generated(settings: EngineInput) -> Sequence[str]:
-    """Return the generated columns outside of keys, as SCHEMA.TABLE.COLUMN.
+def read_uncaptured(settings: EngineInput) -> Uncaptured:
+    """Return the parts of the database whose changes the connector cannot capture.
 
     Raises:
         SourceError: the server cannot be reached, or rejects the query.
     """
     with _connect(settings) as connection:
-        columns: list[str] = json.loads(_first_text(connection, GENERATED) or "[]")
-    return columns
+        own = settings.publication_mode, settings.publication
+        columns = json.loads(_first_text(connection, UNSENT_COLUMNS, *own) or "[]")
+        unlogged = json.loads(_first_text(connection, UNLOGGED) or "[]")
+        return Uncaptured(columns, unlogged, json.loads(_first_text(connection, PARENTS) or "[]"))
 
 
 def emit_marker(settings: EngineInput, marker: str) -> None:
@@ -155,9 +161,9 @@ def emit_marker(settings: EngineInput, marker: str) -> None:
 
 
 def _check_publication(connection: Any, settings: EngineInput) -> None:
-    publication = _first_row(
-        connection, "SELECT pubviaroot FROM pg_publication WHERE pubname = ?", settings.publication
-    )
+    publication = _first_row(connection, PUBLICATION, settings.publication)
+    if publication is not None:
+        _check_operations(settings, publication[1:])
     if settings.joins_partitions:
         partitions = json.loads(_first_text(connection, PARTITIONS, settings.publication) or "[]")
         check_partitions(
@@ -165,10 +171,36 @@ def _check_publication(connection: Any, settings: EngineInput) -> None:
             [Partition(*fields) for fields in partitions],
             joins_partitions=publication is None or publication[0] == "t",
         )
+    # The connector itself lists the tables of a `filtered` publication, without conditions.
+    if settings.publication_mode != "filtered":
+        _check_row_filters(connection, settings)
     if settings.publication_mode == "disabled" and publication is None:
         raise ReplicationRefused(
             "The publication does not exist, and `publication.autocreate.mode` is `disabled`: create it with "
             f"`CREATE PUBLICATION {settings.publication} FOR TABLE ...`. Source: {settings.database_text()}"
+        )
+
+
+def _check_operations(settings: EngineInput, are_sent: Sequence[str | None]) -> None:
+    sent = {operation for operation, is_sent in zip(OPERATIONS, are_sent, strict=True) if is_sent == "t"}
+    missing = [operation for operation in OPERATIONS if operation not in sent | settings.skipped_operations]
+    if missing:
+        names, every = ", ".join(map(OPERATIONS.__getitem__, missing)), ", ".join(OPERATIONS.values())
+        raise ReplicationRefused(
+            f"The publication does not send all changes ({names}), so the lake would differ from the source. "
+            f"Run `ALTER PUBLICATION {settings.publication} SET (publish = '{every}')`, or set the property "
+            f"`skipped.operations` to `{','.join(missing)}`. Source: {settings.database_text()}"
+        )
+
+
+def _check_row_filters(connection: Any, settings: EngineInput) -> None:
+    filtered_tables = json.loads(_first_text(connection, ROW_FILTERS, settings.publication) or "[]")
+    for table in filter(settings.selects, filtered_tables):
+        raise ReplicationRefused(
+            f"The publication sends only the rows of `{table}` that meet a condition: a row that begins to "
+            "meet it arrives as a new one, without its large values, and other rows stay as a snapshot has "
+            f"read them. Run `ALTER PUBLICATION {settings.publication} SET TABLE ...` without `WHERE`, or "
+            f"leave the table out with `tables`. Source: {settings.database_text()}"
         )
 
 

@@ -31,10 +31,13 @@ class NewTables:
         spool: its writer has been opened.
         settings: of the engine.
         present: identifiers of the database's tables by SCHEMA.TABLE. A recreated table has another one.
+        selects: queries that read tables differently from others, by quoted name.
     """
 
-    def __init__(self, spool: Spool, settings: EngineInput, present: Mapping[str, str]) -> None:
-        self._spool = spool
+    def __init__(
+        self, spool: Spool, settings: EngineInput, present: Mapping[str, str], selects: Mapping[str, str]
+    ) -> None:
+        self._spool, self._selects = spool, selects
         self._present = {name: oid for name, oid in present.items() if settings.selects(name)}
         self._is_signalled = self._has_rows = self._is_aborted = False
         self._failed_scans: dict[str, str] = {}
@@ -45,7 +48,7 @@ class NewTables:
             self.take()
 
     @property
-    def properties(self) -> Mapping[str, str]:
+    def properties(self) -> dict[str, str]:
         """Properties of the connector, whose snapshot would otherwise read each partition as a table, too."""
         return {"snapshot.include.collection.list": expressions_of(sorted(self._present))}
 
@@ -57,7 +60,13 @@ class NewTables:
     def signal(self) -> None:
         """Ask the connector, once, to read the rows."""
         if self.names and not self._is_signalled:
-            data = {"type": "BLOCKING", "data-collections": list(map(expression_of, self.names))}
+            data = {
+                "type": "BLOCKING",
+                "data-collections": list(map(expression_of, self.names)),
+                "additional-conditions": [
+                    {"data-collection": name, "filter": select} for name, select in self._selects.items()
+                ],
+            }
             signal = {"id": "new_tables", "type": "execute-snapshot", "data": data}
             write_whole(self._spool.signals, json.dumps(signal))
             self._is_signalled = True
@@ -99,8 +108,9 @@ class NewTables:
 
 
 def expression_of(name: str) -> str:
-    """Return the regular expression of a name, in the form that lists of the connector's properties take."""
-    return re.escape(name).replace(",", r"\,")
+    """Return the regular expression of a name in the connector's lists, which have commas and ignore case."""
+    expression = re.escape(name).replace(",", r"\x2C")
+    return f"(?-i:{expression})"
 
 
 def expressions_of(names: Iterable[str]) -> str:

@@ -128,7 +128,23 @@ class FilesReading:
             enough, left_bytes = _GROWTH - 1, math.inf
         reading = self._reading(outcome, admission, splitter.failed)
         reports = report_batches(reading, outcome, admission, EventBatches(self._context.cycle), self._window)
-        return CycleRows(list(rounds.blocks()), Release(admission), list(reports))
+        left_since_micros = self._left_since(outcome, admission)
+        return CycleRows(list(rounds.blocks()), Release(admission), list(reports), left_since_micros)
+
+    def _left_since(self, outcome: SplitOutcome, admission: Admission) -> int | None:
+        """Return the age of the oldest lines that have not been read; None if all have been.
+
+        A file may have grown for long before its last write, so the rest of one that was read in part is as
+        old as the newest commit that has been read.
+        """
+        lines, committed_ms = outcome.lines, admission.until.committed_ms
+        left = [file for file in self.files if file.path not in lines or lines[file.path].is_cut]
+        if not left:
+            return None
+        first, moments = left[0].path, [file.modified_micros for file in left]
+        if committed_ms and (self._lines_read[first] or (first in lines and lines[first].ends)):
+            moments.append(committed_ms * 1000)
+        return min(moments)
 
     def _decode_locally(self, splits: Sequence[FileSplit], state: str | None) -> LocalSplits:
         decoder = FileSplitDecoder(self._context, state, splits)

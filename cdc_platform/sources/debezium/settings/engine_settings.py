@@ -186,6 +186,12 @@ class EngineInput:
         return self.properties.get(_PUBLICATION_MODE, _DEFAULTS[_PUBLICATION_MODE]).lower()
 
     @property
+    def skipped_operations(self) -> frozenset[str]:
+        """Operations that the connector shall not send, such as `t` for truncates."""
+        operations = self.properties.get(_SKIPPED, _DEFAULTS[_SKIPPED])
+        return frozenset(operation.strip() for operation in operations.split(","))
+
+    @property
     def notification_topic(self) -> str:
         """Topic of the connector's notifications."""
         return self.properties.get(_NOTIFICATION_TOPIC, f"{self.topic_prefix}.notifications")
@@ -251,13 +257,14 @@ _CHANNELS: Final = (
     ("signal.enabled.channels", "source", "file"),
 )
 _PUBLICATION_MODE: Final = "publication.autocreate.mode"
+_SKIPPED: Final = "skipped.operations"
 _SIGNAL_FILE: Final = "signal.file"
 _BY_ROOT: Final = "publish.via.partition.root"
 _DEFAULTS: Final = {
     # Otherwise a snapshot would read a partitioned table, whose changes then have the names of partitions.
     _BY_ROOT: "true",
     # By default truncates are not sent, so rows would stay that the source no longer has.
-    "skipped.operations": "none",
+    _SKIPPED: "none",
     # Without heartbeats, a slot stands still while only other tables change, and the server keeps its log.
     "heartbeat.interval.ms": "10000",
     _PUBLICATION_MODE: "filtered",
@@ -265,6 +272,10 @@ _DEFAULTS: Final = {
     "column.propagate.source.type": ".*",
     "max.batch.size": "8192",
     "max.queue.size": "16384",
+    # Rows may have megabytes, and the engine's memory is bounded. By default, the queue's bytes are not, and
+    # a snapshot fetches 10,240 rows at a time.
+    "max.queue.size.in.bytes": "16777216",
+    "snapshot.fetch.size": "100",
     "slot.max.retries": "2",
     "slot.retry.delay.ms": "1000",
 }

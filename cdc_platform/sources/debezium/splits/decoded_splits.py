@@ -95,4 +95,5 @@ def decoded_by_tasks(messages: DataFrame, decoder: Batches, frames: ExitStack) -
 
 def raw_records(rows: CycleRows[DataFrame]) -> TaskRecords:
     """Return the raw records of a cycle."""
-    return TaskRecords(reduce(DataFrame.unionAll, rows.splits), rows.release, rows.reports)
+    inputs = reduce(DataFrame.unionAll, rows.splits)
+    return TaskRecords(inputs, rows.release, rows.reports, rows.left_since_micros)

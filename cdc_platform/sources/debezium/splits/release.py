@@ -83,11 +83,15 @@ class Release:
 
 @dataclass(frozen=True)
 class CycleRows(Generic[Rows]):
-    """Rows of one cycle: the splits, the release of their rows, and the reports."""
+    """Rows of one cycle: the splits, the release of their rows, and the reports.
+
+    ``left_since_micros`` is the age of the oldest data of files that is left to later cycles.
+    """
 
     splits: Sequence[Rows]
     release: Release
     reports: Sequence[pa.RecordBatch]
+    left_since_micros: int | None = None
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ def test_only_a_blocking_snapshot_ends_the_wait(tmp_path: Path, kind: str, names
     """A user's incremental snapshot that ends meanwhile has read other rows."""
     spool = Spool(tmp_path)
     spool.tables.write_text("{}")
-    new_tables = NewTables(spool, ENGINE, {"public.t": "1"})
+    new_tables = NewTables(spool, ENGINE, {"public.t": "1"}, {})
     new_tables.signal()
     new_tables.follow(json.dumps({"aggregate_type": kind, "type": "COMPLETED"}))
     new_tables.finish()
@@ -73,7 +73,7 @@ def test_a_signal_of_an_earlier_start_is_removed(tmp_path: Path) -> None:
     """The end of its snapshot would count as that of the tables that are new now."""
     spool = Spool(tmp_path)
     spool.signals.write_text("{}")
-    NewTables(spool, ENGINE, {})
+    NewTables(spool, ENGINE, {}, {})
     assert not spool.signals.exists()
 
 
@@ -82,12 +82,12 @@ def test_a_spool_of_a_version_without_a_list_of_tables_is_reported(
 ) -> None:
     """Nothing shows which tables were added since its first start; a new spool has nothing to report."""
     spool = Spool(tmp_path)
-    NewTables(spool, ENGINE, {})
+    NewTables(spool, ENGINE, {}, {})
     assert caplog.messages == []
     spool.tables.unlink()
     with spool.open_writer(ENGINE.identity()) as writer:
         writer.write([""], 0)
-    NewTables(spool, ENGINE, {"public.t": "1"})
+    NewTables(spool, ENGINE, {"public.t": "1"}, {})
     assert list(json.loads(spool.tables.read_text())) == ["public.t"]
     (message,) = caplog.messages
     assert "take a snapshot" in message

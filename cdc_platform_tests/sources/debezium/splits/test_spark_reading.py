@@ -11,6 +11,7 @@ import pytest
 
 from cdc_platform.model.base.schemas import RAW_EVENT_RECORDS
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadWindow
+from cdc_platform.sources.debezium.files import reader
 from cdc_platform.sources.debezium.files.decoding import event_files
 from cdc_platform.sources.debezium.files.reader import MAX_LINES, FilesReading
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput
@@ -24,12 +25,12 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.integration
 
 
-def reading(settings: DebeziumSettings, split_lines: int) -> FilesReading:
+def reading(settings: DebeziumSettings, split_lines: int, read_micros: int = 2) -> FilesReading:
     """Return the reading of all files of a stream that begins."""
     store = event_files(settings)
     files = sorted(store.list_files(), key=lambda file: file.path)
     inputs = {"files": files, "lines": {file.path: 0 for file in files}, "forgotten": []}
-    plan = ReadPlan((ReadWindow("", 1, 2),), {**inputs, "state": None, "passed": None})
+    plan = ReadPlan((ReadWindow("", 1, read_micros),), {**inputs, "state": None, "passed": None})
     return FilesReading(store, settings, 1, plan, split_lines)
 
 
@@ -68,3 +69,16 @@ def test_tasks_come_to_the_same(spark: "SparkSession", tmp_path: Path) -> None:
         assert session.measure().cached_plans > kept
     assert kept == session.measure().cached_plans
     assert '"fault": "' in "".join(expected)
+
+
+def test_the_rest_of_a_file_is_as_old_as_what_was_read(
+    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that grows was written just now: what a cycle leaves of it counts from its newest commit."""
+    settings, read_micros = written(tmp_path), 1_800_000_000_000_000
+    fifth_commit_micros = (1_700_000_000_000 + Connector().transaction + 5) * 1000
+    for max_lines, age_micros in ((20, fifth_commit_micros), (MAX_LINES, None)):
+        monkeypatch.setattr(reader, "MAX_LINES", max_lines)
+        with ExitStack() as frames:
+            records = reading(settings, 4, read_micros).by_tasks(spark, 2, frames)
+            assert age_micros == records.left_since_micros
