@@ -11,10 +11,14 @@ def optional_library(name: str, extra: str) -> Any:
 
     Raises:
         LibraryMissing: it is not installed.
+        KeyboardInterrupt: the user stopped the command while the library was loading.
     """
     try:
         return import_module(name)
     except ImportError as error:
+        # pybind11 reports whatever interrupts the initialisation of a module as an ImportError.
+        if isinstance(error.__cause__, KeyboardInterrupt):
+            raise error.__cause__ from None
         message = f"`{name}` is not installed: {install_command(extra)} ({error})"
         raise LibraryMissing(message) from error
 
