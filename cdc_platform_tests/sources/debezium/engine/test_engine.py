@@ -81,17 +81,17 @@ def test_large_rows_need_no_more_memory_than_few_of_them(
     capturing: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither a snapshot nor a transaction fits into the memory that this engine has."""
-    monkeypatch.setenv("_JAVA_OPTIONS", "-Xmx256m")
+    monkeypatch.setenv("_JAVA_OPTIONS", "-Xmx448m")
     settings, spool = settings_for(capturing, "large", tmp_path), Spool(tmp_path)
     insert = "INSERT INTO t SELECT i, repeat('x', 200000) FROM generate_series({}) i"
     with database(capturing, "large") as name:
-        play(capturing, name, ["CREATE TABLE t (id int PRIMARY KEY, t text)", insert.format("1, 1500")])
+        play(capturing, name, ["CREATE TABLE t (id int PRIMARY KEY, t text)", insert.format("1, 2500")])
         capture_until_caught_up(settings, WITHIN_S)
-        play(capturing, name, [insert.format("1501, 3000")])
+        play(capturing, name, [insert.format("2501, 5000")])
         capture_until_caught_up(settings, WITHIN_S)
     lines = (line for file in spool.files() for line in file.lines())
     operations = Counter(operation for line in lines for operation in re.findall('"op":"(.)"', line))
-    assert (operations["r"], operations["c"]) == (1500, 1500)
+    assert (operations["r"], operations["c"]) == (2500, 2500)
 
 
 def test_a_killed_engine_repeats_the_open_transaction_and_loses_nothing(
