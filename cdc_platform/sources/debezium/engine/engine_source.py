@@ -131,13 +131,15 @@ def read_uncaptured(settings: EngineInput) -> Uncaptured:
     """Return the parts of the database whose changes the connector cannot capture.
 
     Raises:
-        SourceError: the server cannot be reached, or rejects the query.
+        SourceError: the server cannot be reached or rejects the query, or a part cannot be left out either.
     """
     with _connect(settings) as connection:
         own = settings.publication_mode, settings.publication
         columns = json.loads(_first_text(connection, UNSENT_COLUMNS, *own) or "[]")
-        unlogged = json.loads(_first_text(connection, UNLOGGED) or "[]")
-        return Uncaptured(columns, unlogged, json.loads(_first_text(connection, PARENTS) or "[]"))
+        unlogged = json.loads(_first_text(connection, UNLOGGED) or "{}")
+        uncaptured = Uncaptured(columns, unlogged, json.loads(_first_text(connection, PARENTS) or "{}"))
+    uncaptured.check(settings)
+    return uncaptured
 
 
 def emit_marker(settings: EngineInput, marker: str) -> None:

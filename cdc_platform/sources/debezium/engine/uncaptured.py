@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from cdc_platform.errors import ReplicationRefused
 from cdc_platform.sources.debezium.engine.new_tables import expression_of, expressions_of
 from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
 
@@ -20,12 +21,15 @@ UNSENT_COLUMNS: Final = """
     AND (a.attgenerated <> '' OR NOT coalesce(jsonb_exists(to_jsonb(p) -> 'attnames', a.attname), true))
 """
 UNLOGGED: Final = """
-    SELECT json_agg(n.nspname || '.' || c.relname)
+    SELECT json_object_agg(n.nspname || '.' || c.relname, rn.nspname || '.' || r.relname)
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    LEFT JOIN pg_class r ON c.relispartition AND r.oid = pg_partition_root(c.oid)
+    LEFT JOIN pg_namespace rn ON rn.oid = r.relnamespace
     WHERE c.relkind = 'r' AND c.relpersistence = 'u'
 """
 PARENTS: Final = """
-    SELECT json_agg(quote_ident(n.nspname) || '.' || quote_ident(c.relname))
+    SELECT json_object_agg(
+        n.nspname || '.' || c.relname, quote_ident(n.nspname) || '.' || quote_ident(c.relname))
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE c.relkind = 'r' AND EXISTS (SELECT FROM pg_inherits i WHERE i.inhparent = c.oid)
 """
@@ -40,13 +44,35 @@ class Uncaptured:
     Args:
         columns: columns outside of keys whose changes are not sent, as SCHEMA.TABLE.COLUMN: generated ones,
             and those that the publication leaves out.
-        unlogged: unlogged tables, as SCHEMA.TABLE.
-        parents: quoted names of tables that others inherit: queries of them return rows of the others, too.
+        unlogged: unlogged tables, as SCHEMA.TABLE; a partition with the table whose rows it has.
+        parents: quoted names of tables that others inherit, by SCHEMA.TABLE: queries of them return rows of
+            the others, too.
     """
 
     columns: Sequence[str]
-    unlogged: Sequence[str]
-    parents: Sequence[str]
+    unlogged: Mapping[str, str | None]
+    parents: Mapping[str, str]
+
+    def check(self, settings: EngineInput) -> None:
+        """Check that nothing is chosen that can neither be captured nor be left out.
+
+        Raises:
+            ReplicationRefused: rows would stay in the lake as a snapshot has read them.
+        """
+        for partition, root in self.unlogged.items():
+            if root is not None and settings.joins_partitions and settings.selects(root):
+                raise ReplicationRefused(
+                    f"The partition `{partition}` of `{root}` is unlogged, so no change of its rows arrives. "
+                    f"Run `ALTER TABLE ... SET LOGGED`, or leave `{root}` out with `tables`. Source: "
+                    f"{settings.database_text()}"
+                )
+        for name, quoted in self.parents.items():
+            if settings.selects(name) and _PLAIN_NAME.fullmatch(quoted) is None:
+                raise ReplicationRefused(
+                    f"Other tables inherit `{name}`, and with this name a snapshot would read their rows as "
+                    "its own: rename it to letters, digits, `_`, `$`, `-` and spaces, or "
+                    f"leave it out with `tables`. Source: {settings.database_text()}"
+                )
 
     def properties(self, settings: EngineInput, own: Mapping[str, str]) -> dict[str, str]:
         """Return the properties of the connector that leave these parts out, given all others."""
@@ -69,7 +95,9 @@ class Uncaptured:
             return {}
         left_out = "|".join(map(expression_of, self.unlogged))
         entries = settings.tables or ("(?s:.*)",)
-        return {"table.include.list": ",".join(f"(?!(?:{left_out})$)(?:{entry})" for entry in entries)}
+        return {
+            "table.include.list": ",".join(f"(?!(?:{left_out})$)(?:{entry.strip()})" for entry in entries)
+        }
 
     @property
     def selects(self) -> Mapping[str, str]:
@@ -79,7 +107,7 @@ class Uncaptured:
         """
         return {
             quoted: f"SELECT * FROM ONLY {quoted}"
-            for quoted in self.parents
+            for quoted in self.parents.values()
             if _PLAIN_NAME.fullmatch(quoted) is not None
         }
 
