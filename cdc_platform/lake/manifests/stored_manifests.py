@@ -1,6 +1,6 @@
 """Manifests of all format versions as they are stored, whose entries a process reads once."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from threading import Lock
 from typing import Final
 
@@ -27,12 +27,19 @@ V3: Final = 3
 FIRST_ROW_ID: Final = 15
 FILE_FIRST_ROW_ID: Final = 16
 
-KEPT_ENTRIES: Final = 10_000
-"""Maximum number of entries that a process keeps, of the most recently used manifests of all tables: 70 MB.
+KEPT_COLUMNS: Final = 200_000
+"""Maximum number of columns that the entries of a process describe, which take about 80 MB.
 
-Each manifest counts as one more, so that the number of empty ones is bounded, too.
+Those of the most recently used manifests of all tables are kept.
 """
-KEPT: Final = LRUCache[str, tuple[ManifestEntry, ...]](KEPT_ENTRIES, lambda entries: 1 + len(entries))
+
+
+def _weigh(entries: Sequence[ManifestEntry]) -> int:
+    """Return the columns that entries describe; what has none counts, too, so that its number is bounded."""
+    return 1 + sum(1 + len(entry.data_file.value_counts or ()) for entry in entries)
+
+
+KEPT: Final = LRUCache[str, tuple[ManifestEntry, ...]](KEPT_COLUMNS, _weigh)
 """Live entries of manifests, by the path of the manifest."""
 
 

@@ -11,7 +11,7 @@ from pyiceberg.typedef import Properties
 from cdc_platform.lake.catalog.catalogs import open_catalog
 from cdc_platform.lake.catalog.files import LakeFile, LakeFiles
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.lake.manifests.stored_manifests import KEPT, KEPT_ENTRIES, read_entries, read_manifests
+from cdc_platform.lake.manifests.stored_manifests import KEPT, read_manifests
 
 SCHEMA: Final = pa.schema([("id", pa.int64()), ("v", pa.string())])
 
@@ -75,7 +75,7 @@ def test_a_manifest_is_read_once(table: Table) -> None:
 
 
 def test_entries_of_deleted_files_are_read_if_wanted(table: Table) -> None:
-    """Only live entries are kept; pyiceberg's commits ask for the others, too."""
+    """Only live entries are kept."""
     deletion = table.snapshots()[-1]
     manifests = read_manifests(table.io, deletion)
     live = [entry for manifest in manifests for entry in manifest.fetch_manifest_entry(table.io)]
@@ -87,10 +87,19 @@ def test_entries_of_deleted_files_are_read_if_wanted(table: Table) -> None:
     assert (len(live), len(everything)) == (2, 3)
 
 
-def test_the_kept_entries_are_bounded(table: Table) -> None:
-    """Entries count as such, and a manifest as one more; beyond the bound, those used last stay."""
+def test_what_is_kept_is_bounded_by_columns(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wide table takes more room; beyond the bound, the manifests used last stay."""
     KEPT.clear()
     table.scan().to_arrow()
-    manifests = read_manifests(table.io, table.snapshots()[-1])
-    assert sum(1 + len(read_entries(table.io, manifest)) for manifest in manifests) == KEPT.currsize
-    assert KEPT.maxsize == KEPT_ENTRIES
+    # Three manifests are left, of an entry with two columns each, and one without live entries.
+    used = [file.manifest_path for file in read_manifests(table.io, table.snapshots()[-1])]
+    assert {path: 4 if KEPT[path] else 1 for path in used} == {
+        path: KEPT.getsizeof(KEPT[path]) for path in used
+    }
+    before = KEPT.currsize
+    monkeypatch.setattr(KEPT, "_Cache__maxsize", before)
+    table.append(pa.table({"id": [3], "v": ["v3"]}, SCHEMA))
+    table.scan("id = 3").to_arrow()
+    assert before >= KEPT.currsize
+    newest = read_manifests(table.io, table.snapshots()[-1])[0].manifest_path
+    assert newest in KEPT
