@@ -38,7 +38,8 @@ CALL_S: Final = 600.0
 """Longest single call; a chunk that takes longer continues in another call."""
 
 _TOKEN_GONE: Final = re.compile(
-    r"Spanner said (?:FAILED_PRECONDITION|INVALID_ARGUMENT): .*(?:session|transaction|partition[_ ]token)",
+    r"Spanner said (?:FAILED_PRECONDITION|INVALID_ARGUMENT): "
+    r".*\b(?:session|transaction|partition[_ ]token)\b",
     re.DOTALL | re.IGNORECASE,
 )
 """Answer to a partition token whose session, transaction or token has expired.

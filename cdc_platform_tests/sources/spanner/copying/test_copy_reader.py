@@ -184,7 +184,7 @@ def test_what_is_gone_for_good_is_an_expired_copy(chunk: Chunk, code: str, text:
     [
         ("INTERNAL", "An internal error occurred"),
         ("INTERNAL", "The transaction coordinator failed"),
-        ("INVALID_ARGUMENT", "Column not found: v"),
+        ("INVALID_ARGUMENT", "Column not found in table bank_transactions: v"),
     ],
 )
 def test_an_error_of_another_cause_keeps_the_copy(code: str, text: str) -> None:
