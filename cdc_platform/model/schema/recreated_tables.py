@@ -63,7 +63,7 @@ def find_populated(
         has_rows: returns whether a table had rows at a moment.
     """
     since_micros = history.position_micros
-    if since_micros is None or not schema_read.is_exact:
+    if since_micros is None:
         return frozenset()
 
     def is_populated(name: str) -> bool:

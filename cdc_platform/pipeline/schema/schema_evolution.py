@@ -10,7 +10,7 @@ from typing import Final
 
 from pyiceberg.table import Table
 
-from cdc_platform.errors import CommitConflict, RetentionExpired, SourceNotFound
+from cdc_platform.errors import AccessDenied, CommitConflict, RetentionExpired, SourceNotFound
 from cdc_platform.lake.commits.commits import STATS, Mark, cycles_between, fact, read_mark
 from cdc_platform.lake.state.copies import load_plans_between
 from cdc_platform.lake.state.schema_history import append_events, at_mark, load_history
@@ -203,6 +203,6 @@ def _may_have_had_rows(pipeline: Pipeline, table: str, micros: int) -> bool:
         return any(batch.num_rows for batch in pipeline.stream_source.rows_at(table, micros))
     except SourceNotFound:
         return False
-    except RetentionExpired:
-        # The source no longer knows.
+    except (RetentionExpired, AccessDenied):
+        # The source no longer knows, or does not say; only a copy of the table needs the right to read it.
         return True

@@ -146,3 +146,5 @@ def test_what_the_source_does_not_show_may_have_had_rows() -> None:
     history, now = history_of(NUMBER), SchemaRead(100_000, (replace(NUMBER, name="log"),), {}, {})
     forgotten = SchemaRead(100_000, (), {}, {}, is_exact=False)
     assert {"log"} == find_populated(history, now, lambda _: forgotten, unasked)
+    inexact = replace(now, is_exact=False)
+    assert {"log"} == find_populated(history, inexact, lambda micros: SchemaRead(micros, (), {}, {}), unasked)
