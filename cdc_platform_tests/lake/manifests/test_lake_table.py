@@ -11,7 +11,7 @@ from pyiceberg.typedef import Properties
 from cdc_platform.lake.catalog.catalogs import open_catalog
 from cdc_platform.lake.catalog.files import LakeFile, LakeFiles
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.lake.manifests.stored_manifests import KEPT, read_manifests
+from cdc_platform.lake.manifests.stored_manifests import KEPT, read_entries, read_manifests
 
 SCHEMA: Final = pa.schema([("id", pa.int64()), ("v", pa.string())])
 
@@ -99,7 +99,10 @@ def test_what_is_kept_is_bounded_by_columns(table: Table, monkeypatch: pytest.Mo
     before = KEPT.currsize
     monkeypatch.setattr(KEPT, "_Cache__maxsize", before)
     table.append(pa.table({"id": [3], "v": ["v3"]}, SCHEMA))
-    table.scan("id = 3").to_arrow()
+    newest, *others = read_manifests(table.io, table.snapshots()[-1])
+    # One after the other: a scan reads them in threads.
+    for manifest in (*others, newest):
+        read_entries(table.io, manifest)
     assert before >= KEPT.currsize
-    newest = read_manifests(table.io, table.snapshots()[-1])[0].manifest_path
-    assert newest in KEPT
+    assert others[0].manifest_path not in KEPT
+    assert newest.manifest_path in KEPT
