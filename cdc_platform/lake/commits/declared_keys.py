@@ -12,6 +12,7 @@ from pyiceberg.types import DoubleType, FloatType, NestedField
 
 from cdc_platform.lake.commits.commits import ancestors_of, conflicts_as, head
 from cdc_platform.lake.commits.staging import is_staging
+from cdc_platform.lake.manifests.stored_manifests import read_entries, read_manifests
 from cdc_platform.model.base.names import case_key
 
 DECLARED: Final = "cdc.key"
@@ -110,11 +111,11 @@ def _has_all_values(table: Table, fields: Collection[NestedField]) -> bool:
 
 def _files(table: Table) -> Iterator[DataFile]:
     """Yield the data files of all branches, including those without live rows, which readers open, too."""
-    lists = (snapshot.manifests(table.io) for snapshot in _branch_heads(table))
+    lists = (read_manifests(table.io, snapshot) for snapshot in _branch_heads(table))
     manifests = {manifest.manifest_path: manifest for files in lists for manifest in files}
     for manifest in manifests.values():
         if manifest.content == ManifestContent.DATA:
-            yield from (entry.data_file for entry in manifest.fetch_manifest_entry(table.io))
+            yield from (entry.data_file for entry in read_entries(table.io, manifest))
 
 
 def _branch_heads(table: Table) -> Iterator[Snapshot]:

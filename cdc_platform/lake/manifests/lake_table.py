@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from pyiceberg.expressions import AlwaysTrue, BooleanExpression
-from pyiceberg.table import DataScan, FileScanTask, ManifestGroupPlanner, Table
+from pyiceberg.expressions import BooleanExpression
+from pyiceberg.table import ALWAYS_TRUE, DataScan, FileScanTask, ManifestGroupPlanner, Table
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
 from cdc_platform.lake.manifests.stored_manifests import read_manifests
@@ -14,7 +14,7 @@ class LakeTable(Table):
 
     def scan(
         self,
-        row_filter: str | BooleanExpression = AlwaysTrue(),  # noqa: B008  pyiceberg's own default, which cannot change
+        row_filter: str | BooleanExpression = ALWAYS_TRUE,
         selected_fields: tuple[str, ...] = ("*",),
         case_sensitive: bool = True,
         snapshot_id: int | None = None,
