@@ -92,10 +92,10 @@ def find_exclusions(pipeline: Pipeline) -> tuple[str, ...]:
         SourceError: the source does not state its schema.
     """
     history = pipeline.schema_history
-    schema_read = with_older_rows(pipeline, history, pipeline.read_schema(pipeline.source.clock_micros()))
-    events = find_events(
-        history, history.cycle, {}, schema_read, read_back=PastSchemaReads(pipeline.read_schema)
-    )
+    read_back = PastSchemaReads(pipeline.read_schema)
+    schema_now = pipeline.read_schema(pipeline.source.clock_micros())
+    schema_read = with_older_rows(pipeline, history, schema_now, read_back)
+    events = find_events(history, history.cycle, {}, schema_read, read_back=read_back)
     history_now = reduce(SchemaHistory.after, events, history)
     return pipeline.findings(history_now)
 
@@ -142,7 +142,9 @@ def _find(
         if is_news(history, shape.table, shape.columns, is_whole=shape.is_whole, widens=widens)
     }
     tables |= {name for name, copy in copies.items() if is_news(history, name, copy.columns, is_whole=True)}
-    schema_read = with_older_rows(pipeline, history, pipeline.read_schema(mark.position_micros))
+    read_back = PastSchemaReads(pipeline.read_schema)
+    schema_then = pipeline.read_schema(mark.position_micros)
+    schema_read = with_older_rows(pipeline, history, schema_then, read_back)
     if not widens:
         tables |= {name for name, _ in find_recreated(history, schema_read)}
     policy_tables = {
@@ -159,11 +161,12 @@ def _find(
     for name in tables & copies.keys():
         table_observations = [*observations.get(name, ()), copies[name]]
         observations[name] = sorted(table_observations, key=lambda observation: observation.micros)
-    read_back = PastSchemaReads(pipeline.read_schema)
     return find_events(history, mark.cycle, observations, schema_read, read_back=read_back, widens=widens)
 
 
-def with_older_rows(pipeline: Pipeline, history: SchemaHistory, schema_read: SchemaRead) -> SchemaRead:
+def with_older_rows(
+    pipeline: Pipeline, history: SchemaHistory, schema_read: SchemaRead, read_back: PastSchemaReads
+) -> SchemaRead:
     """Return the schema read with the names of new tables that may have older rows, copied or not.
 
     Raises:
@@ -171,7 +174,7 @@ def with_older_rows(pipeline: Pipeline, history: SchemaHistory, schema_read: Sch
     """
     if not pipeline.capabilities.can_be_compared:
         return schema_read
-    read_back, has_rows = PastSchemaReads(pipeline.read_schema), partial(_may_have_had_rows, pipeline)
+    has_rows = partial(_may_have_had_rows, pipeline)
     return replace(
         schema_read,
         populated=find_populated(history, schema_read, read_back, has_rows),

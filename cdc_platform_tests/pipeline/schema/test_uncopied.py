@@ -9,6 +9,7 @@ import pytest
 from cdc_platform.errors import RetentionExpired, SourceNotFound
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.model.schema.evolution import SchemaHistory
+from cdc_platform.model.schema.schema_reads import PastSchemaReads
 from cdc_platform.model.stream.records import ValueCaptureType
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
 from cdc_platform.pipeline.checks.source_checks import check_schema, check_source
@@ -84,7 +85,9 @@ def test_only_what_may_have_had_rows_lacks_a_copy(
         return iter(())
 
     source_of(pipeline).rows_at = answers
-    schema_read = with_older_rows(pipeline, SchemaHistory(), source.read_schema(START))
+    schema_read = with_older_rows(
+        pipeline, SchemaHistory(), source.read_schema(START), PastSchemaReads(source.read_schema)
+    )
     assert ({"notes"} if expected else set()) == schema_read.uncopied
 
 
@@ -93,4 +96,4 @@ def test_tables_that_are_copied_lack_no_rows(session_lake: LakeSettings) -> None
     source = old_source()
     pipeline = make_pipeline(session_lake, (), copy_chunk_rows=1)
     look = source.read_schema(START)
-    assert look == with_older_rows(pipeline, SchemaHistory(), look)
+    assert look == with_older_rows(pipeline, SchemaHistory(), look, PastSchemaReads(pipeline.read_schema))
