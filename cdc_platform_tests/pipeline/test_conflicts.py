@@ -158,8 +158,8 @@ def test_an_idle_order_cannot_take_the_log_back(
 @pytest.mark.parametrize(
     ("step", "merger"),
     [
-        *(("append_inserted", merging_by_spark), ("merge_existing", merging_by_spark)),
-        *(("verify_attempt", unchanged), ("commit_merge", unchanged)),
+        *((step, merging_by_spark) for step in ("append_inserted", "merge_existing", "verify_attempt")),
+        ("commit_merge", unchanged),
     ],
 )
 def test_two_merges_cannot_mix_on_the_branch(

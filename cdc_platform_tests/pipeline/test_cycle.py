@@ -176,7 +176,7 @@ def test_a_merge_killed_halfway_is_begun_again(
         "append_inserted": merging_by_spark(pipeline),
         "merge_existing": merging_by_spark(pipeline),
         "commit_merge": pipeline,
-        "verify_attempt": pipeline,
+        "count_actions": pipeline,
     }
     for commit, merger in halfway.items():
         with monkeypatch.context() as patch:

@@ -162,11 +162,11 @@ def _begin_history(
     pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: HistoryBuild
 ) -> MergeOutcome:
     """Append the first versions; no earlier version can end in these changes."""
-    reset_branch(pipeline, attempt)
+    table = reset_branch(pipeline, attempt)
     versions = _make_versions(_read_changes(pipeline, spark, build), build)
     local = find_local_history(pipeline, build)
     if local is not None:
-        return commit_versions(pipeline, attempt, LocalChange(local), versions.toArrow())
+        return commit_versions(table, attempt, LocalChange(local), versions.toArrow())
     _append(pipeline, spark, versions, attempt, attempt.completion(1))
     return _as_outcome(pipeline, attempt, verify_attempt(pipeline, attempt, 1))
 
@@ -177,8 +177,7 @@ def _remake(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: Hi
     versions = remake_versions(pipeline, spark, build)
     local = find_all_versions(pipeline, build, row_keys)
     if local is not None:
-        reset_branch(pipeline, attempt)
-        return commit_versions(pipeline, attempt, local, versions.toArrow())
+        return commit_versions(reset_branch(pipeline, attempt), attempt, local, versions.toArrow())
     commits = forget_versions(pipeline, spark, attempt, build, row_keys) + 1
     _append(pipeline, spark, versions, attempt, attempt.completion(commits))
     return _as_outcome(pipeline, attempt, verify_attempt(pipeline, attempt, commits))
@@ -193,9 +192,9 @@ def _build_locally(
     local: LocalChange,
 ) -> MergeOutcome:
     """Append versions and end those that they supersede, in one commit."""
-    reset_branch(pipeline, attempt)
+    table = reset_branch(pipeline, attempt)
     versions = _new_versions(pipeline, spark, attempt, build, extension)
-    return commit_versions(pipeline, attempt, local, versions.toArrow())
+    return commit_versions(table, attempt, local, versions.toArrow())
 
 
 def _build(
@@ -267,4 +266,4 @@ def _as_outcome(pipeline: Pipeline, attempt: Attempt, version: Snapshot) -> Merg
     closures = count_matched(version)
     parent = load_table(pipeline, attempt.table).metadata.snapshot_by_id(version.parent_snapshot_id or -1)
     additions = parent if closures and parent is not None else version
-    return MergeOutcome.of(attempt, version, number_of(additions, "added-records") or 0, closures)
+    return MergeOutcome.of(attempt, version.snapshot_id, number_of(additions, "added-records") or 0, closures)

@@ -6,6 +6,7 @@ from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyiceberg.table import Table
 from pyspark.sql import DataFrame
 
 from cdc_platform.lake.commits.commits import BRANCH
@@ -21,7 +22,7 @@ from cdc_platform.pipeline.merging.local_merge import (
     to_table_rows,
 )
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.pipeline.versions.branch import Attempt, load_table, verify_attempt
+from cdc_platform.pipeline.versions.branch import Attempt
 from cdc_platform.pipeline.versions.change_source import SINGLE_TASK_CHANGES
 from cdc_platform.spark.tables.net_changes import ACTION, UPDATE
 from cdc_platform.spark.tables.row_versions import CLOSED_AT
@@ -121,17 +122,14 @@ def _find(
     return None if is_large else local.find(files, row_keys)
 
 
-def commit_versions(
-    pipeline: Pipeline, attempt: Attempt, change: LocalChange, versions: pa.Table
-) -> MergeOutcome:
+def commit_versions(table: Table, attempt: Attempt, change: LocalChange, versions: pa.Table) -> MergeOutcome:
     """Commit a change of a history, with new versions, to its branch, which is at the base.
 
     Raises:
         CommitConflict: another run has worked on the branch at the same time.
     """
-    table = load_table(pipeline, attempt.table)
     rows = pa.concat_tables([to_table_rows(table, part) for part in (change.ended_versions, versions)])
     local = replace(change.local, table=table)
-    local.commit(change.former_versions, rows, BRANCH, attempt.properties() | attempt.completion(commits=1))
-    version = verify_attempt(pipeline, attempt, commits=1)
-    return MergeOutcome.of(attempt, version, len(versions), len(change.ended_versions))
+    properties = attempt.properties() | attempt.completion(commits=1)
+    snapshot_id = local.commit(change.former_versions, rows, BRANCH, properties)
+    return MergeOutcome.of(attempt, snapshot_id, len(versions), len(change.ended_versions))

@@ -29,7 +29,6 @@ from cdc_platform.pipeline.schema.table_ddl import convert_stored, mark_not_dele
 from cdc_platform.pipeline.versions.branch import (
     Attempt,
     count_matched,
-    load_table,
     marked_commits,
     reset_branch,
     verify_attempt,
@@ -70,11 +69,9 @@ class MergeOutcome:
     fell_back: bool = False
 
     @classmethod
-    def of(cls, attempt: Attempt, built: Snapshot, appended: int, updated: int, deleted: int = 0) -> Self:
+    def of(cls, attempt: Attempt, snapshot_id: int, appended: int, updated: int, deleted: int = 0) -> Self:
         """Return the outcome of an attempt that has built a snapshot."""
-        return cls(
-            attempt.table, attempt.cycle, built.snapshot_id, appended, updated, deleted, attempt.fell_back
-        )
+        return cls(attempt.table, attempt.cycle, snapshot_id, appended, updated, deleted, attempt.fell_back)
 
 
 @dataclass(frozen=True)
@@ -187,14 +184,11 @@ def _plan_locally(
 
 
 def _build_locally(pipeline: Pipeline, attempt: Attempt, merge: LocalMerge) -> MergeOutcome:
-    reset_branch(pipeline, attempt)
+    table = reset_branch(pipeline, attempt)
     if merge.net_changes.has_null_keys:
-        allow_null_keys(load_table(pipeline, attempt.table))
-    table = load_table(pipeline, attempt.table)
-    commit_merge(table, merge, attempt.properties() | attempt.completion(commits=1))
-    return _as_outcome(
-        attempt, verify_attempt(pipeline, attempt, commits=1), count_actions(merge.net_changes)
-    )
+        allow_null_keys(table)
+    snapshot_id = commit_merge(table, merge, attempt.properties() | attempt.completion(commits=1))
+    return _as_outcome(attempt, snapshot_id, count_actions(merge.net_changes))
 
 
 def _build_separately(
@@ -211,7 +205,7 @@ def _build_separately(
             merge_existing(spark, net_changes, target)
     head = verify_attempt(pipeline, attempt, commits)
     lacks_keys = merges and count_matched(head) != stats.existing
-    return None if lacks_keys else _as_outcome(attempt, head, stats)
+    return None if lacks_keys else _as_outcome(attempt, head.snapshot_id, stats)
 
 
 def _build_together(
@@ -221,16 +215,17 @@ def _build_together(
     commits = _begin(pipeline, spark, attempt, build, net_changes.stats) + 1
     with marked_commits(spark, attempt.completion(commits)):
         merge_everything(spark, net_changes, target)
-    return _as_outcome(attempt, verify_attempt(pipeline, attempt, commits), net_changes.stats)
+    snapshot_id = verify_attempt(pipeline, attempt, commits).snapshot_id
+    return _as_outcome(attempt, snapshot_id, net_changes.stats)
 
 
 def _begin(
     pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: Build, stats: NetChangeStats
 ) -> int:
     """Reset the branch to the base, convert stored values, and return the number of commits."""
-    reset_branch(pipeline, attempt)
+    table = reset_branch(pipeline, attempt)
     if stats.has_null_keys:
-        allow_null_keys(load_table(pipeline, attempt.table))
+        allow_null_keys(table)
     commits = mark_not_deleted(pipeline, spark, attempt.table) if build.marks_living else 0
     return commits + convert_stored(pipeline, spark, attempt.table, build.conversions)
 
@@ -260,5 +255,5 @@ def _compute_net_changes(pipeline: Pipeline, spark: SparkSession, build: Build) 
     )
 
 
-def _as_outcome(attempt: Attempt, built: Snapshot, stats: NetChangeStats) -> MergeOutcome:
-    return MergeOutcome.of(attempt, built, stats.appended, stats.updated, stats.deleted)
+def _as_outcome(attempt: Attempt, snapshot_id: int, stats: NetChangeStats) -> MergeOutcome:
+    return MergeOutcome.of(attempt, snapshot_id, stats.appended, stats.updated, stats.deleted)

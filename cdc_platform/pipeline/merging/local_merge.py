@@ -13,9 +13,8 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import DoubleType, FloatType
 
-from cdc_platform.lake.commits.commits import BRANCH, BYTES, cycles_between, number_of
+from cdc_platform.lake.commits.commits import BRANCH, number_of
 from cdc_platform.lake.local_writer.local_table import ROW_ID_COLUMN, KeyRows, LocalTable, open_local
-from cdc_platform.model.base.stored_names import LOG
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.pipeline.merging.local_rows import (
     LocalNetChanges,
@@ -80,15 +79,9 @@ def find_local(pipeline: Pipeline, schema: TableSchema, base: Snapshot) -> Local
 
 def fits_in_memory(pipeline: Pipeline, span: LogSpan) -> bool:
     """Return whether all changes of a span, and so their net changes, fit into this process's memory."""
-    if span.changes > SINGLE_TASK_CHANGES:
+    if span.changes > SINGLE_TASK_CHANGES or span.size_bytes is None:
         return False
-    log = pipeline.lake.system_table(LOG)
-    cycles = cycles_between(log, span.after_exclusive, span.until_inclusive)
-    sizes = [number_of(snapshot, BYTES) for snapshot in cycles]
-    known_sizes = [size for size in sizes if size is not None]
-    return len(known_sizes) == len(sizes) and sum(known_sizes) <= min(
-        MAX_BYTES, pipeline.settings.local_merge_bytes
-    )
+    return span.size_bytes <= min(MAX_BYTES, pipeline.settings.local_merge_bytes)
 
 
 def plan_merge(local: LocalTable, net_changes: LocalNetChanges) -> LocalMerge | None:
@@ -132,8 +125,8 @@ def _size(file: DataFile, ids: Sequence[int]) -> int:
     )
 
 
-def commit_merge(table: Table, merge: LocalMerge, properties: Mapping[str, str]) -> None:
-    """Merge net changes into a table by one commit to its branch.
+def commit_merge(table: Table, merge: LocalMerge, properties: Mapping[str, str]) -> int:
+    """Merge net changes into a table by one commit to its branch, and return the snapshot's id.
 
     Args:
         table: the table, whose branch is at the base.
@@ -154,7 +147,7 @@ def commit_merge(table: Table, merge: LocalMerge, properties: Mapping[str, str])
     )
     parts = [updated_rows, inserted_rows(net_changes, key_rows.keys)]
     rows = to_table_rows(table, pa.concat_tables(parts, promote_options="permissive"))
-    local.commit(key_rows.where(is_changed), rows, BRANCH, properties)
+    return local.commit(key_rows.where(is_changed), rows, BRANCH, properties)
 
 
 def count_actions(net_changes: LocalNetChanges) -> NetChangeStats:

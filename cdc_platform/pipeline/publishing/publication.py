@@ -1,8 +1,11 @@
 """The last step of a cycle: a cut names one snapshot of every table, then `main` moves there."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
+
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.table import Table
 
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.commits.branches import advance_main, contains
@@ -17,6 +20,8 @@ from cdc_platform.pipeline.versions.branch import finished_head, load_table
 from cdc_platform.pipeline.versions.handover import find_handover
 from cdc_platform.pipeline.versions.log_span import applied_cycle, pending_span
 from cdc_platform.pipeline.versions.unchanged_tables import find_unchanged_in_lake
+
+FindTable = Callable[[str], Table | None]
 
 
 @dataclass(frozen=True)
@@ -43,17 +48,18 @@ def publish_cut(pipeline: Pipeline) -> Cut | None:
     # to the log is in no table that counts as unchanged.
     newest, mark = newest_cut(pipeline.lake), read_mark(pipeline.lake.system_table(LOG))
     unchanged_tables = find_unchanged_in_lake(pipeline)
+    # Of a version that is not the present one, the catalog refuses the move of `main`.
+    find_table = cache(pipeline.lake.table)
     if newest is not None:
         # Another process may have moved `main` back to a former cut, and the next cut must not name that.
-        _move_mains(
-            pipeline, newest, [name for name in _own_tables(pipeline, newest) if name not in unchanged_tables]
-        )
+        names = [name for name in newest.tables if name not in unchanged_tables]
+        _move_mains(pipeline, newest, _own_tables(pipeline, names, find_table), find_table)
     if mark.position_micros is None:
         return newest
     latest = [
         _Version(name, newest.tables[name], is_new=False)
         if newest is not None and name in unchanged_tables
-        else _find_version(pipeline, name, mark.cycle, newest)
+        else _find_version(pipeline, name, mark.cycle, newest, find_table)
         for name in pipeline.lake_tables
     ]
     versions = [version for version in latest if version is not None]
@@ -69,26 +75,25 @@ def publish_cut(pipeline: Pipeline) -> Cut | None:
         published_micros=clock_micros(),
     )
     append_cut(pipeline.lake, cut)
-    _move_mains(pipeline, cut, [version.table for version in versions if version.is_new])
+    _move_mains(pipeline, cut, [version.table for version in versions if version.is_new], find_table)
     return cut
 
 
-def _own_tables(pipeline: Pipeline, cut: Cut) -> list[str]:
-    """Return the tables of a cut without those that its user has left out and dropped since."""
-    return [
-        name for name in cut.tables if name in pipeline.lake_tables or pipeline.lake.table(name) is not None
-    ]
+def _own_tables(pipeline: Pipeline, names: Iterable[str], find_table: FindTable) -> list[str]:
+    """Return those of some tables that the user has not left out and dropped since."""
+    return [name for name in names if name in pipeline.lake_tables or find_table(name) is not None]
 
 
-def _find_version(pipeline: Pipeline, table: str, cycle: int, newest: Cut | None) -> _Version | None:
+def _find_version(
+    pipeline: Pipeline, table: str, cycle: int, newest: Cut | None, find_table: FindTable
+) -> _Version | None:
     """Return the version of a table or history at the log; None while it waits for its initial copy."""
     source_table = pipeline.lake_tables[table]
-    stored_table = pipeline.lake.table(table)
     # A history waits for the copy of its table.
-    handover = find_handover(pipeline, pipeline.lake.table(source_table), source_table, newest)
+    handover = find_handover(pipeline, find_table(source_table), source_table, newest)
     if handover is not None and not handover.is_ready:
         return None
-    stored_table = stored_table or load_table(pipeline, table)
+    stored_table = find_table(table) or load_table(pipeline, table)
     branch, main = finished_head(stored_table, cycle, newest), head(stored_table)
     if branch is not None and not contains(stored_table, branch.snapshot_id):
         return _Version(table, branch.snapshot_id, is_new=True)
@@ -110,11 +115,17 @@ def _find_version(pipeline: Pipeline, table: str, cycle: int, newest: Cut | None
     return _Version(table, main.snapshot_id, is_new=is_gone)
 
 
-def _move_mains(pipeline: Pipeline, cut: Cut, names: Iterable[str]) -> None:
+def _move_mains(pipeline: Pipeline, cut: Cut, names: Iterable[str], find_table: FindTable) -> None:
     """Move `main` of some tables and histories to the snapshots that a cut names."""
     for name in names:
+        table = find_table(name) or load_table(pipeline, name)
         # If compaction has since built on the cut's snapshot, `main` is already right.
-        advance_main(load_table(pipeline, name), cut.tables[name], partial(_is_newest, pipeline, cut, name))
+        try:
+            advance_main(table, cut.tables[name], partial(_is_newest, pipeline, cut, name))
+        except NoSuchTableError:
+            # Dropped since it was loaded, which the error of loading it again names.
+            load_table(pipeline, name)
+            raise
 
 
 def _is_newest(pipeline: Pipeline, cut: Cut, name: str) -> bool:

@@ -114,13 +114,14 @@ def published_head(table: Table, name: str, cut: Cut | None) -> Snapshot | None:
     return table.metadata.snapshot_by_id(snapshot_id)
 
 
-def reset_branch(pipeline: Pipeline, attempt: Attempt) -> None:
-    """Point the branch at the attempt's base, and drop commits that another run left on it."""
+def reset_branch(pipeline: Pipeline, attempt: Attempt) -> Table:
+    """Point the branch at the attempt's base, without commits of other runs, and return the table."""
     pipeline.examined_tables.forget(attempt.table)
     table = load_table(pipeline, attempt.table)
     snapshot = head(table, BRANCH)
     if snapshot is None or snapshot.snapshot_id != attempt.base.snapshot_id:
         move_branch(table, BRANCH, attempt.base.snapshot_id)
+    return table
 
 
 def empty_version(pipeline: Pipeline, spark: SparkSession, table: str) -> Snapshot:

@@ -10,6 +10,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from cdc_platform.errors import CommitConflict, LakeDamaged
 from cdc_platform.lake.commits.commits import (
+    BYTES,
     LATE,
     STATS,
     ancestors_of,
@@ -35,7 +36,8 @@ class LogSpan:
     If the log no longer has its statistics, ``changes`` is `UNKNOWN_CHANGES`, and ``has_partial_updates`` and
     ``has_truncates`` are True. Changes up to ``after_micros`` are left out; ``changes`` may count them.
     ``is_late`` means that the span has replayed changes that belong before those of former cycles: their
-    order is `ordering_key` instead of `ordinal`.
+    order is `ordering_key` instead of `ordinal`. ``size_bytes`` is the memory of the changes of all tables in
+    these cycles, None if a cycle does not state it.
     """
 
     after_exclusive: int
@@ -45,6 +47,7 @@ class LogSpan:
     after_micros: int | None = None
     has_truncates: bool = False
     is_late: bool = False
+    size_bytes: int | None = None
 
 
 def applied_cycle(pipeline: Pipeline, table: Table, name: str, cut: Cut | None) -> int:
@@ -81,7 +84,7 @@ def pending_span(pipeline: Pipeline, table: str, after_exclusive: int) -> LogSpa
     log = pipeline.lake.system_table(LOG)
     until = read_mark(log).cycle
     if until <= after_exclusive:
-        return LogSpan(after_exclusive, until, 0, has_partial_updates=False)
+        return LogSpan(after_exclusive, until, 0, has_partial_updates=False, size_bytes=0)
     stats = stats_after(log, table, after_exclusive)
     if stats is None:
         events = pipeline.capabilities.delivers_events
@@ -94,6 +97,8 @@ def pending_span(pipeline: Pipeline, table: str, after_exclusive: int) -> LogSpa
             has_truncates=events,
             is_late=is_late,
         )
+    sizes = [cycle.size_bytes for cycle in stats]
+    known_sizes = [size for size in sizes if size is not None]
     return LogSpan(
         after_exclusive,
         until,
@@ -101,6 +106,7 @@ def pending_span(pipeline: Pipeline, table: str, after_exclusive: int) -> LogSpa
         has_partial_updates=any(cycle.partial_updates for cycle in stats),
         has_truncates=any(cycle.truncates for cycle in stats),
         is_late=any(cycle.is_late for cycle in stats),
+        size_bytes=sum(known_sizes) if len(known_sizes) == len(sizes) else None,
     )
 
 
@@ -122,6 +128,7 @@ class CycleStats:
     """Statistics of one table's changes in a snapshot of the log."""
 
     is_late: bool
+    size_bytes: int | None = None
     changes: int = 0
     partial_updates: int = 0
     truncates: int = 0
@@ -155,7 +162,8 @@ def stats_after(log: Table, table: str, after_exclusive: int) -> list[CycleStats
         stats = read_fact(snapshot, STATS, _stats)
         if stats is not None:
             late_tables = read_fact(snapshot, LATE, _names) or ()
-            all_stats.append(CycleStats(table in late_tables, *stats.get(table, ())))
+            size_bytes = number_of(snapshot, BYTES)
+            all_stats.append(CycleStats(table in late_tables, size_bytes, *stats.get(table, ())))
     return all_stats
 
 

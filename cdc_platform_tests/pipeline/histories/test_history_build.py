@@ -166,15 +166,16 @@ def test_a_cut_names_the_history_and_a_killed_extension_is_begun_again(
     order_changes(pipeline, spark)
     merge_tables(pipeline, spark, pipeline.tables)
     by_spark = merging_by_spark(pipeline)
-    for way, module, step in (
-        *((by_spark, history, step) for step in ("append_versions", "close_versions")),
-        *((pipeline, local_history, step) for step in ("to_table_rows", "verify_attempt")),
+    for way, module, step, death in (
+        *((by_spark, history, step, _die) for step in ("append_versions", "close_versions")),
+        (pipeline, local_history, "to_table_rows", _die),
+        (pipeline, history, "commit_versions", _dying_after(local_history.commit_versions)),
     ):
         with monkeypatch.context() as patch:
-            patch.setattr(module, step, _die)
+            patch.setattr(module, step, death)
             with pytest.raises(Killed):
                 extend_histories(way, spark, [pipeline.table("accounts")])
-        assert bank_versions(pipeline) == FIRST, f"killed before `{step}`"
+        assert bank_versions(pipeline) == FIRST, f"killed at `{step}`"
     extend_histories(pipeline, spark, [pipeline.table("accounts")])
     assert bank_versions(pipeline) == FIRST
     second = publish_cut(pipeline)
@@ -242,3 +243,11 @@ def test_a_source_that_lies_about_new_keys_gets_no_second_current_version(
 
 def _die(*_args: object, **_kwargs: object) -> None:
     raise Killed
+
+
+def _dying_after(step: Callable[..., object]) -> Callable[..., None]:
+    def run(*args: object) -> None:
+        step(*args)
+        raise Killed
+
+    return run

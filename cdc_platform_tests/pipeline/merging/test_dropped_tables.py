@@ -27,7 +27,7 @@ def locally(pipeline: Pipeline) -> Pipeline:
 
 
 MERGES: Final = (
-    *((locally, step) for step in ("reset_branch", "commit_merge", "verify_attempt")),
+    *((locally, step) for step in ("reset_branch", "commit_merge")),
     *((merging_by_spark, step) for step in ("reset_branch", "append_inserted", "verify_attempt")),
 )
 """What merges, and the step before which the table is dropped."""

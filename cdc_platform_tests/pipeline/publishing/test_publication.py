@@ -52,7 +52,8 @@ def test_a_table_that_is_rebuilt_meanwhile_stays_so(tmp_path: Path) -> None:
     for former in (rebuilt, delayed):
         move_branch(table.refresh(), MAIN, former)
         for cut in reversed(cuts):
-            publication._move_mains(pipeline, cut, ["t"])  # noqa: SLF001  the other process is between two steps
+            # The other process is between two steps.
+            publication._move_mains(pipeline, cut, ["t"], lake.table)  # noqa: SLF001
             newest = head(table.refresh())
             assert newest is not None
             assert rebuilt == newest.snapshot_id
