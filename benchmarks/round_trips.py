@@ -1,7 +1,8 @@
-"""Requests of cycles to an object store, and what each round trip costs: `python -m benchmarks.round_trips`.
+"""Requests of cycles to an object store or a catalog, and what each round trip costs.
 
-A pipeline has its lake on an S3 server behind a proxy that counts requests and, in every other cycle, answers
-each one late, as a store in the same region does. At the end the tables must equal what the source has.
+`python -m benchmarks.round_trips [--of store|catalog]`. A pipeline has its lake on an S3 server, or its
+tables in a REST catalog, behind a proxy that counts requests and, in every other cycle, answers each one
+late, as a service in the same region does. At the end the tables must equal what the source has.
 """
 
 import argparse
@@ -9,6 +10,7 @@ import shutil
 import statistics
 import time
 from collections import Counter
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -21,6 +23,7 @@ from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.spark.launch.config import session_secrets
 from cdc_platform.spark.launch.spark_settings import SparkSettings
 from cdc_platform_tests.servers.object_store import BUCKET, object_store
+from cdc_platform_tests.servers.rest_catalog import rest_catalog
 from cdc_platform_tests.support.footprints.soak import Soak
 from cdc_platform_tests.support.proxies.http_proxy import Request, http_proxy
 from cdc_platform_tests.support.workloads.workload import WORKLOADS, Place
@@ -31,10 +34,10 @@ WARM_UP: Final = 4
 
 @dataclass
 class Counting:
-    """Counts requests to a store by method, and delays them.
+    """Counts requests to a service by method, and delays them.
 
     Args:
-        delay_s: how long each request waits before the store gets it.
+        delay_s: how long each request waits before the service gets it.
         counts: how many there were, by method.
     """
 
@@ -83,6 +86,7 @@ def run(lake: LakeSettings, counting: Counting, folder: Path, options: argparse.
 def main() -> None:
     """Run the benchmark."""
     parser = arguments(__doc__ or "")
+    parser.add_argument("--of", choices=["store", "catalog"], default="store", help="what is asked")
     parser.add_argument("--workload", choices=list(WORKLOADS), default="spanner", help="what is read")
     parser.add_argument("--cycles", type=int, default=8, help="cycles with and without a delay")
     parser.add_argument("--delay-s", type=float, default=0.03, help="delay of each request")
@@ -92,10 +96,16 @@ def main() -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     counting = Counting()
-    with object_store(folder) as store, http_proxy(store.endpoint) as proxy:
+    with ExitStack() as services:
+        if options.of == "catalog":
+            proxy = services.enter_context(http_proxy(services.enter_context(rest_catalog(folder))))
+            lake = LakeSettings(f"{folder}/warehouse", {"type": "rest", "uri": proxy.address})
+        else:
+            store = services.enter_context(object_store(folder))
+            proxy = services.enter_context(http_proxy(store.endpoint))
+            catalog = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db?timeout=60"}
+            lake = LakeSettings(f"s3://{BUCKET}/lake", catalog | store.properties(proxy.address))
         proxy.choose = counting.choose
-        catalog = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db?timeout=60"}
-        lake = LakeSettings(f"s3://{BUCKET}/lake", catalog | store.properties(proxy.address))
         run(lake, counting, folder, options)
 
 
