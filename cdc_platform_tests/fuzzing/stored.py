@@ -199,7 +199,7 @@ def _written_state() -> str:
     ]
     list(decoder.decode_lines([line(event, {"id": 1}) for event in events]))
     decoder.state.snapshots.servers["s"].empty["t"] = ("a", 1)
-    decoder.state.flat_deletes["t"] = '{"id": 1}'
+    decoder.state.flat_events["t/0"] = 1, '{"id": 1}'
     return decoder.state.to_json()
 
 

@@ -1,7 +1,7 @@
 """Deals messages out to splits, so that those of a transaction are in one split."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,7 +33,9 @@ _SNAPSHOT_ROW: Final = (
 )
 _TOGETHER: Final = 5_000
 """Offsets of a partition whose snapshot rows go to the same split."""
-
+_PLACE: Final = ("topic", "partition", "offset")
+_Place = tuple[str, int]
+_ANYWHERE: Final[Mapping[_Place, int]] = {}
 
 _ODD: Final = 0x9E3779B97F4A7C15
 _MASK: Final = 2**64 - 1
@@ -55,34 +57,63 @@ class MessageDealer:
     splits: int = 1
     spreads_snapshots: bool = False
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the messages of each split as `DEALT_MESSAGES`."""
+    def __call__(
+        self, batches: Iterable[pa.RecordBatch], starts: Mapping[_Place, int] = _ANYWHERE
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the messages of each split as `DEALT_MESSAGES`.
+
+        Args:
+            batches: `MESSAGES`, ordered by offset within a partition.
+            starts: the first offset to deal out of each partition; a message before it only shows where a
+                tombstone belongs.
+        """
         buffer: list[pa.RecordBatch] = []
         waiting_bytes = 0
+        last_routes: dict[_Place, str] = {}
         for batch in batches:
             buffer.append(batch)
             waiting_bytes += batch.nbytes
             if waiting_bytes >= DEALT_BYTES:
-                yield self._deal(buffer)
+                yield self._deal(buffer, starts, last_routes)
                 buffer, waiting_bytes = [], 0
         if buffer:
-            yield self._deal(buffer)
+            yield self._deal(buffer, starts, last_routes)
 
-    def _deal(self, batches: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
+    def _deal(
+        self,
+        batches: Iterable[pa.RecordBatch],
+        starts: Mapping[_Place, int],
+        last_routes: MutableMapping[_Place, str],
+    ) -> pa.RecordBatch:
         numbers: list[int] = []
         octets: list[bytes] = []
         for batch in pa.Table.from_batches(batches).combine_chunks().to_batches():
-            splits = self._splits_of(batch)
-            for number in sorted(pc.unique(splits).to_pylist()):
+            splits = self._splits_of(batch, starts, last_routes)
+            for number in sorted(pc.unique(splits.drop_null()).to_pylist()):
                 numbers.append(number)
                 octets.append(to_octets(batch.filter(pc.equal(splits, number))))
         return pa.RecordBatch.from_arrays([pa.array(numbers, pa.int32()), octets], schema=DEALT_MESSAGES)
 
-    def _splits_of(self, messages: pa.RecordBatch) -> pa.Array:
-        """Return the split of each message."""
-        routes = self.routes(messages).dictionary_encode()
-        splits = [_mixed(route) % self.splits for route in routes.dictionary.to_pylist()]
-        return pa.array(splits, pa.int32()).take(routes.indices)
+    def _splits_of(
+        self, messages: pa.RecordBatch, starts: Mapping[_Place, int], last_routes: MutableMapping[_Place, str]
+    ) -> pa.Array:
+        """Return the split of each message, NULL of those before the starts.
+
+        A tombstone goes with the message before it in its partition: with ExtractNewRecordState, that is the
+        delete.
+        """
+        is_tombstone = pc.equal(pc.fill_null(pc.binary_length(messages.column("value")), 0), 0)
+        columns = (*(messages.column(name) for name in _PLACE), is_tombstone, self.routes(messages))
+        routes: list[str | None] = []
+        for topic, partition, offset, follows, own in zip(
+            *(column.to_pylist() for column in columns), strict=True
+        ):
+            place = topic, partition
+            route = last_routes[place] = last_routes.get(place, own) if follows else own
+            routes.append(route if offset >= starts.get(place, 0) else None)
+        encoded_routes = pa.array(routes, pa.string()).dictionary_encode()
+        splits = [_mixed(route) % self.splits for route in encoded_routes.dictionary.to_pylist()]
+        return pa.array(splits, pa.int32()).take(encoded_routes.indices)
 
     def routes(self, messages: pa.RecordBatch) -> pa.Array:
         """Return the text of each message that it shares with those that must be in its split."""

@@ -79,7 +79,10 @@ class TopicProgress:
 
 @dataclass(frozen=True)
 class TopicRange:
-    """Messages of a partition, from `start` on; those before `seen` are read again."""
+    """Messages of a partition, from `start` on; those before `seen` are read again.
+
+    ``is_rest`` says that another task reads the messages of the partition before these.
+    """
 
     topic: str
     partition: int
@@ -87,6 +90,7 @@ class TopicRange:
     start: int
     seen: int
     end_exclusive: int
+    is_rest: bool = False
 
     @property
     def origin(self) -> str:
@@ -242,7 +246,7 @@ def deal_ranges(ranges: Sequence[TopicRange], max_tasks: int) -> list[tuple[Topi
             end_exclusive = min(rest.end_exclusive, rest.start + space)
             tasks[-1].append(replace(rest, end_exclusive=end_exclusive))
             space -= end_exclusive - rest.start
-            rest = rest.after(end_exclusive)
+            rest = replace(rest, start=end_exclusive, is_rest=True)
     return [tuple(task) for task in tasks]
 
 

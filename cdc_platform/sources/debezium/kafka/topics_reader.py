@@ -107,12 +107,7 @@ class TopicsReading:
         return TopicSplitDecoder(self._context, state, self.ranges)
 
     def splits(self, tasks: int) -> int:
-        """Return the number of splits into which tasks deal the messages.
-
-        Tombstones of a flattened stream belong to the deletes before them, so one split has all messages.
-        """
-        if self._start.flat_deletes:
-            return 1
+        """Return the number of splits into which tasks deal the messages."""
         return max(tasks, -(-self._messages // MAX_SPLIT_MESSAGES))
 
     @property
@@ -219,4 +214,7 @@ def read_messages(
 def _read_dealt(
     settings: KafkaInput, dealer: MessageDealer, ranges: Sequence[TopicRange]
 ) -> Iterator[pa.RecordBatch]:
-    return dealer(TopicConsumer(settings, ranges).batches())
+    # A tombstone goes with the message before it.
+    ranges_read = [item.after(item.start - item.is_rest) for item in ranges]
+    starts = {(item.topic, item.partition): item.start for item in ranges}
+    return dealer(TopicConsumer(settings, ranges_read).batches(), starts)

@@ -128,7 +128,7 @@ class Decoder:
         self.state.use.see(event.source)
         if event.is_flat:
             is_delete = event.op is DELETE and event.key is not None
-            self.state.note_delete(event.message.topic, key_text(event.key or {}) if is_delete else "")
+            self.state.note_flat_event(event.message, key_text(event.key or {}) if is_delete else "")
         table, label = self._table(event)
         savepoint = self.state.savepoint(event.source.server, table)
         try:
@@ -272,8 +272,8 @@ class Decoder:
 
     def _checked_tombstone(self, tombstone: Tombstone, message: Message) -> Decoded:
         """Return the tombstone, or a fault if a flattened stream sends nothing else for a delete."""
-        last = self.state.last_delete(tombstone.topic)
-        if last is None or last == key_text(tombstone.key or {}):
+        deleted_key = self.state.deleted_key_before(message)
+        if deleted_key is None or deleted_key == key_text(tombstone.key or {}):
             return tombstone
         return FaultyEvent(
             "A row was deleted, and the flattened stream does not say when: it has sent a tombstone alone. "

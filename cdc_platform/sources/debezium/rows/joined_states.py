@@ -42,15 +42,15 @@ def joined_state(
     # An ordering key may depend on a snapshot that the split did not know.
     if any(before.floors.get(server, 0) > floor for server, floor in use.lowest_floors.items()):
         return None
-    if any(before.flat_deletes.get(topic) != start.flat_deletes.get(topic) for topic in use.compared_topics):
+    compared_partitions = use.compared_partitions if is_ordered else ()
+    if any(before.flat_events.get(place) != start.flat_events.get(place) for place in compared_partitions):
         return None
-    deletes_by_topic = {topic: end.flat_deletes[topic] for topic in use.reported_topics}
     return DecoderState(
         floors={server: max(before.floors.get(server, 0), floor) for server, floor in end.floors.items()}
         | {server: floor for server, floor in before.floors.items() if server not in end.floors},
         full=(before.full - use.shown) | (end.full & use.shown),
         unusable=(before.unusable - use.names) | (end.unusable & use.names),
-        flat_deletes={**before.flat_deletes, **deletes_by_topic},
+        flat_events=before.flat_events | {place: end.flat_events[place] for place in use.flat_partitions},
         owners=owners,
         keys=keys,
         key_types=key_types,

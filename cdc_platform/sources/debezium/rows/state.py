@@ -9,6 +9,7 @@ from cdc_platform.model.base.stored_texts import parse_stored
 from cdc_platform.sources.debezium.rows.pairing import DeletedRow, Identity, Pairer
 from cdc_platform.sources.debezium.rows.snapshots import ServerSnapshots, SnapshotWatch
 from cdc_platform.sources.debezium.wire.message_contents import DataEvent, MessageUnusable, SourceInfo
+from cdc_platform.sources.debezium.wire.messages import Message
 from cdc_platform.sources.debezium.wire.plain_lines import PlainChange
 from cdc_platform.sources.debezium.wire.positions import is_snapshot, needs_floor, ordering_key
 
@@ -29,8 +30,9 @@ class StateUse:
         lowest_changes: lowest position of a change, by server; 0 if one states none.
         has_notifications: whether the connector has sent a notification about a snapshot.
         lowest_floors: lowest position of a snapshot that an ordering key depended on, by server.
-        compared_topics: topics with a tombstone that was compared with the deleted key of an earlier message.
-        reported_topics: topics that reported their last deleted key.
+        compared_partitions: partitions with a tombstone before the first flattened event.
+        distant_tombstones: partitions with a tombstone that does not directly follow the last event known.
+        flat_partitions: partitions with flattened events.
         deleted: rows that were deleted.
     """
 
@@ -45,8 +47,9 @@ class StateUse:
     lowest_changes: dict[str, int] = field(default_factory=dict)
     has_notifications: bool = False
     lowest_floors: dict[str, int] = field(default_factory=dict)
-    compared_topics: set[str] = field(default_factory=set)
-    reported_topics: set[str] = field(default_factory=set)
+    compared_partitions: set[str] = field(default_factory=set)
+    distant_tombstones: set[str] = field(default_factory=set)
+    flat_partitions: set[str] = field(default_factory=set)
     deleted: set[Identity] = field(default_factory=set)
 
     @property
@@ -82,6 +85,10 @@ class StateUse:
         self.lowest_changes[server] = min(lowest, lowest_position)
 
 
+FlatEvent = tuple[int, str]
+"""Position of a flattened event in its partition, and the key of the row that it deleted, else empty."""
+
+
 @dataclass(slots=True)
 class LearnedFacts:
     """Facts from earlier messages, as they are stored.
@@ -90,7 +97,7 @@ class LearnedFacts:
         floors: position of the last snapshot, by server.
         full: tables whose replica identity was seen to be FULL, by `SCHEMA.TABLE`.
         unusable: tables whose replica identity was seen to be an index other than the key.
-        flat_deletes: last key that a flattened topic reported as deleted, by topic; empty for none.
+        flat_events: last flattened event by partition of its topic.
         owners: the table of the database, `SCHEMA.TABLE`, that each table of the lake is.
         databases: the database of each table of the lake, as far as its events state it.
         keys: key columns of each table of the lake, sorted.
@@ -100,7 +107,7 @@ class LearnedFacts:
     floors: dict[str, int] = field(default_factory=dict)
     full: set[str] = field(default_factory=set)
     unusable: set[str] = field(default_factory=set)
-    flat_deletes: dict[str, str] = field(default_factory=dict)
+    flat_events: dict[str, FlatEvent] = field(default_factory=dict)
     owners: dict[str, str] = field(default_factory=dict)
     keys: dict[str, list[str]] = field(default_factory=dict)
     key_types: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -148,16 +155,19 @@ class DecoderState(LearnedFacts):
         if deleted_row is not None:
             self.use.deleted.add(deleted_row)
 
-    def note_delete(self, topic: str, key: str) -> None:
-        """Note the key that a flattened topic reports as deleted, empty for none."""
-        self.use.reported_topics.add(topic)
-        self.flat_deletes[topic] = key
+    def note_flat_event(self, message: Message, deleted_key: str) -> None:
+        """Note a flattened event, and the key of the row that it deleted, empty for none."""
+        self.use.flat_partitions.add(message.place)
+        self.flat_events[message.place] = message.position, deleted_key
 
-    def last_delete(self, topic: str) -> str | None:
-        """Return the last key that a flattened topic reported as deleted; None for other topics."""
-        if topic not in self.use.reported_topics:
-            self.use.compared_topics.add(topic)
-        return self.flat_deletes.get(topic)
+    def deleted_key_before(self, tombstone: Message) -> str | None:
+        """Return the key that the last flattened event before a tombstone deleted; None in other topics."""
+        event = self.flat_events.get(tombstone.place)
+        if tombstone.place not in self.use.flat_partitions:
+            self.use.compared_partitions.add(tombstone.place)
+        if event is None or event[0] + 1 != tombstone.position:
+            self.use.distant_tombstones.add(tombstone.place)
+        return None if event is None else event[1]
 
     def savepoint(self, server: str, table: str) -> "TableSavepoint":
         """Return a savepoint of a table of the lake and of its server's snapshot, for `roll_back`."""

@@ -9,7 +9,7 @@ from typing import Final, Generic, TypeVar
 import numpy as np
 
 from cdc_platform.sources.debezium.rows.joined_states import joined_state
-from cdc_platform.sources.debezium.rows.state import DecoderState
+from cdc_platform.sources.debezium.rows.state import DecoderState, FlatEvent
 from cdc_platform.sources.debezium.splits.decoded_splits import DecodedSplits
 from cdc_platform.sources.debezium.splits.outcome import FreeRow, SplitOutcome, combined_outcome
 
@@ -117,9 +117,9 @@ def joined_outcome(outcomes: Sequence[SplitOutcome], state: str | None) -> Split
     start, ends = DecoderState.from_json(state), [outcome.end for outcome in outcomes]
     # Changes follow the snapshot that a stream begins with.
     ends.sort(key=lambda end: not end.use.snapshot_servers)
-    # A flattened stream's tombstones follow their deletes.
-    is_flattened = len(outcomes) > 1 and any(end.use.reported_topics for end in ends)
-    if not outcomes or is_flattened or _sharing(outcomes) is not None or _has_two_identities(ends, start):
+    if not outcomes or _sharing(outcomes) is not None:
+        return None
+    if _has_two_identities(ends, start) or _has_doubtful_tombstones(ends, start):
         return None
     # Any of them may have come before any other.
     pairs = permutations(ends, 2)
@@ -127,10 +127,11 @@ def joined_outcome(outcomes: Sequence[SplitOutcome], state: str | None) -> Split
         return None
     joint = ends[0]
     for end in ends[1:]:
-        end_state = joined_state(joint, start, end)
+        end_state = joined_state(joint, start, end, is_ordered=False)
         if end_state is None:
             return None
         joint = end_state
+    joint.flat_events = start.flat_events | _last_flat_events(ends)
     return replace(combined_outcome(outcomes), state=joint.to_json())
 
 
@@ -168,6 +169,19 @@ def _has_two_identities(ends: Sequence[DecoderState], start: DecoderState) -> bo
     uses = Counter(name for end in ends for name in end.use.names)
     is_refused = any(uses[name] > 1 for end in ends for name in end.use.changed_unusable)
     return is_refused or bool(full_tables & other_tables or changed_tables & shown_full & shown_other)
+
+
+def _has_doubtful_tombstones(ends: Sequence[DecoderState], start: DecoderState) -> bool:
+    """Return whether the event before a tombstone of a flattened topic may be in another split."""
+    flat_partitions = _union(end.use.flat_partitions for end in ends).union(start.flat_events)
+    tombstones = _union(end.use.distant_tombstones for end in ends)
+    return len(ends) > 1 and not flat_partitions.isdisjoint(tombstones)
+
+
+def _last_flat_events(ends: Sequence[DecoderState]) -> dict[str, FlatEvent]:
+    """Return the last event of each partition with flattened events in any split."""
+    events = ((place, end.flat_events[place]) for end in ends for place in end.use.flat_partitions)
+    return dict(sorted(events))
 
 
 def _union(names: Iterable[set[str]]) -> set[str]:

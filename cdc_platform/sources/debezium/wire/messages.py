@@ -91,6 +91,11 @@ class Message(msgspec.Struct, frozen=True):
     sent: str | RawMessage = ""
 
     @property
+    def place(self) -> str:
+        """The partition of its topic."""
+        return f"{self.topic}/{self.partition}"
+
+    @property
     def text(self) -> str:
         """The original message, for quarantine."""
         return self.sent if isinstance(self.sent, str) else _raw_text(self.sent)

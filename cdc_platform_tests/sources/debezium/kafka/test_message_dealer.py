@@ -76,6 +76,17 @@ def test_messages_without_a_transaction_have_the_empty_route() -> None:
     assert routes_of(None, {"ts_ms": 1}, "text") == ["", "", ""]
 
 
+@pytest.mark.parametrize("begin", [0, 1])
+def test_a_tombstone_goes_to_the_split_of_the_message_before_it(begin: int) -> None:
+    """Even if that message is dealt out by the task that reads the messages before these."""
+    delete = envelope("d", before={"id": 1}, source={"txId": 7})
+    (block,) = MessageDealer(1_000)(batches_of(delete))
+    dealt = pa.Table.from_batches(MessageDealer(1_000)(batches_of(delete, None), {("t", 0): begin}))
+    assert block.column(SPLIT).to_pylist() == dealt.column(SPLIT).to_pylist()
+    messages = in_order(messages_of(dealt.to_batches()))
+    assert [*range(begin, 2)] == [message.offset for message in messages]
+
+
 @pytest.mark.parametrize(("spreads_snapshots", "routes"), [(False, {"7"}), (True, {"t/0/0", "t/0/1"})])
 def test_rows_of_a_first_snapshot_are_spread(*, spreads_snapshots: bool, routes: set[str]) -> None:
     """They have one transaction, which means nothing; rows of a snapshot that replaces tables do not part."""

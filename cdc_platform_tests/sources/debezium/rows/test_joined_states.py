@@ -29,10 +29,10 @@ DOUBTFUL: Final = line(envelope("c", after={**ROW, "big": DEFAULT_PLACEHOLDER}),
 TOMBSTONE: Final = line(None, {"id": 1})
 
 
-def state_after(*lines: str, start: DecoderState | None = None) -> DecoderState:
+def state_after(*lines: str, start: DecoderState | None = None, position: int = 0) -> DecoderState:
     """Return the state after lines, and what they used of the previous one."""
     state = DecoderState.from_json((start or DecoderState()).to_json())
-    for _ in Decoder(settings_with(), state).decode_lines(lines):
+    for _ in Decoder(settings_with(), state).decode_lines(lines, position):
         pass
     return state
 
@@ -53,9 +53,11 @@ def joined(*splits: tuple[str, ...], start: DecoderState | None = None) -> Decod
     """Return the state behind splits that all began with the same one."""
     begun = start or DecoderState()
     state: DecoderState | None = state_after(*splits[0], start=begun)
+    position = len(splits[0])
     for lines in splits[1:]:
         assert state is not None
-        state = joined_state(state, begun, state_after(*lines, start=begun))
+        state = joined_state(state, begun, state_after(*lines, start=begun, position=position))
+        position += len(lines)
     return state
 
 
