@@ -33,8 +33,6 @@ TEST_SPARK = SparkSettings(
     conf={
         **INTERPRETED,
         **ONE_TASK,
-        # Spark describes each query for its UI, which nobody opens here.
-        "spark.sql.ui.explainMode": "simple",
         # As in conftest.py.
         "spark.sql.catalog.lake.jdbc.synchronous": "OFF",
     },

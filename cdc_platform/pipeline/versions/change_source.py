@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from cdc_platform.lake.commits.commits import has_at_most, head
 from cdc_platform.lake.state.copies import COPY_BRANCH, CopyProgress
 from cdc_platform.lake.state.quarantine import may_lack_changes
-from cdc_platform.model.base.names import quote_spark
+from cdc_platform.model.base.names import quote_spark, quote_text
 from cdc_platform.model.base.stored_names import DELETION_MARKERS
 from cdc_platform.model.base.timestamps import to_datetime
 from cdc_platform.model.schema.column_versions import ColumnHistory
@@ -142,11 +142,8 @@ def trusts_inserts(pipeline: Pipeline, table: str, history: SchemaHistory) -> bo
 
 def read_span(pipeline: Pipeline, spark: SparkSession, table: str, span: LogSpan) -> DataFrame:
     """Return the rows of the change log for a table in the cycles of a span."""
-    return read_log(pipeline, spark).where(
-        (F.col("table_name") == table)
-        & (F.col("cycle") > span.after_exclusive)
-        & (F.col("cycle") <= span.until_inclusive)
-    )
+    cycles = f"cycle > {span.after_exclusive} AND cycle <= {span.until_inclusive}"
+    return read_log(pipeline, spark).where(f"table_name = {quote_text(table)} AND {cycles}")
 
 
 def select_changes(

@@ -122,11 +122,11 @@ def compute_net_rows(log: DataFrame, table: TableSchema, words: LogColumns) -> D
         table: the table's columns, all of which every change knows.
         words: expressions for the order of changes.
     """
-    newest = F.max(F.struct(*words.columns)).alias(NEWEST)
-    is_inserted = F.expr(_is_inserted(words.kind, words.position)).alias(INSERTED)
+    newest = F.expr(f"max(struct({', '.join(words.columns)})) AS {NEWEST}")
+    is_inserted = F.expr(f"{_is_inserted(words.kind, words.position)} AS {INSERTED}")
     keys = key_parts(table)
     of_row = with_key_parts(log, table).groupBy(*keys).agg(newest, is_inserted)
-    rows = of_row.select(f"{NEWEST}.*", INSERTED, *keys)
+    rows = of_row.selectExpr(f"{NEWEST}.*", INSERTED, *keys)
     changes = type_changes(rows, table, has_partial_updates=False, words=words, further=(INSERTED, *keys))
     key_names = [column.name for column in table.key_columns]
     return changes.selectExpr(
