@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -34,8 +34,9 @@ from cdc_platform.pipeline.versions.branch import (
     reset_branch,
     verify_attempt,
 )
-from cdc_platform.pipeline.versions.change_source import read_changes, read_span
+from cdc_platform.pipeline.versions.change_source import read_changes
 from cdc_platform.pipeline.versions.lake_frames import read_table
+from cdc_platform.pipeline.versions.recent_log import read_recent, read_recent_span
 from cdc_platform.spark.frames.table_frames import cache_frame, cache_view, read_current
 from cdc_platform.spark.tables.net_changes import NetChangeStats, measure_net_changes
 from cdc_platform.spark.tables.row_versions import (
@@ -87,12 +88,15 @@ def run_history_builds(
 ) -> tuple[MergeOutcome, ...]:
     """Build the next versions of histories on their branches; see `run_builds`."""
     with pipeline.progress.step("extend histories", "tables", len(builds)) as step:
+        recent_log = read_recent(pipeline, [build.source.span for build in builds])
+        builds = [replace(build, recent_log=recent_log) for build in builds]
         return build_versions(pipeline, spark, step, builds, cut, (_extend, _extend_anyway))
 
 
 def _read_changes(pipeline: Pipeline, spark: SparkSession, build: HistoryBuild) -> DataFrame:
-    log = read_span(pipeline, spark, build.source.schema.name, build.source.span)
-    changes = read_changes(pipeline, spark, build.source, log, has_origin=True)
+    source = build.source
+    log = read_recent_span(pipeline, spark, source.schema.name, source.span, build.recent_log)
+    changes = read_changes(pipeline, spark, source, log, has_origin=True)
     return changes.coalesce(1) if build.has_few_changes else changes
 
 

@@ -1,6 +1,6 @@
 """Plans of histories: the base of the next version, and its changes."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import SparkSession
@@ -31,6 +31,7 @@ from cdc_platform.pipeline.versions.change_source import (
 )
 from cdc_platform.pipeline.versions.handover import Handover, is_published
 from cdc_platform.pipeline.versions.log_span import LogSpan, applied_cycle, pending_span
+from cdc_platform.pipeline.versions.recent_log import RecentLog
 
 
 @dataclass(frozen=True)
@@ -38,13 +39,15 @@ class HistoryBuild:
     """A history's next version: its base, and the changes to add.
 
     ``conversions`` are columns whose stored values are converted to another type first. Without
-    ``trusts_inserts``, the log does not show which keys have a current version.
+    ``trusts_inserts``, the log does not show which keys have a current version. ``recent_log`` may have the
+    rows of the changes.
     """
 
     source: ChangeSource
     base: Snapshot
     conversions: tuple[Conversion, ...] = ()
     trusts_inserts: bool = True
+    recent_log: RecentLog | None = field(default=None, repr=False)
 
     @property
     def history(self) -> str:

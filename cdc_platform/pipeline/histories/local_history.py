@@ -17,13 +17,13 @@ from cdc_platform.pipeline.merging.build import MergeOutcome
 from cdc_platform.pipeline.merging.local_merge import (
     MAX_READ_BYTES,
     find_local,
-    fits_in_memory,
     is_much,
     to_table_rows,
 )
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.versions.branch import Attempt
 from cdc_platform.pipeline.versions.change_source import SINGLE_TASK_CHANGES
+from cdc_platform.pipeline.versions.recent_log import fits_in_memory
 from cdc_platform.spark.tables.net_changes import ACTION, UPDATE
 from cdc_platform.spark.tables.row_versions import CLOSED_AT
 

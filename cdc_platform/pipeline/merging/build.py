@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 from pyiceberg.table.snapshots import Snapshot
@@ -19,7 +19,6 @@ from cdc_platform.pipeline.merging.local_merge import (
     commit_merge,
     count_actions,
     find_local,
-    fits_in_memory,
     plan_merge,
 )
 from cdc_platform.pipeline.merging.local_rows import LocalNetChanges
@@ -38,10 +37,10 @@ from cdc_platform.pipeline.versions.change_source import (
     ChangeSource,
     log_columns_of,
     read_changes,
-    read_span,
     select_changes,
 )
 from cdc_platform.pipeline.versions.log_span import LogSpan
+from cdc_platform.pipeline.versions.recent_log import RecentLog, fits_in_memory, read_recent_span
 from cdc_platform.spark.frames.table_frames import cache_frame, cache_view
 from cdc_platform.spark.tables.merge import append_inserted, merge_everything, merge_existing
 from cdc_platform.spark.tables.net_changes import (
@@ -82,7 +81,7 @@ class Build:
     before ``begun_micros`` belong to a dropped table of the same name. Without ``trusts_inserts``, the log
     does not show which keys the table has, because the change stream leaves out changes. With
     ``marks_living``, the base is older than the columns that mark deleted rows. With ``takes_former``, rows
-    with late changes are computed again from all of their changes.
+    with late changes are computed again from all of their changes. ``recent_log`` may have the span's rows.
     """
 
     schema: TableSchema
@@ -93,6 +92,7 @@ class Build:
     trusts_inserts: bool = True
     marks_living: bool = False
     takes_former: bool = False
+    recent_log: RecentLog | None = field(default=None, repr=False)
 
     @property
     def has_partial_updates(self) -> bool:
@@ -231,7 +231,7 @@ def _begin(
 
 
 def _compute_net_changes(pipeline: Pipeline, spark: SparkSession, build: Build) -> DataFrame:
-    log = read_span(pipeline, spark, build.schema.name, build.span)
+    log = read_recent_span(pipeline, spark, build.schema.name, build.span, build.recent_log)
     if build.has_few_changes:
         log = log.coalesce(1)
     is_soft = keeps_deleted(build.schema)

@@ -24,10 +24,7 @@ from cdc_platform.pipeline.merging.local_rows import (
     new_rows,
 )
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.pipeline.reading.local_read import MAX_BYTES
 from cdc_platform.pipeline.versions.branch import load_table
-from cdc_platform.pipeline.versions.change_source import SINGLE_TASK_CHANGES
-from cdc_platform.pipeline.versions.log_span import LogSpan
 from cdc_platform.spark.tables.net_changes import ACTION, APPEND, REMOVE, UPDATE, NetChangeStats
 
 MAX_FILES: Final = 1_000
@@ -75,13 +72,6 @@ def find_local(pipeline: Pipeline, schema: TableSchema, base: Snapshot) -> Local
     if any(isinstance(kind, (FloatType, DoubleType)) for kind in kinds):
         return None
     return open_local(table, base)
-
-
-def fits_in_memory(pipeline: Pipeline, span: LogSpan) -> bool:
-    """Return whether all changes of a span, and so their net changes, fit into this process's memory."""
-    if span.changes > SINGLE_TASK_CHANGES or span.size_bytes is None:
-        return False
-    return span.size_bytes <= min(MAX_BYTES, pipeline.settings.local_merge_bytes)
 
 
 def plan_merge(local: LocalTable, net_changes: LocalNetChanges) -> LocalMerge | None:

@@ -23,6 +23,7 @@ from cdc_platform.pipeline.versions.branch import empty_version, load_table, pub
 from cdc_platform.pipeline.versions.change_source import read_span, takes_former, trusts_inserts, whole_span
 from cdc_platform.pipeline.versions.handover import Handover, find_copy
 from cdc_platform.pipeline.versions.log_span import LogSpan, applied_cycle, pending_span, span_after
+from cdc_platform.pipeline.versions.recent_log import read_recent
 from cdc_platform.spark.tables.truncates import has_truncate
 
 
@@ -134,4 +135,6 @@ def run_builds(
     """Build the next versions of tables on their branches; `cut` is the newest one before their plans."""
     with pipeline.progress.step("merge", "tables", len(builds)) as step:
         step.note = f"{sum(build.span.changes for build in builds):,} changes"
+        recent_log = read_recent(pipeline, [build.span for build in builds])
+        builds = [replace(build, recent_log=recent_log) for build in builds]
         return build_versions(pipeline, spark, step, builds, cut, (split_build, full_build))

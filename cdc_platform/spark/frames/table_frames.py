@@ -60,7 +60,10 @@ def local_frame(spark: SparkSession, rows: pa.Table) -> DataFrame:
 
     Spark Connect takes the types of a table without rows only from a schema.
     """
-    return spark.createDataFrame(rows, None if rows.num_rows else from_arrow_schema(rows.schema))
+    if not rows.num_rows:
+        # pyspark needs a chunk of each column.
+        return spark.createDataFrame(rows.schema.empty_table(), from_arrow_schema(rows.schema))
+    return spark.createDataFrame(rows)
 
 
 def cache_view(cache: ExitStack, frame: DataFrame) -> str:
