@@ -32,9 +32,10 @@ from cdc_platform.sources.debezium.engine.engine_source import (
     read_uncaptured,
 )
 from cdc_platform.sources.debezium.engine.new_tables import NewTables
+from cdc_platform.sources.debezium.engine.slot import check_commits
 from cdc_platform.sources.debezium.engine.spool import Spool
 from cdc_platform.sources.debezium.engine.spool_files import reported_as_unusable
-from cdc_platform.sources.debezium.engine.stored_offsets import prepare_offsets
+from cdc_platform.sources.debezium.engine.stored_offsets import prepare_offsets, stored_commits
 from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -82,6 +83,8 @@ def capture(order: Order, run: Run) -> None:
         restart_lsn = check_capturable(settings)
         with reported_as_unusable(spool.folder):
             _keep_comments(spool, settings)
+            if restart_lsn is not None:
+                check_commits(settings, stored_commits(spool))
             prepare_offsets(spool, restart_lsn)
             uncaptured = read_uncaptured(settings)
             new_tables = NewTables(spool, settings, read_tables(settings), uncaptured.selects)

@@ -42,6 +42,13 @@ def prepare_offsets(spool: Spool, restart_lsn: int | None) -> None:
     _store(spool, offsets)
 
 
+def stored_commits(spool: Spool) -> list[int]:
+    """Return the positions of the commits up to which the spool is complete, from the offsets."""
+    offsets = _load(spool)
+    entries = [] if offsets is None else [json.loads(bytes(value)) for value in offsets.values()]
+    return [entry[COMMIT] for entry in entries if entry.get(COMMIT) is not None]
+
+
 def _load(spool: Spool) -> Any:
     """Return Java's map of the offsets; None before there are any."""
     import jpype
