@@ -85,6 +85,7 @@ def debezium_seeds() -> list[Any]:
             "__source_table": "orders",
             "__source_txId": 7,
             "__source_lsn": 500,
+            "__deleted": "false",
             **_ROW,
         },
     ]

@@ -78,6 +78,7 @@ def test_values_alone_differ_by_their_keys() -> None:
 def flattened(sequence: int, **row: Any) -> str:
     """Return an update that was flattened, with a sequence as the only position."""
     fields = {"__op": "u", "__source_schema": "public", "__source_table": "orders", "__source_txId": 7}
+    fields["__deleted"] = "false"
     return line({**row, **fields, "__source_sequence": json.dumps(["400", str(sequence)])}, {"id": row["id"]})
 
 

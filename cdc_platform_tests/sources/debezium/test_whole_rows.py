@@ -98,6 +98,7 @@ def test_null_without_a_sign_of_full_is_refused_with_both_remedies() -> None:
 def test_null_is_null_in_a_flattened_update(policies: Mapping[str, Any]) -> None:
     """A flattened event has no row before either; the setting says that every value was sent."""
     row = {"id": 1, "n": None, "v": "a", "__op": "u", "__source_schema": "public", "__source_table": "orders"}
+    row["__deleted"] = "false"
     place = {"__source_txId": 7, "__source_lsn": 500, "__source_sequence": '["400","500"]'}
     (updated,) = decode_all(
         line({**row, **place}, {"id": 1}), columns=COLUMNS, full_identity=(TABLE,), null_policies=policies

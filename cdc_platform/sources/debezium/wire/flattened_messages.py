@@ -30,9 +30,9 @@ from cdc_platform.sources.debezium.wire.schema_blocks import Fields, fields_of, 
 
 DELETED: Final = "__deleted"
 ADVICE: Final = (
-    "Take the transform away, or set its `delete.tombstone.handling.mode=rewrite` and "
-    "`add.fields=op,source.db,source.schema,source.table,source.txId,source.lsn,source.sequence,"
-    "source.snapshot,source.ts_us,transaction.total_order`"
+    "Take the transform away, or set its `delete.tombstone.handling.mode=rewrite`, "
+    "`replace.null.with.default=false` and `add.fields=op,source.db,source.schema,source.table,source.txId,"
+    "source.lsn,source.sequence,source.snapshot,source.ts_us,transaction.total_order`"
 )
 _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     # a member of an envelope or its source, and the names that the transform may have given it
@@ -93,8 +93,11 @@ def _check_order_fields(metadata: Mapping[str, Any], row: Mapping[str, Any]) -> 
         )
     if "sequence" not in metadata and "lsn" not in metadata:
         raise MessageUnusable(f"The flattened event has no position in the database's log. {ADVICE}.")
-    if "op" not in metadata and DELETED not in row:
-        raise MessageUnusable(f"The flattened event does not say what happened to the row. {ADVICE}.")
+    if DELETED not in row:
+        raise MessageUnusable(
+            "The flattened event does not say whether its row was deleted, and the stream may leave deletes "
+            f"out. {ADVICE}."
+        )
 
 
 def _op_of(metadata: Mapping[str, Any], row: Mapping[str, Any]) -> Op:

@@ -34,7 +34,7 @@ def snapshot_row(key: int, snapshot: str = "true", lsn: int = 300) -> str:
 def flat_row(key: int) -> str:
     """Return a flattened event that does not state its transaction."""
     place = {"__op": "c", "__source_schema": "public", "__source_table": "orders", "__source_lsn": key + 1}
-    return line({"id": key, "n": key, **place}, {"id": key})
+    return line({"id": key, "n": key, **place, "__deleted": "false"}, {"id": key})
 
 
 KINDS: Final[dict[str, Callable[[int], str]]] = {

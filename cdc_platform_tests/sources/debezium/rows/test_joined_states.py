@@ -22,7 +22,10 @@ READ: Final = line(envelope("r", after=ROW, source=SNAPSHOT), {"id": 1})
 READ_AGAIN: Final = line(envelope("r", after=ROW, source={**SNAPSHOT, "lsn": 900}), {"id": 1})
 FIRST_BEHIND: Final = line(envelope("c", after=ROW, source={"sequence": '[null,"500"]'}), {"id": 1})
 OTHER_KEY: Final = line(envelope("c", after=ROW), {"n": 2})
-FLAT: Final = {"__op": "c", "__source_schema": "public", "__source_table": "orders", "__source_lsn": 500}
+FLAT: Final = {
+    **{"__op": "c", "__source_schema": "public", "__source_table": "orders", "__source_lsn": 500},
+    "__deleted": "false",
+}
 FLAT_DELETE: Final = line({**ROW, **FLAT, "__deleted": "true"}, {"id": 1})
 DELETE: Final = line(envelope("d", before=ROW), {"id": 1})
 DOUBTFUL: Final = line(envelope("c", after={**ROW, "big": DEFAULT_PLACEHOLDER}), {"id": 1})
