@@ -19,9 +19,11 @@ ONE_CHANGE_MICROS: Final = 1000
 def has_other_key(columns: ColumnHistory, key: Mapping[str, ColumnType]) -> bool:
     """Return whether a key with columns of these types certainly belongs to a recreated table."""
     types = {version.name: version.type for version in columns.live_versions if version.is_primary_key}
-    if not (types and key):
-        return False
-    return types.keys() != key.keys() or any(_is_other(types[name], key[name]) for name in key)
+    return bool(types and key) and _are_other(types, key)
+
+
+def _are_other(first: Mapping[str, ColumnType], other: Mapping[str, ColumnType]) -> bool:
+    return first.keys() != other.keys() or any(_is_other(first[name], other[name]) for name in other)
 
 
 def _is_other(first: ColumnType, other: ColumnType) -> bool:
@@ -53,8 +55,8 @@ def find_populated(
 ) -> frozenset[str]:
     """Return the tables that came up since the last schema read and had rows when they did.
 
-    They had another name, or were not watched at first. A table that the source no longer shows as of that
-    moment may have had rows.
+    They had another name, or were not watched at first. A table with another key than the one of its name
+    has come up, too. One that the source no longer shows as of that moment may have had rows.
 
     Args:
         history: the schema history so far.
@@ -66,28 +68,38 @@ def find_populated(
     if since_micros is None:
         return frozenset()
 
-    def is_populated(name: str) -> bool:
+    def is_populated(table: TableSchema) -> bool:
         before, after = read_back(since_micros), schema_read
-        while before.is_exact and after.is_exact and name not in _watched_names(before):
+        while before.is_exact and after.is_exact and not _has_table(before, table):
             if after.micros - before.micros <= ONE_CHANGE_MICROS:
-                return has_rows(name, after.micros)
+                return has_rows(table.name, after.micros)
             between = read_back((before.micros + after.micros) // 2)
-            before, after = (before, between) if name in _watched_names(between) else (between, after)
+            before, after = (before, between) if _has_table(between, table) else (between, after)
         return True
 
-    return frozenset(filter(is_populated, _fresh_names(history, schema_read)))
+    return frozenset(table.name for table in _fresh_tables(history, schema_read) if is_populated(table))
 
 
-def _fresh_names(history: SchemaHistory, schema_read: SchemaRead) -> Iterator[str]:
-    """Yield the tables that are new or came back, without new ones that are copied anyway."""
-    for name in _watched_names(schema_read):
-        columns = history.tables.get(name)
-        if schema_read.watches_all if columns is None else columns.is_dropped:
-            yield name
+def _fresh_tables(history: SchemaHistory, schema_read: SchemaRead) -> Iterator[TableSchema]:
+    """Yield the tables that are new, other ones or came back, without new ones that are copied anyway."""
+    for table in schema_read.tables:
+        columns = history.tables.get(table.name)
+        if columns is None:
+            is_fresh = schema_read.watches_all
+        else:
+            is_fresh = columns.is_dropped or has_other_key(columns, _key_of(table))
+        if is_fresh:
+            yield table
 
 
-def _watched_names(schema_read: SchemaRead) -> frozenset[str]:
-    return frozenset(schema.name for schema in schema_read.tables)
+def _has_table(schema_read: SchemaRead, table: TableSchema) -> bool:
+    """Return whether a table of this name and with this key is watched."""
+    keys = [_key_of(other) for other in schema_read.tables if other.name == table.name]
+    return any(not _are_other(key, _key_of(table)) for key in keys)
+
+
+def _key_of(table: TableSchema) -> Mapping[str, ColumnType]:
+    return {column.name: column.type for column in table.key_columns}
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import pytest
 
 from cdc_platform.model.schema.evolution import SchemaHistory
 from cdc_platform.model.schema.observed_columns import ObservedColumns
-from cdc_platform.model.schema.recreated_tables import find_populated, has_other_key
+from cdc_platform.model.schema.recreated_tables import ONE_CHANGE_MICROS, find_populated, has_other_key
 from cdc_platform.model.schema.schema_events import SchemaChange
 from cdc_platform.model.schema.schema_finder import find_events
 from cdc_platform.model.schema.schema_reads import SchemaRead
@@ -107,6 +107,24 @@ def test_a_table_with_rows_when_it_came_up_was_another_one(
         return micros >= rows_since.get(name, micros + 1)
 
     assert populated == find_populated(history_of(NUMBER), read_back(100_000), read_back, has_rows)
+
+
+@pytest.mark.parametrize("has_rows", [True, False])
+def test_a_table_with_another_key_may_have_come_with_its_rows(*, has_rows: bool) -> None:
+    """It got the name of a table that was dropped or renamed between two reads."""
+
+    def read_back(micros: int) -> SchemaRead:
+        return SchemaRead(micros, (NUMBER if micros < 20_000 else CODE,), {}, {})
+
+    def had_rows(_: str, micros: int) -> bool:
+        assert 20_000 <= micros <= 20_000 + ONE_CHANGE_MICROS
+        return has_rows
+
+    history, now = history_of(NUMBER), read_back(100_000)
+    populated = find_populated(history, now, read_back, had_rows)
+    assert ({"notes"} if has_rows else set()) == populated
+    events = find_events(history, 2, {}, replace(now, populated=populated), read_back=read_back)
+    assert reduce(SchemaHistory.after, events, history).tables["notes"].is_uncopied is has_rows
 
 
 DROPPED = SchemaRead(8, (replace(NUMBER, name="other"),), {}, {})

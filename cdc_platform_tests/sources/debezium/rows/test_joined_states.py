@@ -23,7 +23,10 @@ READ_AGAIN: Final = line(envelope("r", after=ROW, source={**SNAPSHOT, "lsn": 900
 FIRST_BEHIND: Final = line(envelope("c", after=ROW, source={"sequence": '[null,"500"]'}), {"id": 1})
 OTHER_KEY: Final = line(envelope("c", after=ROW), {"n": 2})
 FLAT: Final = {
-    **{"__op": "c", "__source_schema": "public", "__source_table": "orders", "__source_lsn": 500},
+    "__op": "c",
+    "__source_schema": "public",
+    "__source_table": "orders",
+    "__source_lsn": 500,
     "__deleted": "false",
 }
 FLAT_DELETE: Final = line({**ROW, **FLAT, "__deleted": "true"}, {"id": 1})
