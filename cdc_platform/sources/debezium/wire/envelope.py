@@ -1,7 +1,7 @@
 """The content of a message, from the message alone: topics may be renamed on the way."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from cdc_platform.model.base.number_texts import whole_number
@@ -121,8 +121,8 @@ def data_event(
         fields,
         None if key_block is None else key_block.fields,
         *place,
-        _key_header(message, OLD_KEY),
-        _key_header(message, NEW_KEY),
+        _whole_key(_key_header(message, OLD_KEY), key, images),
+        _whole_key(_key_header(message, NEW_KEY), key, images),
     )
 
 
@@ -247,6 +247,19 @@ def _key(key: Any) -> Mapping[str, Any] | None:
 
 def _key_header(message: Message, name: str) -> Mapping[str, Any] | None:
     return _key(payload_of(message.headers.get(name))) if message.headers else None
+
+
+def _whole_key(
+    other_key: Mapping[str, Any] | None, key: Any, images: Iterable[Mapping[str, Any] | None]
+) -> Mapping[str, Any] | None:
+    """Return a key of a header with the columns that a transform has added to the event's key.
+
+    They are no columns of the row, such as the name of its table that `ByLogicalTableRouter` adds.
+    """
+    if other_key is None or not isinstance(key, dict) or key.keys() <= other_key.keys():
+        return other_key
+    names = {name for image in images for name in image or ()}
+    return {name: value for name, value in key.items() if name not in names} | dict(other_key)
 
 
 def _row(part: Any) -> Mapping[str, Any] | None:

@@ -167,6 +167,14 @@ def test_null_without_a_policy_is_refused() -> None:
     only_event(line(envelope("c", after={**ROW, "xs": None}), KEY))
 
 
+def test_a_column_that_a_transform_adds_to_keys_is_in_those_of_headers() -> None:
+    """`ByLogicalTableRouter` adds the name of its table to the key of an event, but not to its headers."""
+    name, topic = "__dbz__physicalTableIdentifier", "cdc.public.orders"
+    moved = line(envelope("c", after=MARKED), KEY | {name: topic}, headers={"__debezium.oldkey": {"id": 9}})
+    event = only_event(moved, columns={TABLE: {**COLUMNS[TABLE], name: "text"}})
+    assert {"id": 9, name: topic} == json.loads(event.previous_keys or "")
+
+
 def test_under_full_a_marker_is_a_value() -> None:
     """The row before is known whole, so a value that equals it was sent."""
     event = only_event(update(after=MARKED, before=MARKED))
