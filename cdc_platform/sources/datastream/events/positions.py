@@ -96,14 +96,16 @@ def backfill_clocks(kind: SourceKind, run: EventRun) -> list[str]:
 
 def _mysql(run: EventRun, rules: PositionRules) -> Positions:
     files = _first_true(run.member("log_file"), run.member("binlog_file"))
+    # Without a file, a position is that of no log.
     places = [
-        other if place is None else place
-        for place, other in zip(run.member("log_position"), run.member("binlog_position"), strict=True)
+        place if log and place is not None else other
+        for log, place, other in zip(
+            *map(run.member, ("log_file", "log_position", "binlog_position")), strict=True
+        )
     ]
     if not all(files) or None in places:
         for number, keys in enumerate(run.sort_keys):
             if len(keys) > 2 and (not files[number] or places[number] is None):  # noqa: PLR2004  [timestamp, log_file, log_position]
-                # Without a file, a position is that of no log.
                 files[number], places[number] = files[number] or keys[1], keys[2]
     logs = [_log_of(file, rules.binlog_basenames) for file in files]
     moments = moments_of(run)

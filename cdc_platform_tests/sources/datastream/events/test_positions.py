@@ -86,6 +86,7 @@ def test_later_places_are_greater(kind: str, earlier: dict[str, Any], later: dic
     ("kind", "metadata", "keys", "same_as"),
     [
         ("mysql", {"binlog_file": "b.7", "binlog_position": 9}, (), binlog("b.7", 9)),  # GTID
+        ("mysql", binlog("", 0) | {"binlog_file": "b.7", "binlog_position": 9}, (), binlog("b.7", 9)),
         ("mysql", {"log_file": None, "log_position": None}, (0, "b.7", 9), binlog("b.7", 9)),
         ("mysql", {}, (0, "b.7", 9), binlog("b.7", 9)),
         ("mysql", {"log_file": "b.7", "log_position": None}, (0, "b.7", 9), binlog("b.7", 9)),
