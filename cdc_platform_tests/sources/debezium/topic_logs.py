@@ -64,7 +64,7 @@ class TopicLogs:
             TopicPartition(*place, "ID", 0, len(log) if ends is None else ends.get(place, 0))
             for place, log in sorted(self.logs.items())
         ]
-        ranges = plan_ranges(partitions, self.read_progress, self.kafka)
+        ranges = plan_ranges(partitions, self.read_progress, self.kafka, self._offsets_after)
         return self._read(ranges, self._batches(ranges))
 
     def cycle_without_messages(self) -> list[dict[str, Any]]:
@@ -98,6 +98,16 @@ class TopicLogs:
         for split in cycle_rows.splits:
             yield from cycle_rows.release(split)
         yield from cycle_rows.reports
+
+    def _offsets_after(self, millis: int) -> dict[str, int]:
+        """Return what a broker knows of the messages after a moment."""
+        later = {
+            f"{topic}/{partition}": next(
+                (item["offset"] for item in log if item["micros"] > millis * 1000), None
+            )
+            for (topic, partition), log in self.logs.items()
+        }
+        return {origin: offset for origin, offset in later.items() if offset is not None}
 
     def _batches(self, ranges: Sequence[TopicRange]) -> Iterator[pa.RecordBatch]:
         for actual_range in ranges:

@@ -1,7 +1,7 @@
 """Inspection of topics: the ends of their partitions, and their first messages."""
 
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from cdc_platform.sources.debezium.kafka.connection import MOVING, KafkaConnection, name_of
@@ -88,6 +88,23 @@ class KafkaClient:
         return {
             (place.topic, place.partition): int(result.result().offset) for place, result in results.items()
         }
+
+    def offsets_after(self, partitions: Sequence[TopicPartition], millis: int) -> Mapping[str, int]:
+        """Return the offset of the first message of each partition that was sent after a moment, if any.
+
+        Raises:
+            SourceUnreachable: no broker answers.
+            AccessDenied: the brokers deny access, or access to a topic.
+        """
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import OffsetSpec
+
+        places = [(item.topic, item.partition, item.topic_id) for item in partitions]
+        try:
+            offsets = self._offsets(places, OffsetSpec.for_timestamp(millis + 1))
+        except KafkaException as error:
+            raise self._connection.meaning(error) from error
+        return {f"{topic}/{number}": offset for (topic, number), offset in offsets.items() if offset >= 0}
 
     def beginnings(self, limit: int) -> Generator[RawMessage, None, None]:
         """Yield the first messages of each partition, about ``limit`` in total.

@@ -1,6 +1,6 @@
 """Ranges of messages that a cycle reads, and their progress as in the read progress."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -15,6 +15,14 @@ _OTHER_WAY: Final = (
     "Nothing was skipped. To get the rows back, let the connector take a new snapshot of its tables; to "
     "continue without the lost messages, specify the next offset in `input.kafka.start_offsets`"
 )
+
+_LAST_MILLIS: Final = 2**42
+"""No message was sent so late, in milliseconds."""
+OffsetsAfter = Callable[[int], Mapping[str, int]]
+"""Returns the offset of the first message of each partition that was sent after a moment, in milliseconds.
+
+Partitions without such a message are missing.
+"""
 
 
 @dataclass(frozen=True)
@@ -98,14 +106,18 @@ class TopicRange:
         return f"{self.topic}/{self.partition}"
 
     @property
-    def has_news(self) -> bool:
-        """Whether the range has unread messages."""
-        return self.end_exclusive > self.seen
-
-    @property
     def is_empty(self) -> bool:
         """Whether the range has no offsets."""
         return self.start >= self.end_exclusive
+
+    @property
+    def new_messages(self) -> int:
+        """Number of offsets that have not been read."""
+        return self.end_exclusive - self.seen
+
+    def until(self, offset: int) -> "TopicRange":
+        """Return the range without unread messages from an offset on."""
+        return replace(self, end_exclusive=min(self.end_exclusive, max(self.seen, offset)))
 
     def after(self, start: int) -> "TopicRange":
         """Return the range without the messages before an offset."""
@@ -118,11 +130,14 @@ class TopicRange:
 
 
 def plan_ranges(
-    partitions: Sequence[TopicPartition], read_progress: Mapping[str, str], settings: KafkaInput
+    partitions: Sequence[TopicPartition],
+    read_progress: Mapping[str, str],
+    settings: KafkaInput,
+    offsets_after: OffsetsAfter,
 ) -> tuple[TopicRange, ...]:
     """Return the ranges of the next cycle; none without new messages.
 
-    Each partition advances by the same share of its new messages, so all reach their ends in one cycle.
+    They include empty ones of partitions that are left to later cycles.
 
     Raises:
         SourceNotFound: no topic matches the settings.
@@ -135,14 +150,47 @@ def plan_ranges(
         _begin(topic_range, progress.get(topic_range.origin), settings, topic_range.topic in read_topics)
         for topic_range in partitions
     ]
-    new_messages = sum(topic_range.end_exclusive - topic_range.seen for topic_range in ranges)
-    if new_messages <= settings.max_messages:
-        parts = ranges
-    else:
-        parts = [_share(topic_range, settings.max_messages / new_messages) for topic_range in ranges]
-    if not any(topic_range.has_news for topic_range in parts):
+    parts: Sequence[TopicRange] = ranges
+    if _new_messages(ranges) > settings.max_messages:
+        parts = _first_messages(ranges, settings.max_messages, offsets_after)
+    if not _new_messages(parts):
         return ()
-    return tuple(topic_range for topic_range in parts if topic_range.start < topic_range.end_exclusive)
+    return tuple(
+        part
+        for part, whole in zip(parts, ranges, strict=True)
+        if part.start < part.end_exclusive or part.end_exclusive < whole.end_exclusive
+    )
+
+
+def _new_messages(ranges: Iterable[TopicRange]) -> int:
+    return sum(topic_range.new_messages for topic_range in ranges)
+
+
+def _first_messages(
+    ranges: Sequence[TopicRange], limit: int, offsets_after: OffsetsAfter
+) -> Sequence[TopicRange]:
+    """Return the ranges up to one moment, with at most a number of new messages, and more than none.
+
+    All partitions end at the same moment, so no cycle reads a change before a row that a snapshot has sent
+    to another partition, as where partitions were added in between. Messages of one moment, or without any,
+    are read in equal shares.
+    """
+    few: Sequence[TopicRange] = [topic_range.until(0) for topic_range in ranges]
+    many, first, last = ranges, -1, _LAST_MILLIS
+    while last - first > 1:
+        middle = (first + last) // 2
+        offsets = offsets_after(middle)
+        parts = [item.until(offsets.get(item.origin, item.end_exclusive)) for item in ranges]
+        if _new_messages(parts) > limit:
+            many, last = parts, middle
+        else:
+            few, first = parts, middle
+            if 2 * _new_messages(parts) > limit:
+                break
+    if _new_messages(few):
+        return few
+    share = limit / _new_messages(many)
+    return [_share(topic_range, share) for topic_range in many]
 
 
 def first_left(partitions: Sequence[TopicPartition], ranges: Sequence[TopicRange]) -> tuple[TopicRange, ...]:
@@ -251,5 +299,4 @@ def deal_ranges(ranges: Sequence[TopicRange], max_tasks: int) -> list[tuple[Topi
 
 
 def _share(topic_range: TopicRange, share: float) -> TopicRange:
-    new = topic_range.end_exclusive - topic_range.seen
-    return replace(topic_range, end_exclusive=topic_range.seen + min(new, max(1, int(new * share))))
+    return topic_range.until(topic_range.seen + max(1, int(topic_range.new_messages * share)))

@@ -1,6 +1,7 @@
 """The source for Debezium's events in Kafka topics."""
 
 from collections.abc import Callable, Generator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cdc_platform.model.base.cached_values import cached_value
@@ -60,7 +61,8 @@ class TopicsSource(DebeziumSource):
         """
         progress = read_progress()
         partitions = self.client.partitions()
-        ranges = plan_ranges(partitions, progress, self.kafka)
+        offsets_after = partial(self.client.offsets_after, partitions)
+        ranges = plan_ranges(partitions, progress, self.kafka, offsets_after)
         is_unread = any(partition.running_cycle is None for partition in lineage.partitions.values())
         if not (ranges or is_unread or request.has_replay):
             return ReadPlan(())

@@ -151,20 +151,24 @@ def test_ranges_add_up_to_the_topics(
 def test_a_plan_knows_the_oldest_message_that_it_leaves(
     topics: KafkaInput, whole: dict[str, list[RawMessage]]
 ) -> None:
-    """Its send time is in the plan, which has none where everything is read."""
-    counts = ((20, True), (10_000, False))
+    """Its send time is in the plan, which has none where everything is read; no later one is read before."""
+    counts = ((60, True), (10_000, False))
     for max_messages, leaves_some in counts:
         source = TopicsSource(DebeziumSettings(topics), replace(topics, max_messages=max_messages))
         plan = source.plan(begin(source.start_micros()), ReadRequest(NOW_MS * 1000), dict)
         ends = {(item.topic, item.partition): item.end_exclusive for item in plan.inputs["ranges"]}
         firsts: dict[tuple[str, int], int | None] = {}
+        newest_micros = 0
         for message in sorted(whole[ISOLATIONS[0]], key=_place):
             place = message.topic, message.partition
             if message.position == ends[place]:
                 firsts[place] = message.timestamp_micros
+            if message.position < ends[place]:
+                newest_micros = max(newest_micros, message.timestamp_micros or 0)
         assert leaves_some == bool(firsts)
         oldest_micros = min(filter(None, firsts.values()), default=None)
         assert oldest_micros == plan.left_since_micros
+        assert 0 < newest_micros <= (oldest_micros or newest_micros)
         source.close()
 
 

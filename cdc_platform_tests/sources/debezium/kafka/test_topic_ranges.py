@@ -1,8 +1,9 @@
 """The messages that a cycle reads: shares of what is new, never past lost ones."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
+from types import MappingProxyType
 from typing import Any, Final
 
 import pytest
@@ -34,6 +35,23 @@ def read_progress(*read: tuple[TopicPartition, int, int]) -> Mapping[str, str]:
     return {"decoder state": "{}", "other.topic/0": "ID#1#1", **entries}
 
 
+def planned(
+    partitions: Sequence[TopicPartition],
+    progress: Mapping[str, str],
+    settings: KafkaInput,
+    moments: Mapping[str, Sequence[int]] = MappingProxyType({}),
+) -> tuple[TopicRange, ...]:
+    """Return the planned ranges of partitions whose messages were sent at moments; without any, at none."""
+
+    def offsets_after(millis: int) -> Mapping[str, int]:
+        offsets = {
+            origin: [n for n, at in enumerate(some) if at > millis] for origin, some in moments.items()
+        }
+        return {origin: later[0] for origin, later in offsets.items() if later}
+
+    return plan_ranges(partitions, progress, settings, offsets_after)
+
+
 def span(partition: TopicPartition, start: int, seen: int, end_exclusive: int) -> TopicRange:
     """Return a range of a partition."""
     return TopicRange(partition.topic, partition.partition, partition.topic_id, start, seen, end_exclusive)
@@ -42,20 +60,20 @@ def span(partition: TopicPartition, start: int, seen: int, end_exclusive: int) -
 def test_a_stream_begins_with_the_first_messages_that_there_are() -> None:
     """Without a read progress each partition is read from its first message on."""
     expected = (span(FIRST, 3, 3, 40), span(SECOND, 0, 0, 10))
-    assert expected == plan_ranges([FIRST, SECOND], {}, SETTINGS)
+    assert expected == planned([FIRST, SECOND], {}, SETTINGS)
 
 
 def test_what_waits_is_read_again_with_what_is_new() -> None:
     """One partition has news, the other one messages of a transaction that was not whole."""
     progress = read_progress((FIRST, 30, 30), (SECOND, 4, 10))
     expected = (span(FIRST, 30, 30, 40), span(SECOND, 4, 10, 10))
-    assert expected == plan_ranges([FIRST, SECOND], progress, SETTINGS)
+    assert expected == planned([FIRST, SECOND], progress, SETTINGS)
 
 
 def test_without_news_nothing_is_read() -> None:
     """Messages that wait are not read again until others come."""
     progress = read_progress((FIRST, 30, 40), (SECOND, 4, 10))
-    assert plan_ranges([FIRST, SECOND], progress, SETTINGS) == ()
+    assert planned([FIRST, SECOND], progress, SETTINGS) == ()
 
 
 def test_a_backlog_is_read_in_shares() -> None:
@@ -64,18 +82,50 @@ def test_a_backlog_is_read_in_shares() -> None:
     The first messages that it leaves are known.
     """
     expected = (span(FIRST, 3, 3, 21), span(SECOND, 0, 0, 5))
-    ranges = plan_ranges([FIRST, SECOND], {}, replace(SETTINGS, max_messages=24))
+    ranges = planned([FIRST, SECOND], {}, replace(SETTINGS, max_messages=24))
     assert expected == ranges
     assert first_left([FIRST, SECOND], ranges) == (span(FIRST, 21, 21, 22), span(SECOND, 5, 5, 6))
-    assert first_left([FIRST, SECOND], plan_ranges([FIRST, SECOND], {}, SETTINGS)) == ()
+    assert first_left([FIRST, SECOND], planned([FIRST, SECOND], {}, SETTINGS)) == ()
+
+
+def test_a_backlog_is_read_up_to_one_moment() -> None:
+    """A partition that was added later is not read before what was sent to the others until then."""
+    first, second = replace(FIRST, earliest=0, end_exclusive=90), replace(SECOND, end_exclusive=30)
+    moments = {first.origin: range(1_000, 1_090), second.origin: [1_060] * 10 + [1_080] * 20}
+    progress: dict[str, str] = {}
+    ends = []
+    while ranges := planned([first, second], progress, replace(SETTINGS, max_messages=40), moments):
+        assert sum(item.new_messages for item in ranges) <= 40
+        progress |= read_progress(*((tp, end, end) for tp in (first, second) for end in ends_of(ranges, tp)))
+        left = {item.origin for item in first_left([first, second], ranges)}
+        ends.append((*ends_of(ranges, first), *ends_of(ranges, second)))
+        unread = {
+            tp.origin for tp in (first, second) for end in ends_of(ranges, tp) if end < tp.end_exclusive
+        }
+        assert unread == left
+    assert all(moments[first.origin][a - 1] < moments[second.origin][b] for a, b, *_ in ends if b < 30)
+    assert len(ends) > 3
+    assert ends[-1] == (90, 30)
+
+
+def ends_of(ranges: Sequence[TopicRange], partition: TopicPartition) -> list[int]:
+    """Return the end of a partition's range, if there is one."""
+    return [item.end_exclusive for item in ranges if item.origin == partition.origin]
+
+
+def test_messages_of_one_moment_are_read_in_shares() -> None:
+    """They may be more than a cycle reads."""
+    moments = {FIRST.origin: [7] * 40, SECOND.origin: [7] * 10}
+    ranges = planned([FIRST, SECOND], {}, replace(SETTINGS, max_messages=24), moments)
+    assert (span(FIRST, 3, 3, 21), span(SECOND, 0, 0, 5)) == ranges
 
 
 def test_a_new_partition_of_a_known_topic_is_read_from_its_beginning() -> None:
     """A partition that is added later begins at 0, and earlier losses are reported."""
     progress = read_progress((FIRST, 40, 40))
-    assert plan_ranges([FIRST, SECOND], progress, SETTINGS) == (span(SECOND, 0, 0, 10),)
+    assert planned([FIRST, SECOND], progress, SETTINGS) == (span(SECOND, 0, 0, 10),)
     with pytest.raises(OffsetsLost, match="next one has offset 0, the first available one 2"):
-        plan_ranges([FIRST, replace(SECOND, earliest=2)], progress, SETTINGS)
+        planned([FIRST, replace(SECOND, earliest=2)], progress, SETTINGS)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +143,7 @@ def test_a_new_partition_of_a_known_topic_is_read_from_its_beginning() -> None:
 def test_lost_messages_are_reported(partitions: list[TopicPartition], words: str) -> None:
     """Messages that were deleted unread are reported."""
     with pytest.raises(OffsetsLost, match=words):
-        plan_ranges(partitions, read_progress((FIRST, 30, 30)), SETTINGS)
+        planned(partitions, read_progress((FIRST, 30, 30)), SETTINGS)
 
 
 @pytest.mark.parametrize(
@@ -108,15 +158,15 @@ def test_what_is_gone_is_given_up_on_demand(partition: TopicPartition, start: in
     """A start offset says from where on to read; what has been read beyond it stays read."""
     settings = replace(SETTINGS, start_offsets={FIRST.origin: start})
     expected = (span(partition, start, start, partition.end_exclusive),)
-    assert expected == plan_ranges([partition], read_progress((FIRST, 30, 30)), settings)
+    assert expected == planned([partition], read_progress((FIRST, 30, 30)), settings)
     later = read_progress((partition, partition.end_exclusive, partition.end_exclusive))
-    assert plan_ranges([partition], later, settings) == ()
+    assert planned([partition], later, settings) == ()
 
 
 def test_no_topic_is_an_error() -> None:
     """A pattern that matches nothing is a mistake, and not a stream without news."""
     with pytest.raises(SourceNotFound, match="topics_pattern"):
-        plan_ranges([], {}, SETTINGS)
+        planned([], {}, SETTINGS)
 
 
 @pytest.mark.parametrize(
