@@ -16,7 +16,7 @@ from cdc_platform.model.schema.recreated_tables import (
 )
 from cdc_platform.model.schema.schema_events import CREATED, UNCOPIED, SchemaChange, SchemaEvent
 from cdc_platform.model.schema.schema_reads import SchemaRead
-from cdc_platform.model.schema.schema_recorder import SchemaRecorder
+from cdc_platform.model.schema.schema_recorder import SchemaRecorder, check_setting
 from cdc_platform.model.schema.widening import joined_type, keeps_values
 
 
@@ -270,6 +270,7 @@ class _Finder(SchemaRecorder):
         if (table, version.name) in self.missed or (table, version.name) in self.recreated:
             self._renew(table, version, column, place)
             return
+        check_setting(table, version, column)
         change = SchemaChange.COLUMN_RETYPED
         if not self.converts:
             is_kept = keeps_values(version.type, column.type)

@@ -4,6 +4,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from cdc_platform.errors import SettingError
 from cdc_platform.model.base.timestamps import OrderPlace
 from cdc_platform.model.schema.column_versions import ColumnVersion
 from cdc_platform.model.schema.evolution import SchemaHistory
@@ -11,6 +12,18 @@ from cdc_platform.model.schema.observed_columns import ObservedColumn
 from cdc_platform.model.schema.schema_events import SchemaChange, SchemaEvent
 from cdc_platform.model.schema.schema_reads import SchemaRead
 from cdc_platform.model.schema.table_schema import TableSchema
+
+
+def check_setting(table: str, version: ColumnVersion, column: ObservedColumn) -> None:
+    """Ensure that the source, and not a setting, has changed the type of a column.
+
+    Raises:
+        SettingError: `nanosecond_columns` was changed for a column of the lake.
+    """
+    if version.type.with_nanoseconds() == column.type.with_nanoseconds():
+        verb = "must still name" if version.type.keeps_nanoseconds else "must not name"
+        problem = f"{verb} `{table}.{version.name}`, whose type is fixed once the lake has the column"
+        raise SettingError("nanosecond_columns", f"{problem}: begin a pipeline with another `name` instead")
 
 
 @dataclass

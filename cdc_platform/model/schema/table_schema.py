@@ -157,6 +157,11 @@ class ColumnType:
         digits = _DECIMAL.fullmatch(spark_type(self))
         return int(digits.group(1)) if self.code == DECIMAL and digits else None
 
+    @property
+    def keeps_nanoseconds(self) -> bool:
+        """Whether the lake keeps the timestamps of the column as text, by its setting."""
+        return (self.element or self).annotation == NANOSECONDS
+
     def with_nanoseconds(self) -> "ColumnType":
         """Return the type with timestamps as text that keeps all nine digits of the second."""
         if self.code == ARRAY and self.element is not None:

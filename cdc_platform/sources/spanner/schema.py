@@ -14,7 +14,7 @@ from cdc_platform.errors import (
     StreamWatchesNothing,
 )
 from cdc_platform.model.schema.schema_reads import SchemaRead
-from cdc_platform.model.schema.table_schema import NANOSECONDS, Column, ColumnType, TableSchema
+from cdc_platform.model.schema.table_schema import Column, ColumnType, TableSchema
 from cdc_platform.model.stream.records import ValueCaptureType
 from cdc_platform.sources.spanner.client.client import SpannerClient
 from cdc_platform.sources.spanner.client.connection import Texts
@@ -183,7 +183,7 @@ def check_nanosecond_columns(description: StreamDescription, names: tuple[str, .
     for name in names:
         if name not in types:
             raise SettingError("nanosecond_columns", f"names an unwatched column: {name!r}")
-        if (types[name].element or types[name]).annotation != NANOSECONDS:
+        if not types[name].keeps_nanoseconds:
             raise SettingError("nanosecond_columns", f"names a column that is not a timestamp: {name!r}")
 
 

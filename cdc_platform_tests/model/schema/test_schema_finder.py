@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from cdc_platform.errors import SettingError
 from cdc_platform.model.schema.exclusions import describe_findings
 from cdc_platform.model.schema.schema_events import describe_event
 from cdc_platform.model.schema.schema_finder import find_events
@@ -46,3 +47,20 @@ def test_generated_columns_are_a_finding_as_long_as_there_are_some() -> None:
     later, events = follow(([], replace(plain, micros=5, generated={"notes": ("doubled",)})), ([], plain))
     assert describe_findings(later) == ()
     assert "columns of `notes` that are generated are none at " in describe_event(events[-1])
+
+
+@pytest.mark.parametrize(("before", "now", "advice"), [(0, 1, "must not name"), (1, 0, "must still name")])
+@pytest.mark.parametrize("text", ["TIMESTAMP", "ARRAY<TIMESTAMP>"])
+def test_a_setting_changes_no_column_of_the_lake(text: str, before: int, now: int, advice: str) -> None:
+    """The stored values would be set aside, and rows whose key they are would have none."""
+    kept = table("notes", {"at": text}, {"seen": text})
+    types = (
+        kept,
+        replace(
+            kept,
+            columns=tuple(replace(column, type=column.type.with_nanoseconds()) for column in kept.columns),
+        ),
+    )
+    history, _ = follow(([], read_at(5, types[before])))
+    with pytest.raises(SettingError, match=f"`nanosecond_columns` {advice} `notes.at`"):
+        find_events(history, 2, {}, read_at(9, types[now]))
