@@ -23,17 +23,23 @@ from cdc_platform.spark.log.repeats import RECORD_ID, seconds_before
 
 _IDENTITY: Final = ("record_id", "mod_ordinal")
 """Columns that identify a change of the log."""
+_MODS: Final = "mods"
+"""Column with the number of changes in a record that was read."""
 
 
 def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> CheckResult:
-    """Compare the records read with those in the log and in quarantine."""
+    """Compare the records read with those in the log and in quarantine.
+
+    A record of which the log has only some changes is lost, too.
+    """
     # Another process may extend the log during the check.
     mark = read_mark(pipeline.lake.system_table(LOG))
     until = mark.position_micros or 0
     raw = read_data_changes(pipeline, spark).where(F.col("record_timestamp") <= F.lit(to_datetime(until)))
     if scope.after_micros is not None:
         raw = raw.where(F.col("record_timestamp") > F.lit(to_datetime(scope.after_micros)))
-    raw_records = raw.select(F.expr(RECORD_ID).alias("record_id"))
+    mods = "1" if pipeline.capabilities.delivers_events else "greatest(size(mods.keys), 1)"
+    raw_records = raw.selectExpr(f"{RECORD_ID} AS record_id", f"{mods} AS {_MODS}")
     # Duplicates were logged before, and replayed records are logged later.
     repeats_within_s, has_late = pipeline.capabilities.repeats_within_s, has_replays(pipeline.lake)
     around = EVERYTHING if repeats_within_s is not None or has_late else scope
@@ -48,7 +54,7 @@ def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
         "replayed": quarantined_records.where("replayed_at is not null").select("record_id"),
     }
     if around is not scope:
-        of_read = raw_records.distinct()
+        of_read = raw_records.select("record_id").distinct()
         places |= {
             name: frame.join(of_read, "record_id", "left_semi")
             for name, frame in places.items()
@@ -88,20 +94,25 @@ def _count_places(places: Mapping[str, DataFrame], *, comes_mended: bool) -> tup
     ``comes_mended``, a rewritten file may bring a record into the log without a replay.
     """
     flags = [
-        frame.select("record_id", *(F.lit(int(name == other)).alias(other) for other in places))
+        frame.select(
+            "record_id",
+            *(F.lit(int(name == other)).alias(other) for other in places),
+            F.expr(_MODS if name == "read" else "0").alias(_MODS),
+        )
         for name, frame in places.items()
     ]
     records = reduce(DataFrame.unionByName, flags).groupBy("record_id")
     read, logged, quarantined, replayed = (F.col(name) for name in places)
     is_open = (quarantined > 0) & (logged == 0) if comes_mended else quarantined > 0
     is_quarantined = is_open | (replayed > 0) & (logged == 0)
+    is_lost = (logged == 0) & ~is_quarantined | (logged > 0) & (logged < F.col(_MODS))
     return _first(
-        records.agg(*(F.sum(name).alias(name) for name in places)).agg(
+        records.agg(*(F.sum(name).alias(name) for name in places), F.max(_MODS).alias(_MODS)).agg(
             F.sum(read),
             F.count_if(read > 0),
             F.count_if(logged > 0),
             F.count_if(is_quarantined),
-            F.count_if((read > 0) & (logged == 0) & ~is_quarantined),
+            F.count_if((read > 0) & is_lost),
         )
     )
 

@@ -79,10 +79,11 @@ def sound_pipeline(spark: "SparkSession", lake: LakeSettings) -> Pipeline:
 
 
 def log_sql(statement: str) -> Damage:
-    """Return a damage of the log."""
+    """Return a damage of the log, or of the raw records."""
 
     def damage(pipeline: Pipeline, spark: "SparkSession") -> None:
-        spark.sql(statement.format(log=pipeline.lake.spark_system_table(LOG)))
+        log, raw = map(pipeline.lake.spark_system_table, (LOG, RAW))
+        spark.sql(statement.format(log=log, raw=raw))
 
     return damage
 
@@ -149,6 +150,8 @@ CHECKS = checks_of(CHANGE_STREAM)
 
 DAMAGES: list[tuple[str, Damage]] = [
     ("nothing_lost", log_sql("DELETE FROM {log} WHERE keys LIKE '%\"1\"%'")),
+    # The log has one change of a record that had two.
+    ("nothing_lost", log_sql("UPDATE {raw} SET mods = concat(mods, mods) WHERE table_name = 'accounts'")),
     ("exactly_once", log_sql("INSERT INTO {log} SELECT * FROM {log} WHERE keys LIKE '%\"1\"%'")),
     ("transactions_whole", log_sql("UPDATE {log} SET records_in_transaction = 2 WHERE keys LIKE '%\"1\"%'")),
     ("transactions_whole", log_sql("UPDATE {log} SET ordinal = 100 WHERE keys LIKE '%\"1\"%'")),
