@@ -5,7 +5,7 @@ newest version has the column's name in the lake. An older one is set aside unde
 `note__string`; it keeps its values and receives no newer ones.
 """
 
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -110,6 +110,25 @@ class ColumnHistory:
         while version is not None and version.before is not None:
             version = self.versions[version.before]
         return version.since.micros if version is not None else None
+
+    def lake_name_at(self, name: str, place: OrderPlace) -> str:
+        """Return the column of the lake that has what a change at a place set under the source's name."""
+        lake_name = name
+        newest: int | None = None
+        for number in self._numbers_by_name.get(name, ()):
+            version = self.versions[number]
+            has_begun = version.since.place is None or version.since.place <= place
+            # Stored values are converted for a later version.
+            if has_begun or (newest is not None and version.before == newest):
+                lake_name, newest = version.lake_name, number
+        return lake_name
+
+    @cached_value
+    def _numbers_by_name(self) -> Mapping[str, Sequence[int]]:
+        numbers: dict[str, list[int]] = {}
+        for number, version in enumerate(self.versions):
+            numbers.setdefault(version.name, []).append(number)
+        return numbers
 
     @property
     def first_cycle(self) -> int:

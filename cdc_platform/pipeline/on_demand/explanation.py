@@ -1,7 +1,7 @@
 """The provenance of a row, from the change log; no Spark, and the source may be down."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Any, Final
 
@@ -15,12 +15,13 @@ from cdc_platform.lake.state.quarantine import count_quarantined_records, descri
 from cdc_platform.model.base.names import find_table
 from cdc_platform.model.base.stored_names import LOG
 from cdc_platform.model.base.stored_texts import understanding
-from cdc_platform.model.base.timestamps import from_datetime, plain_fields, to_rfc3339
+from cdc_platform.model.base.timestamps import OrderPlace, from_datetime, plain_fields, to_rfc3339
 from cdc_platform.model.rows.row_key import NANOSECOND_TEXT, KeyColumn, RowKey, parse_key
 from cdc_platform.model.rows.row_provenance import (
     LoggedChange,
     RowProvenance,
     RowStep,
+    Values,
     read_values,
     trace_provenance,
 )
@@ -108,11 +109,13 @@ def explain_row(pipeline: Pipeline, table: str, key_text: str) -> Explanation:
         for change in _read_changes(log, table, _ordinals_of_keys(log, table, keys), _order(pipeline, table))
         if change.commit_micros >= begun_micros
     ]
-    changes = _in_order(pipeline, changes)
+    changes = [_named_in_lake(pipeline, table, change) for change in _in_order(pipeline, changes)]
     copied_row = find_copied_row(pipeline, table, keys)
     if copied_row is not None and copied_row.position_micros < begun_micros:
         copied_row = None
     if copied_row is not None:
+        place = (copied_row.position_micros, "")
+        copied_row = replace(copied_row, values=_lake_values(pipeline, table, copied_row.values, place))
         # The copy includes earlier commits.
         changes = [change for change in changes if change.commit_micros > copied_row.position_micros]
     if not changes and copied_row is None:
@@ -131,6 +134,17 @@ def explain_row(pipeline: Pipeline, table: str, key_text: str) -> Explanation:
         quarantined=count_quarantined_records(pipeline.lake, table),
         copied=copied_row,
     )
+
+
+def _named_in_lake(pipeline: Pipeline, table: str, change: LoggedChange) -> LoggedChange:
+    """Return a change with the lake's names of its columns: another one may have a name by now."""
+    place = (change.commit_micros, change.ordering_key)
+    return replace(change, new_values=_lake_values(pipeline, table, change.new_values, place))
+
+
+def _lake_values(pipeline: Pipeline, table: str, values: Values, place: OrderPlace) -> Values:
+    columns = pipeline.schema_history.tables[table]
+    return {columns.lake_name_at(name, place): value for name, value in values.items()}
 
 
 def _in_order(pipeline: Pipeline, changes: list[LoggedChange]) -> list[LoggedChange]:

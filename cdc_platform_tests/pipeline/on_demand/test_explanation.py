@@ -227,6 +227,34 @@ def test_a_provenance_continues_across_another_type_of_the_key(
     assert [step.columns[0].before for step in explanation.provenance.steps] == ["copied", "by k"]
 
 
+def test_values_of_a_former_column_have_the_name_that_it_has_in_the_lake(
+    spark: "SparkSession", session_lake: LakeSettings
+) -> None:
+    """A column that came back with another type has none of them, a converted one has all."""
+    old, new = (
+        table("t", {"id": "INT64"}, {"v": v, "w": w})
+        for v, w in (("INT64", "STRING(9)"), ("STRING(9)", "BYTES(9)"))
+    )
+    pipeline = make_pipeline(session_lake, (old,), copy_chunk_rows=10)
+    rows = [pa.RecordBatch.from_pylist([{"id": 1, "v": 7, "w": "copied"}], table_arrow_schema(old))]
+    source = source_of(pipeline)
+    source.now_micros, source.rows_at = START + SECOND, lambda _table, _micros: iter(rows)
+    later = START + 3 * SECOND
+    source.schema_at = lambda micros: SchemaRead(micros, (old if micros < later else new,), {}, {})
+    copy_tables(pipeline, spark)
+    for until, schema, values in ((later - 1, old, {"w": "k"}), (later + SECOND, new, {"w": "aw=="})):
+        mod: Any = ({"id": "1"}, values)
+        change = data_change(
+            "t", ModType.UPDATE, mod, at_micros=until, transaction=f"at {until}", schema=schema
+        )
+        feed(pipeline, until, change)
+        run_steps(pipeline, spark)
+    explanation = explain_row(pipeline, "t", "1")
+    assert explanation.provenance.values == {"v__int64": "7", "w": "aw=="}
+    assert explanation.provenance.set_by == {"v__int64": 0, "w": 2}
+    assert [(row["v__int64"], row["v"], row["w"]) for row in rows_of(pipeline, "t")] == [(7, None, b"k")]
+
+
 def test_the_commands_find_the_lake(bank: Pipeline, tmp_path: Path) -> None:
     """`explain` and `cuts` print text and JSON, need no Spark, and exit with 1 where something is unknown."""
     attributes = bank_attributes(name=bank.name, lake={"path": bank.settings.lake.path})
