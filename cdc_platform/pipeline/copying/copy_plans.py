@@ -9,6 +9,7 @@ from cdc_platform.errors import CommitConflict, SourceError
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.copies import CopyPlan, columns_to_text, load_plans, save_plans
 from cdc_platform.lake.state.cuts import newest_cut
+from cdc_platform.model.base.names import lake_table_name
 from cdc_platform.model.base.stored_names import LOG
 from cdc_platform.model.base.timestamps import clock_micros
 from cdc_platform.model.schema.table_schema import TableSchema
@@ -42,8 +43,14 @@ def find_new_tables(pipeline: Pipeline) -> list[str]:
 
 
 def plan_missing_copies(pipeline: Pipeline, tables: Sequence[str]) -> PlannedCopies:
-    """Return the plans of tables, and make the missing ones; tables that only the log makes have none."""
-    stored_plans = current_plans(pipeline)
+    """Return the plans of tables, and make the missing ones; tables that only the log makes have none.
+
+    The plan of a table that a user has dropped is not continued: its moment may be why it was dropped.
+    """
+    stored_names = pipeline.lake.table_names()
+    stored_plans = {
+        name: plan for name, plan in current_plans(pipeline).items() if lake_table_name(name) in stored_names
+    }
     plans = tuple(stored_plans[table] for table in tables if table in stored_plans)
     names = [table for table in tables if table not in stored_plans and not is_made_by_log(pipeline, table)]
     if not names or not pipeline.settings.copies_first:

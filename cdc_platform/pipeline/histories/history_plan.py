@@ -29,7 +29,7 @@ from cdc_platform.pipeline.versions.change_source import (
     find_beginning,
     trusts_inserts,
 )
-from cdc_platform.pipeline.versions.handover import Handover, is_published
+from cdc_platform.pipeline.versions.handover import Handover, find_plan, is_published
 from cdc_platform.pipeline.versions.log_span import LogSpan, applied_cycle, pending_span
 from cdc_platform.pipeline.versions.recent_log import RecentLog
 
@@ -78,8 +78,8 @@ def plan_history(
     stored_table = ensure_history(pipeline, spark, schema)
     # The rows of its copy are read in the table's present columns.
     ensure_table(pipeline, spark, pipeline.stored_schema(schema.name))
-    begins = not is_published(stored_table, history, cut)
     base = require_base(published_head(stored_table, history, cut), history)
+    begins = not is_published(stored_table, history, cut) or is_older_than_copy(pipeline, schema, base)
     span = pending_span(pipeline, schema.name, applied_cycle(pipeline, stored_table, history, cut))
     outcome = find_outcome(pipeline, Base(history, stored_table, base, cut), span, is_due=begins)
     if outcome is not None:
@@ -89,6 +89,12 @@ def plan_history(
         if begins or span.is_late
         else plan_extension(pipeline, spark, schema, base, span)
     )
+
+
+def is_older_than_copy(pipeline: Pipeline, schema: TableSchema, version: Snapshot) -> bool:
+    """Return whether a version of a history is older than its table, which has been copied again since."""
+    plan = find_plan(pipeline, schema.name)
+    return plan is not None and version.timestamp_ms * 1000 < plan.planned_micros
 
 
 def plan_extension(

@@ -12,7 +12,12 @@ from cdc_platform.lake.state.cuts import find_cut, newest_cut
 from cdc_platform.lake.state.lost_tables import is_lost, require_published
 from cdc_platform.model.schema.table_options import history_name
 from cdc_platform.pipeline.histories.history_build import extend_histories, run_history_builds
-from cdc_platform.pipeline.histories.history_plan import HistoryBuild, plan_extension, plan_whole
+from cdc_platform.pipeline.histories.history_plan import (
+    HistoryBuild,
+    is_older_than_copy,
+    plan_extension,
+    plan_whole,
+)
 from cdc_platform.pipeline.merging.build import Build, MergeOutcome
 from cdc_platform.pipeline.merging.merge import (
     first_version,
@@ -127,6 +132,11 @@ def _plan_history(pipeline: Pipeline, spark: SparkSession, history: str, at_cut:
     if at_cut is None:
         return plan_whole(pipeline, spark, schema)
     base, cycle = _version_at(pipeline, stored_table, history, at_cut)
+    if is_older_than_copy(pipeline, schema, base):
+        raise CutNotFound(
+            f"Since cut {at_cut}, `{schema.name}` has been copied again; choose a newer cut, or none to "
+            "start from that copy."
+        )
     span = _span_upon(pipeline, schema.name, history, cycle, at_cut)
     return plan_extension(pipeline, spark, schema, base, span)
 

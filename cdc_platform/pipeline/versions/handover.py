@@ -9,7 +9,7 @@ from pyiceberg.table.snapshots import Snapshot
 from cdc_platform.errors import LakeError
 from cdc_platform.lake.commits.commits import head, read_mark
 from cdc_platform.lake.state.copies import CopyPlan, CopyProgress, load_copy_progress, load_plans
-from cdc_platform.lake.state.cuts import Cut
+from cdc_platform.lake.state.cuts import Cut, cuts_since
 from cdc_platform.model.base.stored_names import LOG
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 
@@ -38,7 +38,7 @@ def find_handover(pipeline: Pipeline, table: Table | None, name: str, cut: Cut |
     """Return the start of a table; None if only the log makes it, or if it has started already."""
     if is_published(table, name, cut):
         return None
-    plan = _current_plan(pipeline, name)
+    plan = find_plan(pipeline, name)
     if plan is None:
         waits = pipeline.settings.copies_first and not is_made_by_log(pipeline, name)
         return Handover(is_ready=False) if waits else None
@@ -57,7 +57,8 @@ def current_plans(pipeline: Pipeline) -> Mapping[str, CopyPlan]:
     return {name: plan for name, plan in plans.items() if _is_current(pipeline, plan)}
 
 
-def _current_plan(pipeline: Pipeline, name: str) -> CopyPlan | None:
+def find_plan(pipeline: Pipeline, name: str) -> CopyPlan | None:
+    """Return the plan of a table's copy; None without one, or if the table has been recreated since."""
     plan = load_plans(pipeline.lake).get(name)
     return plan if plan is not None and _is_current(pipeline, plan) else None
 
@@ -69,11 +70,17 @@ def _is_current(pipeline: Pipeline, plan: CopyPlan) -> bool:
 
 
 def is_made_by_log(pipeline: Pipeline, name: str) -> bool:
-    """Return whether there is nothing to copy: the table was created after the stream began, or is gone."""
+    """Return whether there is nothing to copy: the table was created after the stream began, or is gone.
+
+    A table that its user has dropped from the lake is copied: the log may be why it was wrong.
+    """
     columns = pipeline.schema_history.tables.get(name)
     if columns is None:
         return False
-    return columns.is_created or columns.last_beginning is not None or not columns.is_watched
+    if not columns.is_watched:
+        return True
+    is_in_log = columns.is_created or columns.last_beginning is not None
+    return is_in_log and not any(name in cut.tables for cut in cuts_since(pipeline.lake, columns.first_cycle))
 
 
 def find_copy(pipeline: Pipeline, table: Table | None, name: str) -> CopyProgress | None:
@@ -82,7 +89,7 @@ def find_copy(pipeline: Pipeline, table: Table | None, name: str) -> CopyProgres
     Raises:
         LakeError: there was one, but its branch is gone.
     """
-    plan = _current_plan(pipeline, name)
+    plan = find_plan(pipeline, name)
     if plan is None:
         return None
     progress = load_copy_progress(table, plan)
