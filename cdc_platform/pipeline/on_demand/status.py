@@ -215,7 +215,10 @@ def _tables(pipeline: Pipeline, cut: Cut | None, parts: _Parts) -> dict[str, Tab
 def _copies(pipeline: Pipeline, cut: Cut | None) -> dict[str, CopyStatus]:
     copies = {}
     dropped_tables = {name for name, columns in pipeline.schema_history.tables.items() if columns.is_dropped}
-    for name, plan in load_plans(pipeline.lake).items():
+    plans, chosen_names = load_plans(pipeline.lake), pipeline.settings.tables
+    for name, plan in plans.items():
+        if chosen_names is not None and name not in chosen_names:
+            continue
         if name not in dropped_tables and (cut is None or name not in cut.tables):
             progress = load_copy_progress(pipeline.lake.table(name), plan)
             copies[name] = CopyStatus(

@@ -211,6 +211,7 @@ def test_a_lost_table_that_was_copied_is_copied_again(
     without = replace(bank, settings=replace(bank.settings, tables=("transfers",)))
     assert read_status(without).unreadable == {}
     cycle(without, 6)
+    assert read_status(without).copies == {}
     # The copy is planned at the source's present, which the log never passes.
     source_of(bank).now_micros = NOW + 8
     bank = opened_again(bank)
