@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass, field, replace
 
+from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import SparkSession
 
-from cdc_platform.lake.commits.commits import count_rows, head, read_mark
+from cdc_platform.lake.commits.commits import ancestors_of, count_rows, fact, head, read_mark
 from cdc_platform.lake.state.cuts import Cut
-from cdc_platform.model.base.stored_names import LOG
+from cdc_platform.model.base.stored_names import CYCLE, LOG
 from cdc_platform.model.schema.column_versions import Conversion
 from cdc_platform.model.schema.table_options import columns_in_history, history_name
 from cdc_platform.model.schema.table_schema import TableSchema
@@ -79,7 +80,9 @@ def plan_history(
     # The rows of its copy are read in the table's present columns.
     ensure_table(pipeline, spark, pipeline.stored_schema(schema.name))
     base = require_base(published_head(stored_table, history, cut), history)
-    begins = not is_published(stored_table, history, cut) or is_older_than_copy(pipeline, schema, base)
+    begins = not is_published(stored_table, history, cut) or is_older_than_copy(
+        pipeline, stored_table, schema, base
+    )
     span = pending_span(pipeline, schema.name, applied_cycle(pipeline, stored_table, history, cut))
     outcome = find_outcome(pipeline, Base(history, stored_table, base, cut), span, is_due=begins)
     if outcome is not None:
@@ -91,10 +94,12 @@ def plan_history(
     )
 
 
-def is_older_than_copy(pipeline: Pipeline, schema: TableSchema, version: Snapshot) -> bool:
+def is_older_than_copy(pipeline: Pipeline, history: Table, schema: TableSchema, version: Snapshot) -> bool:
     """Return whether a version of a history is older than its table, which has been copied again since."""
     plan = find_plan(pipeline, schema.name)
-    return plan is not None and version.timestamp_ms * 1000 < plan.planned_micros
+    # While the copy runs, maintenance may compact the history.
+    cycles = (snapshot for snapshot in ancestors_of(history, version) if fact(snapshot, CYCLE) is not None)
+    return plan is not None and next(cycles, version).timestamp_ms * 1000 < plan.planned_micros
 
 
 def plan_extension(

@@ -132,7 +132,7 @@ def _plan_history(pipeline: Pipeline, spark: SparkSession, history: str, at_cut:
     if at_cut is None:
         return plan_whole(pipeline, spark, schema)
     base, cycle = _version_at(pipeline, stored_table, history, at_cut)
-    if is_older_than_copy(pipeline, schema, base):
+    if is_older_than_copy(pipeline, stored_table, schema, base):
         raise CutNotFound(
             f"Since cut {at_cut}, `{schema.name}` has been copied again; choose a newer cut, or none to "
             "start from that copy."
