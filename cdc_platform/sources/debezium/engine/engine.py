@@ -83,8 +83,7 @@ def capture(order: Order, run: Run) -> None:
         restart_lsn = check_capturable(settings)
         with reported_as_unusable(spool.folder):
             _keep_comments(spool, settings)
-            if restart_lsn is not None:
-                check_commits(settings, stored_commits(spool))
+            check_commits(settings, stored_commits(spool))
             prepare_offsets(spool, restart_lsn)
             uncaptured = read_uncaptured(settings)
             new_tables = NewTables(spool, settings, read_tables(settings), uncaptured.selects)

@@ -13,6 +13,10 @@ SLOT_FREE_WITHIN_S: Final = 5.0
 _IS_BEHIND: Final = """
     SELECT 1 FROM pg_replication_slots WHERE slot_name = ? AND confirmed_flush_lsn < ?::pg_lsn
 """
+_ENDS_BEFORE: Final = """
+    SELECT 1 WHERE ?::pg_lsn >
+        CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END
+"""
 _ENDS_COMMIT: Final = """
     SELECT 1 FROM pg_logical_slot_peek_binary_changes(?, ?::pg_lsn, NULL,
         'proto_version', '1', 'messages', 'true', 'publication_names', quote_ident(?)) WHERE lsn = ?::pg_lsn
@@ -64,17 +68,23 @@ def check_commits(settings: EngineInput, commits: Iterable[int]) -> None:
     """
     with connect(settings) as connection:
         for commit in commits:
-            lsn = _lsn_text(commit)
-            # A former start may have stepped back by a byte, to within the commit.
-            if first_row(connection, _IS_BEHIND, settings.slot, _lsn_text(commit - 1)) is None:
-                continue
-            if first_row(connection, _ENDS_COMMIT, settings.slot, lsn, settings.publication, lsn) is None:
+            if not _has_commit(connection, settings, commit):
                 raise SlotOutrun(
-                    f"The server's log lacks the commit at {lsn}, up to which the spool has its changes: the "
-                    "database was restored from an older copy, or another server without its newest changes "
-                    "took over. Begin with a new spool and a new lake. "
+                    f"The server's log lacks the commit at {_lsn_text(commit)}, up to which the spool has "
+                    "its changes: the database was restored from an older copy, or another server without its "
+                    "newest changes took over. Begin with a new spool and a new lake. "
                     f"Source: {settings.database_text()}"
                 )
+
+
+def _has_commit(connection: Any, settings: EngineInput, commit: int) -> bool:
+    lsn = _lsn_text(commit)
+    if first_row(connection, _ENDS_BEFORE, lsn) is not None:
+        return False
+    # A former start may have stepped back by a byte, to within the commit.
+    if first_row(connection, _IS_BEHIND, settings.slot, _lsn_text(commit - 1)) is None:
+        return True
+    return first_row(connection, _ENDS_COMMIT, settings.slot, lsn, settings.publication, lsn) is not None
 
 
 def _lsn_text(position: int) -> str:

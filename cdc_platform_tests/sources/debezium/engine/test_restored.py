@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -10,7 +11,7 @@ import pytest
 
 from cdc_platform.errors import SlotOutrun
 from cdc_platform.sources.debezium.engine.spool import Spool
-from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
+from cdc_platform.sources.debezium.settings.engine_settings import EngineInput, Snapshot
 from cdc_platform_tests.servers.postgresql import LOGICAL, Cluster, cluster, run
 from cdc_platform_tests.sources.debezium.databases import play, settings_for
 from cdc_platform_tests.sources.debezium.spooled import WITHIN_S, capture_until_caught_up, rows_in
@@ -33,8 +34,10 @@ def captured(capturing: Cluster, spool: Path) -> Iterator[tuple[Cluster, EngineI
         yield server, settings
 
 
-@pytest.mark.parametrize("rows_since", [20, 4000])
-def test_a_database_that_was_restored_is_refused(capturing: Cluster, tmp_path: Path, rows_since: int) -> None:
+@pytest.mark.parametrize(("rows_since", "has_slot"), [(20, True), (4000, True), (20, False)])
+def test_a_database_that_was_restored_is_refused(
+    capturing: Cluster, tmp_path: Path, rows_since: int, *, has_slot: bool
+) -> None:
     """The connector would skip what is committed up to the former position, which it may have passed."""
     with captured(capturing, tmp_path) as (server, settings):
         data, copy = str(server.folder / "data"), str(server.folder / "copy")
@@ -48,6 +51,9 @@ def test_a_database_that_was_restored_is_refused(capturing: Cluster, tmp_path: P
         run(["mv", copy, data], server.user)
         server.start(LOGICAL)
         play(server, DATABASE, ["INSERT INTO t VALUES (2)", MANY_ROWS.format(rows_since)])
+        if not has_slot:
+            play(server, DATABASE, [f"SELECT pg_drop_replication_slot('{settings.slot}')"])
+            settings = replace(settings, snapshot=Snapshot.WHEN_NEEDED)
         with pytest.raises(SlotOutrun, match=r"restored from an older copy.* new spool and a new lake"):
             capture_until_caught_up(settings, WITHIN_S)
 
