@@ -70,8 +70,8 @@ def check_commits(settings: EngineInput, commits: Iterable[int]) -> None:
         for commit in commits:
             if not _has_commit(connection, settings, commit):
                 raise SlotOutrun(
-                    f"The server's log lacks the commit at {_lsn_text(commit)}, up to which the spool has "
-                    "its changes: the database was restored from an older copy, or another server without its "
+                    f"The server's log lacks the commit at {_lsn_text(commit)}, up to which the spool is "
+                    "complete: the database was restored from an older copy, or another server without its "
                     "newest changes took over. Begin with a new spool and a new lake. "
                     f"Source: {settings.database_text()}"
                 )
