@@ -150,6 +150,16 @@ def claim_run(
         time.sleep(WAIT_S)
 
 
+def refuse_cancelled(instance: dg.DagsterInstance, run_id: str) -> None:
+    """Raise the interruption of a run that somebody has terminated, if it did not end the run yet.
+
+    Py4J may turn the signal into an error of a call to Spark, after which Dagster and cycles would continue.
+    """
+    run = instance.get_run_by_id(run_id)
+    if run is not None and run.status is dg.DagsterRunStatus.CANCELING:
+        raise dg.DagsterExecutionInterruptedError
+
+
 def _workers_of(instance: dg.DagsterInstance, run_id: str) -> tuple[Worker, ...]:
     """Return the processes that work for a run: this one, and its parent if it executes one step."""
     parent = multiprocessing.parent_process()

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import dagster as dg
 from dagster_pyspark import LazyPySparkResource
 
-from cdc_platform.claims import claim_run
+from cdc_platform.claims import claim_run, refuse_cancelled
 from cdc_platform.errors import CdcError, JarsUnavailable, SettingError, SetupError, SparkUnreachable
 from cdc_platform.lake.catalog.access import reaching
 from cdc_platform.lake.state.lost_commits import revert_lost_commits
@@ -272,7 +272,12 @@ def _claim(context: dg.InitResourceContext, pipeline: str) -> None:
 
 
 def find_run(context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext, key: str) -> PipelineRun:
-    """Return the object of `run_resource` from the context of an asset or a check."""
+    """Return the object of `run_resource` from the context of an asset or a check.
+
+    Raises:
+        DagsterExecutionInterruptedError: somebody has terminated the run.
+    """
+    refuse_cancelled(context.instance, context.run.run_id)
     run = getattr(context.resources, key)
     assert isinstance(run, PipelineRun)
     return run

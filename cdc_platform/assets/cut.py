@@ -21,7 +21,7 @@ from cdc_platform.checks.freshness import (
     results_of,
     save_all_fresh,
 )
-from cdc_platform.claims import WaitingRuns, keys_of_steps
+from cdc_platform.claims import WaitingRuns, keys_of_steps, refuse_cancelled
 from cdc_platform.errors import CheckFailed
 from cdc_platform.lake.state.read_progress import left_since
 from cdc_platform.model.base.schemas import CUTS
@@ -184,6 +184,7 @@ def _until(context: dg.AssetExecutionContext, assets: PipelineAssets, follow_s: 
         nonlocal ask_again, has_waiting
         now = time.monotonic()
         if now >= ask_again:
+            refuse_cancelled(context.instance, context.run.run_id)
             has_waiting = waiting_runs.exist()
             ask_again = now + ASK_EVERY_S
         return now < end and not has_waiting

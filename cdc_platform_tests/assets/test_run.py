@@ -13,7 +13,9 @@ from dagster._core.loader import LoadingContextForTest
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
 from cdc_platform import resources
+from cdc_platform.assets import platform
 from cdc_platform.claims import CLAIM_TAG, PIPELINE_TAG
+from cdc_platform.errors import SourceUnreachable
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.cuts import list_cuts, newest_cut
 from cdc_platform.model.base.names import FRESH
@@ -206,6 +208,47 @@ def test_a_check_of_one_table_looks_at_that_table_alone(whole: Whole) -> None:
     result = part.execute_in_process(instance=whole.bench.instance)
     (evaluation,) = result.get_asset_check_evaluations()
     assert (key, True) == (evaluation.asset_check_key, evaluation.passed)
+
+
+def terminate(bench: Bench) -> None:
+    """Let Dagster terminate the bench's run, whose process loses the interruption."""
+    (run,) = bench.instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED]))
+    bench.instance.report_run_canceling(run)
+
+
+def status_of(bench: Bench, result: dg.ExecuteInProcessResult) -> dg.DagsterRunStatus:
+    """Return the status of a run that has ended."""
+    run = bench.instance.get_run_by_id(result.run_id)
+    assert run is not None
+    return run.status
+
+
+def test_a_terminated_run_ends_before_its_next_step(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dagster would continue after a step in which Py4J has lost the interruption."""
+
+    def order_and_terminate(pipeline: Pipeline, spark: "SparkSession") -> OrderOutcome:
+        outcome = order_changes(pipeline, spark)
+        terminate(bench)
+        return outcome
+
+    monkeypatch.setattr(platform, "order_changes", order_and_terminate)
+    whole = run_first(bench)
+    assert dg.DagsterRunStatus.CANCELED is status_of(bench, whole.result)
+    assert "accounts" not in materialized(whole.result)
+    assert newest_cut(bench.pipeline.lake) is None
+
+
+def test_a_terminated_run_makes_no_further_cycle(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cycle in which the interruption became an error of a library is not tried again."""
+
+    def terminate_and_fail(_pipeline: Pipeline, _spark: "SparkSession") -> OrderOutcome:
+        terminate(bench)
+        problem = "it does not answer"
+        raise SourceUnreachable(problem)
+
+    monkeypatch.setattr(cycle, "order_changes", terminate_and_fail)
+    assert dg.DagsterRunStatus.CANCELED is status_of(bench, follow(bench))
+    assert [cut.cycle for cut in list_cuts(bench.pipeline.lake)] == [1]
 
 
 def test_a_failing_check_ends_the_following(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

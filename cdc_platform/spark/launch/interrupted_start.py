@@ -62,10 +62,12 @@ def _ended_launcher() -> Iterator[None]:
     before, gateway.Popen = gateway.Popen, Launcher
     try:
         yield
-    except (KeyboardInterrupt, SystemExit):
-        for launcher in processes:
-            launcher.kill()
-            launcher.wait()
+    except BaseException as error:
+        # Dagster's interruption is one of its own.
+        if not isinstance(error, Exception):
+            for launcher in processes:
+                launcher.kill()
+                launcher.wait()
         raise
     finally:
         gateway.Popen = before

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import py4j.java_gateway
 import pytest
 from pyspark import java_gateway
@@ -53,8 +54,14 @@ def test_an_interrupted_start_leaves_no_process(tmp_path: Path, monkeypatch: pyt
     assert_ends(java_gateway.launch_gateway, pid_file)
 
 
-def test_an_interrupted_launch_leaves_no_process(tmp_path: Path) -> None:
-    """Ctrl-C before the launcher has replaced the copy of Python that was to start it ends that, too."""
+def end_run(*_signal: object) -> None:
+    """Raise what Dagster raises in a run that somebody terminates."""
+    raise dg.DagsterExecutionInterruptedError
+
+
+@pytest.mark.parametrize("handler", [signal.default_int_handler, end_run], ids=["ctrl-c", "dagster"])
+def test_an_interrupted_launch_leaves_no_process(tmp_path: Path, handler: Callable[..., object]) -> None:
+    """A signal before the launcher has replaced the copy of Python that was to start it ends that, too."""
     pid_file = tmp_path / "pid"
 
     def interrupt() -> None:
@@ -62,15 +69,20 @@ def test_an_interrupted_launch_leaves_no_process(tmp_path: Path) -> None:
         os.kill(os.getppid(), signal.SIGINT)
 
     launching: Any = java_gateway
-    assert_ends(lambda: launching.Popen(["sleep", "600"], preexec_fn=interrupt), pid_file)
+    assert_ends(lambda: launching.Popen(["sleep", "600"], preexec_fn=interrupt), pid_file, handler)
 
 
-def assert_ends(start: Callable[[], object], pid_file: Path) -> None:
+def assert_ends(
+    start: Callable[[], object],
+    pid_file: Path,
+    handler: Callable[..., object] = signal.default_int_handler,
+) -> None:
     """An interruption comes out of a start, and the process of which a file has the number has ended."""
     # A shell starts what it leaves in the background with Ctrl-C ignored.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    before = signal.signal(signal.SIGINT, handler)
+    interruptions = (KeyboardInterrupt, dg.DagsterExecutionInterruptedError)
     try:
-        with pytest.raises(KeyboardInterrupt), interruptible_start():
+        with pytest.raises(interruptions), interruptible_start():
             start()
     finally:
         signal.signal(signal.SIGINT, before)
