@@ -25,7 +25,7 @@ def find_places() -> tuple[Path, ...]:
 
 @dg.definitions
 def defs() -> dg.Definitions:
-    """Return all pipelines; each runs in processes of its own, because a process has one Spark session.
+    """Return all pipelines; a run works in one process, because each process would start Spark.
 
     The pipeline of the demo replaces an example of the same name.
     """

@@ -22,13 +22,14 @@ from cdc_platform.model.base.progress import Progress
 from cdc_platform.model.base.progress_lines import report_lines
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
-from cdc_platform.spark.launch.config import launch_secrets, session_secrets
+from cdc_platform.spark.launch.config import launch_secrets, session_secrets, spark_config
 from cdc_platform.spark.launch.connect_token import CLIENT_VARIABLE
 from cdc_platform.spark.launch.connect_token import VARIABLE as TOKEN_VARIABLE
 from cdc_platform.spark.launch.interrupted_start import interruptible_start
 from cdc_platform.spark.launch.jars import check_jars, exclusive_fetch, start_config
 from cdc_platform.spark.launch.java import check_java
 from cdc_platform.spark.launch.properties import started_with
+from cdc_platform.spark.session.lake_sessions import open_lake_session, running_session, serves_lake
 from cdc_platform.spark.session.running_tasks import watch_tasks
 from cdc_platform.spark.session.shipping import ship_package
 
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
 CONNECT_PORT: Final = 15002
 PROBE_S: Final = 5.0
-WAREHOUSE: Final = "spark.sql.catalog.lake.warehouse"
 KEPT_LINES: Final = 200
 STDERR: Final = 2
 
@@ -66,7 +66,7 @@ def spark_session(settings: PipelineSettings, report: Callable[[str], None] | No
         JarsUnavailable: Spark's packages could not be fetched.
         SparkUnreachable: the Spark Connect server does not answer.
         SetupError: the session did not start; the error contains Spark's own message.
-        SettingError: the process has a session already, for another lake.
+        SettingError: the process has started Spark for another lake, without jars that this one needs.
     """
     return start_session(spark_resource(settings), settings, report)
 
@@ -104,7 +104,10 @@ def _open_session(
     _refuse_remote()
     check_java()
     check_jars(settings.spark)
-    _refuse_second_lake(settings)
+    current = running_session()
+    conf = spark_config(settings.spark, settings.lake)
+    if current is not None and not serves_lake(current, conf):
+        return open_lake_session(current, conf)
     secrets = launch_secrets(settings.spark, settings.lake)
     fetch = exclusive_fetch(resource.spark_config)
     with fetch, started_with(secrets), _launcher_output(report) as lines, interruptible_start():
@@ -137,23 +140,6 @@ def _refuse_remote() -> None:
             "spark.remote",
             f"is not set, but the environment variable {CLIENT_VARIABLE} is: unset it, or set `spark.remote` "
             f"if that server shall do the pipeline's work: {server}",
-        )
-
-
-def _refuse_second_lake(settings: PipelineSettings) -> None:
-    """Raise if the process's only classic session, whose catalog `lake` is fixed, is for another lake."""
-    from pyspark import SparkContext
-    from pyspark.sql import SparkSession
-
-    # A builder without settings returns that session unchanged; the active one differs from thread to thread.
-    is_running = SparkContext._active_spark_context is not None  # noqa: SLF001  it has no public name
-    current = SparkSession.builder.getOrCreate().conf.get(WAREHOUSE, None) if is_running else None
-    warehouse = settings.lake.spark_properties()["warehouse"]
-    if current is not None and current != warehouse:
-        raise SettingError(
-            "lake.path",
-            f"differs from that of another pipeline in the same process ({current}); run them one by one, "
-            f"give them the same lake, or use `spark.remote`: {warehouse}",
         )
 
 

@@ -16,9 +16,10 @@ from cdc_platform.components.loading import load_settings
 from cdc_platform.errors import SettingError
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.model.base.progress_lines import report_lines
-from cdc_platform.resources import WAREHOUSE, run_resource, spark_session
+from cdc_platform.resources import run_resource, spark_session
+from cdc_platform.spark.launch.config import spark_config
+from cdc_platform.spark.session.lake_sessions import WAREHOUSE, open_lake_session
 from cdc_platform_tests.spark_fixtures import TEST_SPARK
-from cdc_platform_tests.support.sessions import session_of
 from cdc_platform_tests.yaml_files import bank_attributes, write_defs
 
 if TYPE_CHECKING:
@@ -116,19 +117,37 @@ def progress_of(instance: dg.DagsterInstance, run_id: str) -> list[str]:
 
 
 @pytest.mark.integration
-def test_a_process_keeps_to_the_lake_of_its_session(
+def test_a_process_has_a_session_for_each_lake(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
 ) -> None:
-    """Neither a thread that has not used Spark nor another active session changes which lake that is."""
+    """Spark starts once; each lake has its own catalog, whichever session or thread is active."""
 
     def asked(lake: str) -> "SparkSession":
         conf = {"driver_memory": TEST_SPARK.driver_memory, "conf": {**TEST_SPARK.conf}}
         defs = write_defs(tmp_path, bank_attributes(lake={"path": lake}, spark=conf))
         return spark_session(load_settings(defs))
 
+    def warehouse_of(session: "SparkSession") -> str | None:
+        return session.conf.get(WAREHOUSE)
+
     other = LakeSettings(str(tmp_path / "other"))
-    session_of(spark, other).createDataFrame([(1,)], "number INT")
+    (tmp_path / "other").mkdir()
     assert asked(session_lake.path) is spark
-    with ThreadPoolExecutor(1) as threads, pytest.raises(SettingError, match="in the same process"):
-        threads.submit(asked, other.path).result()
-    assert spark.conf.get(WAREHOUSE) == session_lake.spark_properties()["warehouse"]
+    with ThreadPoolExecutor(1) as threads:
+        other_session = threads.submit(asked, other.path).result()
+    other_session.sql("CREATE NAMESPACE lake.other")
+    other_session.createDataFrame([(1,)], "number INT").writeTo("lake.other.numbers").create()
+    assert [tuple(row) for row in other_session.table("lake.other.numbers").collect()] == [(1,)]
+    assert other.spark_properties()["warehouse"] == warehouse_of(other_session)
+    assert session_lake.spark_properties()["warehouse"] == warehouse_of(asked(session_lake.path))
+    assert asked(session_lake.path) is spark
+    assert not spark.catalog.databaseExists("lake.other")
+
+
+@pytest.mark.integration
+def test_a_lake_that_needs_other_jars_is_refused(spark: "SparkSession", tmp_path: Path) -> None:
+    """A running Spark loads no further jars for the catalog or the store of another lake."""
+    attributes = bank_attributes(spark={"packages": ["org.example:own:1"]})
+    settings = load_settings(write_defs(tmp_path, attributes))
+    with pytest.raises(SettingError, match=r"`lake\.path` needs jars .*\(own:1\)"):
+        open_lake_session(spark, spark_config(settings.spark, settings.lake))

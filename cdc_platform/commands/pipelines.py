@@ -26,9 +26,12 @@ OWN_SETTINGS: Final = frozenset({"table_format_version"})
 
 
 def start_spark(settings: "PipelineSettings") -> "SparkSession":
-    """Start the session, and report slow steps: the first start downloads Spark's packages."""
+    """Return the session of a pipeline; report slow steps of Spark's start, which may fetch packages."""
     from cdc_platform.resources import spark_session
+    from cdc_platform.spark.session.lake_sessions import running_session
 
+    if running_session() is not None:
+        return spark_session(settings)
     start = time.monotonic()
     print_line(f"Starting Spark ({settings.spark.address}) ...", err=True)
 
@@ -43,12 +46,12 @@ def start_spark(settings: "PipelineSettings") -> "SparkSession":
 
 
 def share_spark(defs: Path, all_settings: "Sequence[PipelineSettings]") -> "list[PipelineSettings]":
-    """Return the settings of pipelines that share the Spark session and the lake of one process.
+    """Return the settings of pipelines that share the Spark of one process, in a session for each lake.
 
-    The session gets the packages of all pipelines, because a source may add its own.
+    It gets the packages of all pipelines, because a source may add its own.
 
     Raises:
-        SettingError: two of them have different settings for `lake` or `spark`.
+        SettingError: two of them have different settings for `spark`, or for the one `lake` of a server.
     """
     packages = tuple(dict.fromkeys(name for settings in all_settings for name in settings.spark.packages))
     shared_settings = [replace(each, spark=replace(each.spark, packages=packages)) for each in all_settings]
@@ -57,17 +60,18 @@ def share_spark(defs: Path, all_settings: "Sequence[PipelineSettings]") -> "list
         if names := _differing(first, other):
             raise SettingError(
                 f"{defs}: {', '.join(names)}",
-                f"differs between `{first.name}` and `{other.name}`, but one process has one Spark session "
-                "with one lake; nothing was run. Give them the same settings, or choose one with `--name`",
+                f"differs between `{first.name}` and `{other.name}`, but one process has one Spark; nothing "
+                "was run. Give them the same settings, or choose one with `--name`",
             )
     return shared_settings
 
 
 def _differing(first: "PipelineSettings", other: "PipelineSettings") -> list[str]:
     """Return the paths of the settings that keep two pipelines from sharing a process."""
+    lakes = () if first.spark.remote is None else (("lake", first.lake, other.lake),)
     return [
         f"{part}.{name}"
-        for part, mine, theirs in (("lake", first.lake, other.lake), ("spark", first.spark, other.spark))
+        for part, mine, theirs in (*lakes, ("spark", first.spark, other.spark))
         for name in (entry.name for entry in fields(mine))
         if name not in OWN_SETTINGS and getattr(mine, name) != getattr(theirs, name)
     ]
@@ -118,7 +122,7 @@ def run_on_each(
     pipelines: "Sequence[Pipeline]",
     run: "Callable[[Pipeline, SparkSession, Callable[[], bool]], Result]",
 ) -> list[Result]:
-    """Run work on pipelines, one after the other in one Spark session, and return its results.
+    """Run work on pipelines, one after the other in one process, and return its results.
 
     A pipeline that fails is reported, and has no result.
 
@@ -135,13 +139,12 @@ def run_on_each(
     from cdc_platform.spark.session.running_tasks import watch_tasks
 
     with stop_signals(SPARK_IS_QUIET.set) as stop:
-        session = start_spark(all_settings[0])
-        count_tasks = watch_tasks(session)
 
         def run_on(pipeline: "Pipeline") -> Result:
             if not stop.is_not_asked():
                 sys.exit(stop.exit_code)
-            pipeline.progress.count_tasks = count_tasks
+            session = start_spark(pipeline.settings)
+            pipeline.progress.count_tasks = watch_tasks(session)
             print_name(pipeline.name, all_settings)
             return run(pipeline, session, stop.is_not_asked)
 

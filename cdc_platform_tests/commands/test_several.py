@@ -4,6 +4,7 @@ import errno
 import json
 import re
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from cdc_platform.commands.error_texts import ERROR_PAGES
 from cdc_platform.commands.pipelines import share_spark, try_each
 from cdc_platform.components.loading import load_each, load_settings
-from cdc_platform.errors import CommitConflict
+from cdc_platform.errors import CommitConflict, SettingError
 from cdc_platform.pipeline.opened.pipeline import open_pipeline
 from cdc_platform.spark.launch.spark_settings import DEFAULT_PACKAGES
 from cdc_platform_tests.commands.invoking import begin, run
@@ -104,6 +105,16 @@ def test_one_spark_has_the_packages_of_all_pipelines(tmp_path: Path) -> None:
     first, second = share_spark(defs, load_each(defs))
     assert first.spark == second.spark
     assert first.spark.packages == (*DEFAULT_PACKAGES, "org.example:own:1")
+
+
+def test_a_server_has_one_lake(tmp_path: Path) -> None:
+    """In a process of their own, pipelines of several lakes share Spark, but a server has one catalog."""
+    defs = write_two(tmp_path, bank_attributes(name="shop", lake={"path": "other"}))
+    settings = list(load_each(defs))
+    assert settings == share_spark(defs, settings)
+    remote = [replace(each, spark=replace(each.spark, remote="sc://spark")) for each in settings]
+    with pytest.raises(SettingError, match=r"lake\.path` differs between `bank` and `shop`"):
+        share_spark(defs, remote)
 
 
 def damage_one(folder: Path) -> Path:

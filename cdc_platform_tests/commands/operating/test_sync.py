@@ -58,16 +58,15 @@ def test_a_cycle_is_one_line(turn: tuple[int, int] | None, number: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "part"),
     [
-        ({"lake": {"path": "other"}}, "lake.path"),
         ({"spark": {"driver_memory": "3g"}}, "spark.driver_memory"),
         (
             {"lake": {"path": "other"}, "spark": {"driver_memory": "3g", "class_archive": False}},
-            "lake.path, spark.driver_memory, spark.class_archive",
+            "spark.driver_memory, spark.class_archive",
         ),
     ],
 )
 @pytest.mark.parametrize("command", ["sync", "check", "maintain"])
-def test_pipelines_of_different_lakes_are_refused_before_one_runs(
+def test_pipelines_of_different_sparks_are_refused_before_one_runs(
     tmp_path: Path, command: str, changes: dict[str, dict[str, Any]], part: str
 ) -> None:
     """Every setting that differs is named, nothing is asked of a source, and `--name` is the way out."""
