@@ -111,7 +111,7 @@ def _check_parts(place: str, content: Mapping[str, Any]) -> None:
         try:
             check_templates(part, () if name == "attributes" else (name,))
         except SettingError as error:
-            raise SettingError(f"{place}: {error.setting}", error.problem) from error
+            raise SettingError(f"{place}: {error.setting}", error.problem) from None
 
 
 def _alternatives(type_names: Collection[str]) -> str:

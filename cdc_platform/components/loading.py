@@ -167,7 +167,7 @@ def _load_document(document: Document) -> PipelineComponent:
     try:
         return resolve_document(document)
     except ValidationError as error:
-        raise as_setting_error(document, error, group) from error
+        raise as_setting_error(document, error, group) from None
 
 
 def resolve_document(document: Document) -> PipelineComponent:
@@ -186,7 +186,7 @@ def resolve_document(document: Document) -> PipelineComponent:
         # Dagster turns the error of a nested value into text, and keeps the error itself as context.
         if isinstance(error.__context__, ValidationError):
             raise error.__context__ from error
-        raise SettingError(document.place, f"cannot be filled in: {_last_line(error)}") from error
+        raise SettingError(document.place, f"cannot be filled in: {_last_line(error)}") from None
 
 
 @contextmanager
@@ -194,7 +194,7 @@ def _naming(place: str) -> Iterator[None]:
     try:
         yield
     except SettingError as error:
-        raise SettingError(f"{place}: {error.setting}", error.problem) from error
+        raise SettingError(f"{place}: {error.setting}", error.problem) from None
 
 
 def _last_line(error: Exception) -> str:

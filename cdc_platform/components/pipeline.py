@@ -110,7 +110,7 @@ class PipelineComponent(dg.Component, dg.Resolvable, ABC):
         try:
             source = self.source_settings(self.attributes["source"], folder)
         except SettingError as error:
-            raise SettingError(f"source.{error.setting}", error.problem) from error
+            raise SettingError(f"source.{error.setting}", error.problem) from None
         return read_settings(PipelineSettings, {**self.attributes, "source": source}, folder)
 
     def source_settings(self, entries: Mapping[str, Any], folder: Path) -> SourceSettings:

@@ -137,7 +137,7 @@ def parse(path: Path) -> list[Any]:
     except UnicodeDecodeError as error:
         raise SettingError(str(path), "is not a text in UTF-8") from error
     except Unusable as error:
-        raise SettingError(f"{path}: {error.setting}", error.problem) from error
+        raise SettingError(f"{path}: {error.setting}", error.problem) from None
     except RecursionError as error:
         raise SettingError(str(path), "is nested too deeply to be a pipeline's") from error
     except yaml.YAMLError as error:

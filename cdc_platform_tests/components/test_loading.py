@@ -1,6 +1,7 @@
 """A pipeline's YAML file becomes its settings, or an error that says which value to change."""
 
 from pathlib import Path
+from traceback import format_exception
 from typing import Any
 
 import pytest
@@ -160,11 +161,12 @@ BAD_VALUES: list[tuple[dict[str, Any], str, str]] = [
 
 @pytest.mark.parametrize(("changes", "key", "problem"), BAD_VALUES)
 def test_a_bad_value_is_named(tmp_path: Path, changes: dict[str, Any], key: str, problem: str) -> None:
-    """An error names the file, the key within it, and what is wrong with the value."""
+    """An error names the file, the key within it, and what is wrong; no error of a library hides it."""
     path = write_defs(tmp_path, bank_attributes(**changes))
     with pytest.raises(SettingError, match=problem) as caught:
         load_settings(path)
     assert f"{path}: {key}" == caught.value.setting
+    assert not any("The above exception" in line for line in format_exception(caught.value))
 
 
 @pytest.mark.parametrize(
