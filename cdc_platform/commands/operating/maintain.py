@@ -48,4 +48,4 @@ def _maintain(pipeline: "Pipeline", spark: "SparkSession", _wants_more: Callable
     with show_progress(pipeline.progress):
         outcome = maintain_lake(pipeline, spark, thorough=True)
     rewritten = outcome.minor_files + outcome.major_files
-    print_text(f"files rewritten {rewritten}  files deleted {outcome.expired_files}")
+    print_text(f"files rewritten {rewritten:,}  files deleted {outcome.expired_files:,}")

@@ -204,7 +204,7 @@ def _warn_of_quarantine(pipeline: "Pipeline") -> None:
     count = count_quarantined_records(pipeline.lake)
     if count:
         text = (
-            f"Warning: records of `{pipeline.name}` in quarantine: {count}. Its tables lack their changes. "
+            f"Warning: records of `{pipeline.name}` in quarantine: {count:,}. Its tables lack their changes. "
             "`cdc-platform quarantine list` shows the reasons."
         )
         print_text(text, "yellow", err=True)
@@ -238,7 +238,7 @@ def describe_copies(outcome: "CycleOutcome") -> list[str]:
         *outcome.copy.notes,
         *(
             f"copy {copy.plan.table:<32} {len(copy.done):>6} of {len(copy.plan.chunks):<6} chunks  "
-            f"rows {copy.rows:>12}  as of {to_rfc3339(copy.plan.position_micros)}"
+            f"rows {copy.rows:>12,}  as of {to_rfc3339(copy.plan.position_micros)}"
             for copy in outcome.copy.copies
         ),
     ]
@@ -256,11 +256,12 @@ def describe_cycle(
     """
     watermark, lag_s = outcome.order.watermark_micros, outcome.lag_s
     of = f" ({turn[0]} of {turn[1]})" if turn is not None else ""
+    open_text = f"{open_records:,}" if open_records is not None else "-"
     return (
         f"cycle {f'{outcome.cycle}{of}':<6} "
         f"watermark {to_rfc3339(watermark) if watermark is not None else '-':<27} "
         f"lag {f'{lag_s:.1f}' if lag_s is not None else '-':>6} s  "
-        f"records {sum(outcome.read.records.values()):>7}  changes {outcome.order.changes:>7}  "
-        f"quarantine {outcome.order.quarantined} new, {'-' if open_records is None else open_records} open  "
+        f"records {sum(outcome.read.records.values()):>7,}  changes {outcome.order.changes:>7,}  "
+        f"quarantine {outcome.order.quarantined:,} new, {open_text} open  "
         f"cut {outcome.cut.cut if outcome.cut is not None else '-':<6} {sum(outcome.seconds.values()):.1f} s"
     )

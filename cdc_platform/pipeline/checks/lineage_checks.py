@@ -75,7 +75,7 @@ def check_lineage(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> Ch
     partitions = len(lineage.partitions) if lineage is not None else 0
     return CheckResult(
         not problems,
-        "; ".join(problems[:5]) or f"{partitions} partitions, each started once, after all its parents",
+        "; ".join(problems[:5]) or f"{partitions:,} partitions, each started once, after all its parents",
         {"partitions": partitions, "violations": len(problems)},
     )
 
@@ -107,7 +107,7 @@ def check_watermark(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> 
     is_ahead = bool(in_lineage is not None and history and history[0] > in_lineage)
     return CheckResult(
         back == 0 and not is_ahead,
-        f"watermarks: {len(history)}, cuts: {len(positions)}, positions that went back: {back}"
+        f"watermarks: {len(history):,}, cuts: {len(positions):,}, positions that went back: {back:,}"
         + (", and the log is ahead of an unread partition" if is_ahead else ""),
         {"watermarks": str(len(history)), "cuts": str(len(positions)), "went_back": back},
     )

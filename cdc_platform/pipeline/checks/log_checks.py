@@ -65,8 +65,8 @@ def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
     )
     return CheckResult(
         passed=lost_records == 0 and distinct == in_log + in_quarantine,
-        summary=f"{total} records read = {in_log} in the log + {total - distinct} duplicates "
-        f"+ {in_quarantine} in quarantine, {lost_records} lost",
+        summary=f"{total:,} records read = {in_log:,} in the log + {total - distinct:,} duplicates "
+        f"+ {in_quarantine:,} in quarantine, {lost_records:,} lost",
         facts={
             "records_read": total,
             "records_in_log": in_log,
@@ -132,7 +132,7 @@ def check_exactly_once(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
         repeats = _count_soon(changes.join(times.where("count > 1"), list(_IDENTITY), "left_semi"), within_s)
     return CheckResult(
         repeats == 0,
-        f"{total} changes, {repeats} of them repeated",
+        f"{total:,} changes, {repeats:,} of them repeated",
         {"changes": total, "repeated": repeats},
     )
 
@@ -164,7 +164,7 @@ def check_transactions(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
     out_of_order = _count_out_of_order(changes, is_replayed)
     return CheckResult(
         cut_up == 0 and out_of_order == 0,
-        f"{total} transactions, {cut_up} not whole, {out_of_order} changes out of order",
+        f"{total:,} transactions, {cut_up:,} not whole, {out_of_order:,} changes out of order",
         {"transactions": total, "not_whole": cut_up, "out_of_order": out_of_order},
     )
 

@@ -50,6 +50,6 @@ def _overtaken_rows(pipeline: Pipeline, spark: SparkSession) -> DataFrame:
 def _describe(row: Row) -> str:
     keys, counting, newest = row["first"]
     return (
-        f"{row['rows']} rows of `{row['table_name']}` have a newer change than the one that counts, such as "
-        f"{keys}: the one of {to_rfc3339(counting)} counts, not that of {to_rfc3339(newest)}"
+        f"{row['rows']:,} rows of `{row['table_name']}` have a newer change than the one that counts, such "
+        f"as {keys}: the one of {to_rfc3339(counting)} counts, not that of {to_rfc3339(newest)}"
     )

@@ -31,10 +31,10 @@ def check_snapshots(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> C
     stale, doubtful = _unseen(log, repeats), _unseen(log, passed_by)
     sure = {snapshot.table for snapshot in snapshots if snapshot.is_initial}
     sentences = [
-        f"{row['rows']} rows of `{name}` are not in its newest snapshot, such as {', '.join(row['shown'])}"
+        f"{row['rows']:,} rows of `{name}` are not in its newest snapshot, such as {', '.join(row['shown'])}"
         for name, row in stale.items()
     ] + [
-        f"{row['rows']} rows of `{name}` may be gone, such as {', '.join(row['shown'])}: the newest "
+        f"{row['rows']:,} rows of `{name}` may be gone, such as {', '.join(row['shown'])}: the newest "
         "snapshot has no row of the table, which was empty or left out; notifications would show which"
         for name, row in doubtful.items()
     ]

@@ -37,7 +37,7 @@ def check_source(pipeline: Pipeline, _spark: SparkSession, scope: Scope) -> Chec
         if not reconciliation.is_equal
     ]
     rows = sum(reconciliation.lake.rows for reconciliation in equal)
-    sentences += [f"cut {cut.cut}: {rows} rows in {len(equal)} tables equal the source"] if equal else []
+    sentences += [f"cut {cut.cut}: {rows:,} rows in {len(equal):,} tables equal the source"] if equal else []
     sentences += [
         f"not compared: {', '.join(reconciliation.uncompared)} of `{reconciliation.table}`"
         for reconciliation in reconciliations
@@ -45,7 +45,7 @@ def check_source(pipeline: Pipeline, _spark: SparkSession, scope: Scope) -> Chec
     ]
     sentences += [f"`{name}` is not watched there, so its last state was not compared" for name in names]
     if open_records and len(equal) < len(reconciliations):
-        sentences.append(f"{open_records} records in quarantine are missing from the tables")
+        sentences.append(f"{open_records:,} records in quarantine are missing from the tables")
     tables = {reconciliation.table: _judge(reconciliation, cut) for reconciliation in reconciliations}
     return CheckResult(
         all(reconciliation.holds for reconciliation in reconciliations), "; ".join(sentences), facts, tables
@@ -54,7 +54,7 @@ def check_source(pipeline: Pipeline, _spark: SparkSession, scope: Scope) -> Chec
 
 def _judge(reconciliation: Reconciliation, cut: Cut) -> CheckResult:
     """Return the result of one table."""
-    equal = f"cut {cut.cut}: {reconciliation.lake.rows} rows equal the source"
+    equal = f"cut {cut.cut}: {reconciliation.lake.rows:,} rows equal the source"
     sentences = [equal if reconciliation.is_equal else describe_reconciliation(reconciliation)]
     if reconciliation.uncompared:
         sentences.append(f"not compared: {', '.join(reconciliation.uncompared)}")
@@ -69,7 +69,7 @@ def without_cut(pipeline: Pipeline) -> CheckResult:
     """Return the result before the first cut: it passes during initial copies, and fails otherwise."""
     copying = len(load_plans(pipeline.lake))
     if copying:
-        return CheckResult(True, f"nothing is published yet, {copying} tables are being copied", {})
+        return CheckResult(True, f"nothing is published yet, {copying:,} tables are being copied", {})
     summary = f"there is no cut yet to compare: {describe_next_step(pipeline.lake)}"
     return CheckResult(passed=False, summary=summary, facts={})
 
@@ -78,7 +78,8 @@ def describe_reconciliation(reconciliation: Reconciliation) -> str:
     """Return a sentence on the differences of a table, and on whether they are expected."""
     differences = reconciliation.differences
     counts = (
-        f"{differences.missing} rows missing, {differences.surplus} too many, {differences.changed} different"
+        f"{differences.missing:,} rows missing, {differences.surplus:,} too many, "
+        f"{differences.changed:,} different"
     )
     if reconciliation.holds:
         reasons = ", ".join(reconciliation.exclusion.reasons)

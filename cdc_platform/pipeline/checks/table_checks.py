@@ -47,7 +47,7 @@ def check_tables_equal_log(pipeline: Pipeline, spark: SparkSession, scope: Scope
         )
         for table in _tables_at(pipeline, cut, scope)
     }
-    text = f"cut {cut.cut}: {{}} rows differ from the initial copies with the changes of the log"
+    text = f"cut {cut.cut}: {{:,}} rows differ from the initial copies with the changes of the log"
     return _sum_up(differences, text)
 
 
@@ -116,14 +116,14 @@ def check_keys(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> CheckRe
     tables = {name: _judge_keys(name, count, first, cut) for name, (count, first) in repeats.items()}
     summary = "; ".join(result.summary for result in tables.values() if not result.passed)
     facts = {"repeated_keys": sum(count for count, _ in repeats.values())}
-    alright = f"cut {cut.cut}: no key occurs twice in {len(repeats)} tables"
+    alright = f"cut {cut.cut}: no key occurs twice in {len(repeats):,} tables"
     return CheckResult(not summary, summary or alright, facts, tables)
 
 
 def _judge_keys(name: str, repeated_keys: int, first: str | None, cut: Cut) -> CheckResult:
     summary = f"cut {cut.cut}: no key occurs twice"
     if repeated_keys:
-        summary = f"duplicate keys in `{name}`: {repeated_keys}, such as {first}"
+        summary = f"duplicate keys in `{name}`: {repeated_keys:,}, such as {first}"
     return CheckResult(not repeated_keys, summary, {"repeated_keys": repeated_keys})
 
 
@@ -158,10 +158,10 @@ def check_histories(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> Ch
     total = sum(history_faults.total for history_faults in faults.values())
     versions = sum(history_faults.versions for history_faults in faults.values())
     facts = {"histories": len(schemas), "wrong_versions": total}
-    summary = f"cut {cut.cut}: {total} wrong versions of {versions} in {len(schemas)} histories"
+    summary = f"cut {cut.cut}: {total:,} wrong versions of {versions:,} in {len(schemas):,} histories"
     return CheckResult(total == 0, summary, facts, tables)
 
 
 def _judge_history(faults: HistoryFaults, cut: Cut) -> CheckResult:
-    summary = f"cut {cut.cut}: {faults.total} wrong versions of {faults.versions}"
+    summary = f"cut {cut.cut}: {faults.total:,} wrong versions of {faults.versions:,}"
     return CheckResult(faults.total == 0, summary, asdict(faults))

@@ -54,9 +54,10 @@ def _is_late(transaction: WaitingTransaction, now_micros: int) -> bool:
 def _describe_waiting(transaction: WaitingTransaction) -> str:
     since, expected = transaction.since_micros, transaction.expected
     when = f", committed at {to_rfc3339(since)}," if since is not None else ""
-    of = f" of {expected}" if expected is not None else ", and its END is missing"
+    of = f" of {expected:,}" if expected is not None else ", and its END is missing"
     return (
-        f"Transaction {transaction.transaction_id}{when} waits: {transaction.seen} events have arrived{of}. "
+        f"Transaction {transaction.transaction_id}{when} waits: "
+        f"{transaction.seen:,} events have arrived{of}. "
         "Later transactions wait for it"
     )
 
@@ -65,7 +66,7 @@ def check_files(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> Chec
     """Look for files that could not be read."""
     unread = list_unread(pipeline)
     examples = "; ".join(file.describe() for file in unread[:SHOWN])
-    more = f"; and {len(unread) - SHOWN} more" if len(unread) > SHOWN else ""
+    more = f"; and {len(unread) - SHOWN:,} more" if len(unread) > SHOWN else ""
     waiting = BEHIND_WAIT if pipeline.capabilities.comes_in_order else ""
     return CheckResult(
         not unread,
@@ -90,13 +91,13 @@ def check_quarantine(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) ->
         tables[table or "unknown table"] += number
         reasons[reason.partition("\n")[0][:REASON_LENGTH]] += number
     parts = [
-        f"records in quarantine: {counts.total()} ({_most_common(tables)})",
-        *(f"{number} with the reason: {reason}" for reason, number in reasons.most_common(SHOWN_REASONS)),
+        f"records in quarantine: {counts.total():,} ({_most_common(tables)})",
+        *(f"{number:,} with the reason: {reason}" for reason, number in reasons.most_common(SHOWN_REASONS)),
         "`cdc-platform quarantine list` shows them",
     ]
     return CheckResult(passed=False, summary="; ".join(parts), facts=facts)
 
 
 def _most_common(counts: Counter[str]) -> str:
-    examples = [f"{name}: {number}" for name, number in counts.most_common(SHOWN_TABLES)]
+    examples = [f"{name}: {number:,}" for name, number in counts.most_common(SHOWN_TABLES)]
     return ", ".join([*examples, "..."] if len(counts) > SHOWN_TABLES else examples)

@@ -41,8 +41,8 @@ def check_values(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Chec
     by_table = _findings(pipeline, spark)
     doubts = sum(by_table.values(), Counter[str]())
     parts = [
-        f"{total} values are unresolved" + "".join(f"; `{row[0]}` {row[1]}: {row[2]}" for row in examples),
-        *(f"{doubts[name]} {words}" for name, words in FINDINGS.items() if doubts[name]),
+        f"{total:,} values are unresolved" + "".join(f"; `{row[0]}` {row[1]}: {row[2]}" for row in examples),
+        *(f"{doubts[name]:,} {words}" for name, words in FINDINGS.items() if doubts[name]),
     ]
     if pipeline.capabilities.comes_in_order:  # Datastream refuses this identity
         incomplete = {*in_tables, *(name for name, counts in by_table.items() if counts["lossy_nulls"])}
@@ -51,7 +51,7 @@ def check_values(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Chec
     if lone:
         shown_rows = "; ".join(f"`{row[0]}` {row[1]} became {row[2]}" for row in shown_lone)
         parts.append(
-            f"rows missing from the lake: {lone}, whose keys changed and whose events with the new keys "
+            f"rows missing from the lake: {lone:,}, whose keys changed and whose events with the new keys "
             f"never arrived: {shown_rows}. Replay the events if quarantine has them, or take a new snapshot"
         )
     return CheckResult(
@@ -141,7 +141,7 @@ def _advice(updates: Mapping[str, _Updates], incomplete: Collection[str]) -> lis
         table_counts = updates.get(name, _Updates(0, 0, is_full=False))
         if not table_counts.is_full:
             share = (
-                f", where {table_counts.incomplete} of {table_counts.total} updates lack values,"
+                f", where {table_counts.incomplete:,} of {table_counts.total:,} updates lack values,"
                 if table_counts.incomplete
                 else ""
             )

@@ -44,14 +44,14 @@ def test_sync_ends_in_one_way_only(tmp_path: Path) -> None:
 def test_a_cycle_is_one_line(turn: tuple[int, int] | None, number: str) -> None:
     """It has number, watermark, lag, records, changes, quarantine, cut and seconds; the turn where asked."""
     read = ReadOutcome(
-        7, (), {RecordKind.DATA_CHANGE: 40, RecordKind.HEARTBEAT: 2}, True, START + 2_000_000, START
+        7, (), {RecordKind.DATA_CHANGE: 4040, RecordKind.HEARTBEAT: 2}, True, START + 2_000_000, START
     )
     cut = Cut(3, START, 7, {}, START + 2_500_000)
-    outcome = CycleOutcome(read, OrderOutcome(7, START, 50, 20, 4), (), cut, {"read": 1.0, "merge": 0.52})
-    line = " ".join(describe_cycle(outcome, 64, turn).split())
+    outcome = CycleOutcome(read, OrderOutcome(7, START, 5050, 20, 4), (), cut, {"read": 1.0, "merge": 0.52})
+    line = " ".join(describe_cycle(outcome, 6464, turn).split())
     assert line == (
-        f"cycle {number} watermark 2027-01-15T08:00:00.000000Z lag 2.5 s records 42 changes 50 "
-        "quarantine 4 new, 64 open cut 3 1.5 s"
+        f"cycle {number} watermark 2027-01-15T08:00:00.000000Z lag 2.5 s records 4,042 changes 5,050 "
+        "quarantine 4 new, 6,464 open cut 3 1.5 s"
     )
 
 
