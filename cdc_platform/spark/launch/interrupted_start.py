@@ -7,9 +7,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 from pyspark import java_gateway
+from pyspark.core import context
 
 
 @contextmanager
@@ -21,19 +23,19 @@ def interruptible_start() -> Iterator[None]:
 
 @contextmanager
 def _kept_interrupts() -> Iterator[None]:
-    """Preserve the handler of Ctrl-C: a new session would use it to cancel its jobs, even during a commit.
+    """Keep the handler of Ctrl-C: a new session would use it to cancel its jobs, even during a commit.
 
-    Until it is restored, Ctrl-C interrupts a py4j call within another one, and py4j logs a traceback for
-    each; the exception itself is enough.
+    Called within a call of py4j, which it breaks, Spark's handler also loses an interruption of the start. If
+    py4j logs a traceback for an interrupted call, the exception itself is enough.
     """
-    handler, root = signal.getsignal(signal.SIGINT), logging.getLogger()
+    module, root = cast("Any", context), logging.getLogger()
+    before, module.signal = module.signal, SimpleNamespace(SIGINT=signal.SIGINT, signal=lambda *_: None)
     root.addFilter(_is_not_of_py4j)
     try:
         yield
     finally:
         root.removeFilter(_is_not_of_py4j)
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, handler)
+        module.signal = before
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:

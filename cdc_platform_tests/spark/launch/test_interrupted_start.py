@@ -13,6 +13,7 @@ import dagster as dg
 import py4j.java_gateway
 import pytest
 from pyspark import java_gateway
+from pyspark.core import context
 
 from cdc_platform.spark.launch.interrupted_start import interruptible_start
 
@@ -29,11 +30,13 @@ def test_py4j_logs_no_trace_while_a_session_starts(caplog: pytest.LogCaptureFixt
 
 
 def test_a_new_session_does_not_take_the_interrupts() -> None:
-    """Ctrl-C means what it meant before Spark's session made it cancel all jobs."""
+    """Ctrl-C means what it meant before while Spark's context starts, which would cancel all jobs with it."""
     before = signal.getsignal(signal.SIGINT)
+    module: Any = context
     with interruptible_start():
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-    assert before == signal.getsignal(signal.SIGINT)
+        module.signal.signal(module.signal.SIGINT, signal.SIG_IGN)
+        assert before == signal.getsignal(signal.SIGINT)
+    assert signal is module.signal
 
 
 def test_an_interrupted_start_leaves_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
