@@ -190,7 +190,7 @@ def _first_messages(
     if _new_messages(few):
         return few
     share = limit / _new_messages(many)
-    return [_share(topic_range, share) for topic_range in many]
+    return [item.until(item.seen + max(1, int(item.new_messages * share))) for item in many]
 
 
 def first_left(partitions: Sequence[TopicPartition], ranges: Sequence[TopicRange]) -> tuple[TopicRange, ...]:
@@ -296,7 +296,3 @@ def deal_ranges(ranges: Sequence[TopicRange], max_tasks: int) -> list[tuple[Topi
             space -= end_exclusive - rest.start
             rest = replace(rest, start=end_exclusive, is_rest=True)
     return [tuple(task) for task in tasks]
-
-
-def _share(topic_range: TopicRange, share: float) -> TopicRange:
-    return topic_range.until(topic_range.seen + max(1, int(topic_range.new_messages * share)))
