@@ -18,7 +18,6 @@ import dagster as dg
 
 from cdc_platform.assets.layers import PipelineAssets
 
-PIPELINE_TAG: Final = "cdc/pipeline"
 CLAIM_TAG: Final = "cdc/claim"
 LOST_TAG: Final = "cdc/lost"
 """Names the run whose process died: Dagster copies tags to a run that executes another one again."""
@@ -31,12 +30,12 @@ TIMESTAMPS_S: Final = 1.0
 MAX_QUEUED: Final = 100
 """Newest runs of Dagster's queue that are looked at: a backfill may have thousands there."""
 
-LAUNCHED: Final = (
-    dg.DagsterRunStatus.NOT_STARTED,
-    dg.DagsterRunStatus.STARTING,
-    dg.DagsterRunStatus.STARTED,
-    dg.DagsterRunStatus.CANCELING,
-)
+LAUNCHED: Final = tuple(map(dg.DagsterRunStatus, ("NOT_STARTED", "STARTING", "STARTED", "CANCELING")))
+
+
+def pipeline_tag(pipeline: str) -> dict[str, str]:
+    """Return the tag of the runs of a pipeline; a run of several pipelines has several."""
+    return {f"cdc.pipeline/{pipeline}": "true"}
 
 
 @dataclass(frozen=True)
@@ -130,11 +129,12 @@ def claim_run(
     # Ephemeral runs of tests are unknown to the instance until they end.
     if record is None:
         return
-    # The steps of a run may each claim it, in their own processes: its turn is that of the first one.
+    # Steps claim their run in processes and for pipelines of their own: its turn is that of the first one, so
+    # no two runs wait for each other.
     earlier = Claim.of_run(record.dagster_run)
     claimed_at = round(time.time(), 6) if earlier is None else earlier.claimed_at
     claim = Claim(run_id, claimed_at, _workers_of(instance, run_id))
-    instance.add_run_tags(run_id, {PIPELINE_TAG: pipeline, CLAIM_TAG: claim.to_tag()})
+    instance.add_run_tags(run_id, {**pipeline_tag(pipeline), CLAIM_TAG: claim.to_tag()})
     run_ids: set[str] = set()
     while True:
         mine = instance.get_run_record_by_id(run_id)
@@ -185,7 +185,7 @@ def launched_runs(instance: dg.DagsterInstance, pipeline: str) -> list[dg.RunRec
 
     Runs whose process died are reported as failed, and are not among them.
     """
-    records = instance.get_run_records(dg.RunsFilter(tags={PIPELINE_TAG: pipeline}, statuses=list(LAUNCHED)))
+    records = instance.get_run_records(dg.RunsFilter(tags=pipeline_tag(pipeline), statuses=list(LAUNCHED)))
     return [record for record in records if not _report_if_lost(instance, record)]
 
 
@@ -203,11 +203,9 @@ class WaitingRuns:
 
     def exist(self) -> bool:
         """Return whether a run waits now."""
-        launched = dg.RunsFilter(tags={PIPELINE_TAG: self._assets.pipeline}, statuses=list(LAUNCHED))
-        if any(
-            record.dagster_run.run_id != self._run_id and Claim.of_run(record.dagster_run) is not None
-            for record in self._instance.get_run_records(launched)
-        ):
+        launched = dg.RunsFilter(tags=pipeline_tag(self._assets.pipeline), statuses=list(LAUNCHED))
+        others = (run for run in self._instance.get_runs(launched) if run.run_id != self._run_id)
+        if any(Claim.of_run(run) is not None for run in others):
             return True
         queued = dg.RunsFilter(statuses=[dg.DagsterRunStatus.QUEUED])
         records = self._instance.get_run_records(queued, limit=MAX_QUEUED)
@@ -220,10 +218,10 @@ class WaitingRuns:
         run = queued.dagster_run
         if run.run_id not in self._is_of_pipeline:
             # Runs of the UI have no tag until they begin.
-            is_tagged = run.tags.get(PIPELINE_TAG) == self._assets.pipeline
-            self._is_of_pipeline[run.run_id] = is_tagged or not _asset_keys(self._instance, run).isdisjoint(
-                self._assets.all_keys
-            )
+            is_tagged = pipeline_tag(self._assets.pipeline).items() <= run.tags.items()
+            own_keys = set(self._assets.all_keys)
+            keys = own_keys if is_tagged else _asset_keys(self._instance, run)
+            self._is_of_pipeline[run.run_id] = not own_keys.isdisjoint(keys)
         return self._is_of_pipeline[run.run_id]
 
 
@@ -279,12 +277,12 @@ def _loss_reason(record: dg.RunRecord, start_timeout_s: int) -> str | None:
 
 def newest_runs(instance: dg.DagsterInstance, pipeline: str, limit: int) -> Sequence[dg.RunRecord]:
     """Return up to `limit` runs of a pipeline, the newest first."""
-    return instance.get_run_records(dg.RunsFilter(tags={PIPELINE_TAG: pipeline}), limit=limit)
+    return instance.get_run_records(dg.RunsFilter(tags=pipeline_tag(pipeline)), limit=limit)
 
 
 def newest_full_checks(instance: dg.DagsterInstance, pipeline: str) -> Sequence[dg.RunRecord]:
     """Return the newest successful run of a pipeline with full checks, if there is one."""
-    tags = {PIPELINE_TAG: pipeline, FULL_CHECKS_TAG: "true"}
+    tags = {**pipeline_tag(pipeline), FULL_CHECKS_TAG: "true"}
     return instance.get_run_records(dg.RunsFilter(tags=tags, statuses=[dg.DagsterRunStatus.SUCCESS]), limit=1)
 
 

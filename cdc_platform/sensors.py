@@ -16,11 +16,11 @@ from dagster._core.storage.tags import PARENT_RUN_ID_TAG, RETRY_NUMBER_TAG, SCHE
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.claims import (
     FULL_CHECKS_TAG,
-    PIPELINE_TAG,
     failures_in_a_row,
     launched_runs,
     newest_full_checks,
     newest_runs,
+    pipeline_tag,
 )
 from cdc_platform.errors import CdcError, SettingError, SourceError
 from cdc_platform.lake.catalog.access import reaching
@@ -257,7 +257,7 @@ def _own_queued_runs(instance: dg.DagsterInstance, pipeline: str) -> list[dg.Dag
 
     What holds these back also holds back the next one; a run of a user may have tags with limits of its own.
     """
-    tags = {PIPELINE_TAG: pipeline, SENSOR_NAME_TAG: sensor_name(pipeline)}
+    tags = {**pipeline_tag(pipeline), SENSOR_NAME_TAG: sensor_name(pipeline)}
     runs = instance.get_runs(dg.RunsFilter(tags=tags, statuses=[dg.DagsterRunStatus.QUEUED]))
     return [run for run in runs if PARENT_RUN_ID_TAG not in run.tags or RETRY_NUMBER_TAG in run.tags]
 
@@ -285,7 +285,7 @@ def _request(
         asset_check_keys=list(selection.checks),
         run_config=_run_config(assets, runs),
         # It names no partitions, so it can be executed again when those of today have ended.
-        tags={PIPELINE_TAG: assets.pipeline, FULL_CHECKS_TAG: str(with_full_checks).lower()},
+        tags={**pipeline_tag(assets.pipeline), FULL_CHECKS_TAG: str(with_full_checks).lower()},
     )
     return dg.SensorResult(run_requests=[request])
 

@@ -20,13 +20,13 @@ from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.claims import (
     CLAIM_TAG,
     LOST_TAG,
-    PIPELINE_TAG,
     Claim,
     WaitingRuns,
     Worker,
     claim_run,
     failures_in_a_row,
     launched_runs,
+    pipeline_tag,
 )
 from cdc_platform_tests.run_origins import ORIGIN
 
@@ -54,7 +54,7 @@ def make_run(
     With a worker the run has claimed its turn; with a parent it has that run's tags, as Dagster copies them.
     """
     run_id = str(uuid4())
-    tags = {PIPELINE_TAG: pipeline, **(tags_of(instance, parent) if parent else {})}
+    tags = {**pipeline_tag(pipeline), **(tags_of(instance, parent) if parent else {})}
     if worker is not None:
         tags[CLAIM_TAG] = Claim(run_id, 1.0, (worker,)).to_tag()
     run = dg.DagsterRun("bank_sync", run_id, status=status, tags=tags, remote_job_origin=ORIGIN)
@@ -170,6 +170,17 @@ def test_other_pipelines_do_not_matter(instance: dg.DagsterInstance) -> None:
     assert launched_runs(instance, "bank") == []
 
 
+def test_a_run_of_several_pipelines_has_the_turn_of_each(instance: dg.DagsterInstance) -> None:
+    """Each of them finds it, and it waits for no run of a pipeline that claims its turn after it began."""
+    both, later = make_run(instance), make_run(instance, pipeline="shop")
+    for run_id, pipeline in ((both, "bank"), (later, "shop"), (both, "shop")):
+        claim_run(instance, run_id, pipeline)
+    found = [
+        {record.dagster_run.run_id for record in launched_runs(instance, name)} for name in ("bank", "shop")
+    ]
+    assert [{both}, {both, later}] == found
+
+
 def test_a_claim_waits_for_the_run_before(
     shared_instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -245,7 +256,7 @@ def test_a_run_of_a_job_of_its_own_is_waiting(shared_instance: dg.DagsterInstanc
         run = shared_instance.create_run_for_job(
             job, remote_job_origin=ORIGIN, status=dg.DagsterRunStatus.QUEUED
         )
-        assert (run.asset_selection, run.tags.get(PIPELINE_TAG)) == (None, None)
+        assert (run.asset_selection, pipeline_tag("bank").items() & run.tags.items()) == (None, set())
         assert WaitingRuns(shared_instance, running, ASSETS).exist() == is_of_pipeline
 
 

@@ -17,7 +17,7 @@ from dagster._core.storage.tags import (
 )
 
 from cdc_platform.assets.layers import PipelineAssets
-from cdc_platform.claims import FULL_CHECKS_TAG, PIPELINE_TAG
+from cdc_platform.claims import FULL_CHECKS_TAG, pipeline_tag
 from cdc_platform.model.base.names import FRESH
 from cdc_platform.old_runs import MAX_AT_ONCE, delete_old_results, delete_old_runs
 from cdc_platform.partitions import change_stream_partitions
@@ -129,7 +129,7 @@ def test_runs_that_the_sensor_looks_at_stay(
 ) -> None:
     """A short retention neither repeats full checks early nor forgets failures in a row."""
     monkeypatch.setattr("cdc_platform.old_runs.NEWEST", 2)
-    own = {PIPELINE_TAG: ASSETS.pipeline}
+    own = pipeline_tag(ASSETS.pipeline)
     full = run(instance, accounts, **own, **{FULL_CHECKS_TAG: "true"})
     old, *newest = (run(instance, accounts, **own) for _ in range(3))
     assert delete_old_runs(instance, ASSETS, BY_SENSOR, keep_s=0) == 1

@@ -22,7 +22,7 @@ from cdc_platform.assets.tables import build_table
 from cdc_platform.assets.upstream import NO_UPSTREAM, Upstream, build_source
 from cdc_platform.checks.asset_checks import build_checks
 from cdc_platform.checks.freshness import build_freshness_check, build_freshness_sensor
-from cdc_platform.claims import PIPELINE_TAG
+from cdc_platform.claims import pipeline_tag
 from cdc_platform.errors import CdcError
 from cdc_platform.lake.catalog.access import reaching
 from cdc_platform.model.schema.lake_tables import LakeTable
@@ -104,7 +104,7 @@ def _build_job(assets: PipelineAssets) -> UnresolvedAssetJobDefinition:
         f"{assets.pipeline}_sync",
         selection=dg.AssetSelection.assets(*keys) | dg.AssetSelection.checks_for_assets(*keys),
         executor_def=dg.in_process_executor,
-        tags={PIPELINE_TAG: assets.pipeline},
+        tags=pipeline_tag(assets.pipeline),
         description=f"One cycle of `{assets.pipeline}` through all layers, in one process.",
     )
 

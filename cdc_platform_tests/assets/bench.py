@@ -13,7 +13,7 @@ from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PART
 
 from cdc_platform import resources
 from cdc_platform.assets.layers import PipelineAssets
-from cdc_platform.claims import FULL_CHECKS_TAG, PIPELINE_TAG
+from cdc_platform.claims import FULL_CHECKS_TAG, pipeline_tag
 from cdc_platform.components.building import build_pipeline
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.model.schema.table_options import TableOptions
@@ -71,7 +71,7 @@ class Bench:
             instance=self.instance,
             run_config={"ops": {key: {"config": value} for key, value in (config or {}).items()}},
             tags={
-                PIPELINE_TAG: self.pipeline.name,
+                **pipeline_tag(self.pipeline.name),
                 FULL_CHECKS_TAG: str(has_full_checks).lower(),
                 **partitions,
             },

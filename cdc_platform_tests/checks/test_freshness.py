@@ -19,7 +19,7 @@ from cdc_platform.checks.freshness import (
     report,
     save_all_fresh,
 )
-from cdc_platform.claims import PIPELINE_TAG
+from cdc_platform.claims import pipeline_tag
 from cdc_platform.errors import SettingError
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
@@ -287,7 +287,7 @@ def test_the_sensor_reports_good_results_until_a_run_starts(
     bank: PipelineSettings, instance: dg.DagsterInstance, status: str, *, is_reported: bool
 ) -> None:
     """A run in Dagster's queue reports nothing, and may never start."""
-    assets, tags = PipelineAssets("bank", ("accounts",)), {PIPELINE_TAG: bank.name}
+    assets, tags = PipelineAssets("bank", ("accounts",)), pipeline_tag(bank.name)
     instance.add_run(
         dg.DagsterRun("bank_sync", status=dg.DagsterRunStatus[status], tags=tags, remote_job_origin=ORIGIN)
     )
