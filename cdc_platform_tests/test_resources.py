@@ -20,6 +20,7 @@ from cdc_platform.resources import run_resource, spark_session
 from cdc_platform.spark.launch.config import spark_config
 from cdc_platform.spark.session.lake_sessions import WAREHOUSE, open_lake_session
 from cdc_platform_tests.spark_fixtures import TEST_SPARK
+from cdc_platform_tests.support.sessions import session_of
 from cdc_platform_tests.yaml_files import bank_attributes, write_defs
 
 if TYPE_CHECKING:
@@ -142,6 +143,17 @@ def test_a_process_has_a_session_for_each_lake(
     assert session_lake.spark_properties()["warehouse"] == warehouse_of(asked(session_lake.path))
     assert asked(session_lake.path) is spark
     assert not spark.catalog.databaseExists("lake.other")
+
+
+@pytest.mark.integration
+def test_jars_that_a_later_request_does_not_name_stay_loaded(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
+) -> None:
+    """A request for a session that exists writes its own class path into the session's settings."""
+    attributes = bank_attributes(lake={"path": session_lake.path})
+    assert spark_session(load_settings(write_defs(tmp_path, attributes))) is spark
+    (tmp_path / "other").mkdir()
+    assert session_of(spark, LakeSettings(str(tmp_path / "other"))) is not spark
 
 
 @pytest.mark.integration

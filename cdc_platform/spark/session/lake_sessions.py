@@ -60,7 +60,9 @@ def open_lake_session(session: "SparkSession", conf: Mapping[str, str]) -> "Spar
 
 def _missing_jars(session: "SparkSession", conf: Mapping[str, str]) -> list[str]:
     """Return the jars and packages of a session that its process has not loaded, in whichever form."""
-    loaded = " ".join(session.conf.get(name, None) or "" for name in (_PACKAGES, _JARS, _CLASS_PATH))
+    # Those of the start: each later request for a session writes its own settings into the session.
+    start = session.sparkContext.getConf()
+    loaded = " ".join(start.get(name) or "" for name in (_PACKAGES, _JARS, _CLASS_PATH))
     packages = [name.partition(":")[2] for name in conf.get(_PACKAGES, "").split(",")]
     jars = [*packages, *conf.get(_JARS, "").split(",")]
     # A package `GROUP:NAME:VERSION` is a jar `NAME-VERSION.jar`.
