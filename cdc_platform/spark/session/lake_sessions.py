@@ -42,7 +42,7 @@ def open_lake_session(session: "SparkSession", conf: Mapping[str, str]) -> "Spar
     Raises:
         SettingError: the other lake needs jars that the process has not loaded.
     """
-    if missing := _missing_jars(session, conf):
+    if missing := _missing_jars(conf):
         problem = (
             "needs jars that another pipeline has not loaded in the same process "
             f"({', '.join(missing)}); run them one by one, or use `spark.remote`: {conf[WAREHOUSE]}"
@@ -58,10 +58,12 @@ def open_lake_session(session: "SparkSession", conf: Mapping[str, str]) -> "Spar
     return lake_session
 
 
-def _missing_jars(session: "SparkSession", conf: Mapping[str, str]) -> list[str]:
-    """Return the jars and packages of a session that its process has not loaded, in whichever form."""
+def _missing_jars(conf: Mapping[str, str]) -> list[str]:
+    """Return the jars and packages of a session that this process has not loaded, in whichever form."""
+    from pyspark import SparkContext
+
     # Those of the start: each later request for a session writes its own settings into the session.
-    start = session.sparkContext.getConf()
+    start = SparkContext.getOrCreate().getConf()
     loaded = " ".join(start.get(name) or "" for name in (_PACKAGES, _JARS, _CLASS_PATH))
     packages = [name.partition(":")[2] for name in conf.get(_PACKAGES, "").split(",")]
     jars = [*packages, *conf.get(_JARS, "").split(",")]
