@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from cdc_platform.commands.error_texts import expected_error, print_error
 from cdc_platform.errors import SettingError
@@ -16,9 +16,12 @@ from cdc_platform.stopping import stop_signals
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from cdc_platform.lake.catalog.lake_settings import LakeSettings
+    from cdc_platform.model.base.progress import TaskCount
     from cdc_platform.pipeline.opened.pipeline import Pipeline
     from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 
+TaskCounter: TypeAlias = "Callable[[], TaskCount | None]"
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 OWN_SETTINGS: Final = frozenset({"table_format_version"})
@@ -138,13 +141,25 @@ def run_on_each(
     from cdc_platform.resources import SPARK_IS_QUIET
     from cdc_platform.spark.session.running_tasks import watch_tasks
 
+    sessions: list[tuple[LakeSettings, SparkSession, TaskCounter]] = []
+
+    def session_of(pipeline: "Pipeline") -> "tuple[SparkSession, TaskCounter]":
+        for lake, session, count_tasks in sessions:
+            if lake == pipeline.settings.lake:
+                return session, count_tasks
+        session = start_spark(pipeline.settings)
+        sessions.append((pipeline.settings.lake, session, watch_tasks(session)))
+        return sessions[-1][1:]
+
     with stop_signals(SPARK_IS_QUIET.set) as stop:
+        # Before the loop: if Spark does not start, it starts for no pipeline.
+        for first in pipelines[:1]:
+            session_of(first)
 
         def run_on(pipeline: "Pipeline") -> Result:
             if not stop.is_not_asked():
                 sys.exit(stop.exit_code)
-            session = start_spark(pipeline.settings)
-            pipeline.progress.count_tasks = watch_tasks(session)
+            session, pipeline.progress.count_tasks = session_of(pipeline)
             print_name(pipeline.name, all_settings)
             return run(pipeline, session, stop.is_not_asked)
 

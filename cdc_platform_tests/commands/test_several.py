@@ -6,18 +6,25 @@ import re
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+from cdc_platform.commands import pipelines
 from cdc_platform.commands.error_texts import ERROR_PAGES
 from cdc_platform.commands.pipelines import share_spark, try_each
 from cdc_platform.components.loading import load_each, load_settings
 from cdc_platform.errors import CommitConflict, SettingError
+from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.pipeline.opened.pipeline import open_pipeline
+from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
 from cdc_platform.spark.launch.spark_settings import DEFAULT_PACKAGES
 from cdc_platform_tests.commands.invoking import begin, run
 from cdc_platform_tests.lake.quarantine_entries import quarantine, quarantine_entry
-from cdc_platform_tests.yaml_files import bank_attributes, write_two
+from cdc_platform_tests.yaml_files import bank_attributes, write_defs, write_two
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 MISSING_FILE = "NotFoundException: File does not exist: file:/lake/bank/accounts/data/a.parquet"
 REPORTS = ("status", "quarantine list", "cuts")
@@ -105,6 +112,30 @@ def test_one_spark_has_the_packages_of_all_pipelines(tmp_path: Path) -> None:
     first, second = share_spark(defs, load_each(defs))
     assert first.spark == second.spark
     assert first.spark.packages == (*DEFAULT_PACKAGES, "org.example:own:1")
+
+
+@pytest.mark.integration
+def test_pipelines_of_one_lake_share_a_session(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session for each pipeline would start or ask Spark again, and count its tasks once more."""
+    started = list[str]()
+
+    def start(settings: PipelineSettings) -> "SparkSession":
+        started.append(settings.name)
+        return spark
+
+    monkeypatch.setattr(pipelines, "start_spark", start)
+    source, lake = {"path": str(tmp_path)}, {"path": session_lake.path}
+    attributes = {"name": "several_one", "source": source, "lake": lake}
+    own = write_defs(tmp_path, attributes, "cdc_platform.components.datastream.DatastreamPipeline")
+    first = own.read_text(encoding="utf-8")
+    own.write_text(f"{first}---\n{first.replace('several_one', 'several_two')}", encoding="utf-8")
+    code, output, errors = run("maintain", begin(own))
+    assert (code, started) == (0, ["several_one"]), errors
+    assert [f"pipeline several_{name}" for name in ("one", "two")] == [
+        line for line in output.splitlines() if line.startswith("pipeline ")
+    ]
 
 
 def test_a_server_has_one_lake(tmp_path: Path) -> None:
