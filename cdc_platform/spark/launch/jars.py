@@ -35,6 +35,7 @@ BRINGS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Packages with all of their dependencies, except those that Spark includes."""
 FOLDER_SETTING: Final = "spark.jars.ivy"
+JARS_SETTING: Final = "spark.jars"
 PACKAGES_SETTING: Final = "spark.jars.packages"
 CLASS_PATH_SETTING: Final = "spark.driver.extraClassPath"
 JAVA_SETTING: Final = "spark.driver.extraJavaOptions"
@@ -78,7 +79,7 @@ def start_config(spark: SparkSettings, lake: LakeSettings) -> dict[str, str]:
         return conf
     del conf[PACKAGES_SETTING]
     if not spark.is_local or CLASS_PATH_SETTING in spark.conf:
-        return _with_archive(conf | {"spark.jars": ",".join(map(str, jars))}, spark)
+        return _with_archive(conf | {JARS_SETTING: ",".join(map(str, jars))}, spark)
     # Jars of `spark.jars` would be copied at each start, and their classes would be in no archive.
     return _with_archive(conf | {CLASS_PATH_SETTING: os.pathsep.join(map(str, jars))}, spark)
 

@@ -5,14 +5,12 @@ from typing import TYPE_CHECKING, Final
 
 from cdc_platform.errors import SettingError
 from cdc_platform.spark.launch.config import CATALOG_PREFIX
+from cdc_platform.spark.launch.jars import CLASS_PATH_SETTING, JARS_SETTING, PACKAGES_SETTING
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 WAREHOUSE: Final = f"{CATALOG_PREFIX}.warehouse"
-_PACKAGES: Final = "spark.jars.packages"
-_JARS: Final = "spark.jars"
-_CLASS_PATH: Final = "spark.driver.extraClassPath"
 
 
 def running_session() -> "SparkSession | None":
@@ -64,8 +62,8 @@ def _missing_jars(conf: Mapping[str, str]) -> list[str]:
 
     # Those of the start: each later request for a session writes its own settings into the session.
     start = SparkContext.getOrCreate().getConf()
-    loaded = " ".join(start.get(name) or "" for name in (_PACKAGES, _JARS, _CLASS_PATH))
-    packages = [name.partition(":")[2] for name in conf.get(_PACKAGES, "").split(",")]
-    jars = [*packages, *conf.get(_JARS, "").split(",")]
+    loaded = " ".join(start.get(name) or "" for name in (PACKAGES_SETTING, JARS_SETTING, CLASS_PATH_SETTING))
+    packages = [name.partition(":")[2] for name in conf.get(PACKAGES_SETTING, "").split(",")]
+    jars = [*packages, *conf.get(JARS_SETTING, "").split(",")]
     # A package `GROUP:NAME:VERSION` is a jar `NAME-VERSION.jar`.
     return [jar for jar in jars if jar.replace(":", "-") not in loaded.replace(":", "-")]
