@@ -16,6 +16,7 @@ from cdc_platform.pipeline.schema.schema_evolution import history_through
 from cdc_platform.pipeline.schema.table_ddl import convert_stored
 from cdc_platform.pipeline.versions.branch import Attempt, load_table, marked_commits, reset_branch
 from cdc_platform.pipeline.versions.change_source import find_beginning, read_changes, read_span
+from cdc_platform.pipeline.versions.recent_log import read_recent_span
 from cdc_platform.spark.frames.table_frames import cache_view
 from cdc_platform.spark.tables.row_versions import make_versions
 from cdc_platform.spark.tables.typed_columns import ROW, with_row
@@ -25,7 +26,7 @@ def find_row_keys(pipeline: Pipeline, spark: SparkSession, build: HistoryBuild) 
     """Return the distinct keys that a span touches."""
     source = build.source
     keys = [quote_spark(column.name) for column in source.schema.key_columns]
-    log = read_span(pipeline, spark, source.schema.name, source.span)
+    log = read_recent_span(pipeline, spark, source.schema.name, source.span, build.recent_log)
     return read_changes(pipeline, spark, source, log).select(*keys).distinct()
 
 
@@ -51,7 +52,8 @@ def remake_versions(pipeline: Pipeline, spark: SparkSession, build: HistoryBuild
     source = replace(
         source, span=replace(source.span, until_inclusive=span.until_inclusive), keeps_truncated=True
     )
-    row_keys = with_row(read_span(pipeline, spark, table.name, span), source.schema, columns=()).distinct()
+    touched = read_recent_span(pipeline, spark, table.name, span, build.recent_log)
+    row_keys = with_row(touched, source.schema, columns=()).distinct()
     every = with_row(read_span(pipeline, spark, table.name, source.span), source.schema)
     is_truncate = F.col("change_kind") == ChangeKind.TRUNCATE.value
     of_rows = every.where(~is_truncate).join(row_keys, ROW, "left_semi")
