@@ -30,7 +30,8 @@ TIMESTAMPS_S: Final = 1.0
 MAX_QUEUED: Final = 100
 """Newest runs of Dagster's queue that are looked at: a backfill may have thousands there."""
 
-LAUNCHED: Final = tuple(map(dg.DagsterRunStatus, ("NOT_STARTED", "STARTING", "STARTED", "CANCELING")))
+_Status = dg.DagsterRunStatus
+LAUNCHED: Final = (_Status.NOT_STARTED, _Status.STARTING, _Status.STARTED, _Status.CANCELING)
 
 
 def pipeline_tag(pipeline: str) -> dict[str, str]:
@@ -219,9 +220,9 @@ class WaitingRuns:
         if run.run_id not in self._is_of_pipeline:
             # Runs of the UI have no tag until they begin.
             is_tagged = pipeline_tag(self._assets.pipeline).items() <= run.tags.items()
-            own_keys = set(self._assets.all_keys)
-            keys = own_keys if is_tagged else _asset_keys(self._instance, run)
-            self._is_of_pipeline[run.run_id] = not own_keys.isdisjoint(keys)
+            self._is_of_pipeline[run.run_id] = is_tagged or not _asset_keys(self._instance, run).isdisjoint(
+                self._assets.all_keys
+            )
         return self._is_of_pipeline[run.run_id]
 
 

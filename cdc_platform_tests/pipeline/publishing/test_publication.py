@@ -52,8 +52,7 @@ def test_a_table_that_is_rebuilt_meanwhile_stays_so(tmp_path: Path) -> None:
     for former in (rebuilt, delayed):
         move_branch(table.refresh(), MAIN, former)
         for cut in reversed(cuts):
-            # The other process is between two steps.
-            publication._move_mains(pipeline, cut, ["t"], lake.table)  # noqa: SLF001
+            publication._move_mains(pipeline, cut, ["t"], lake.table)  # noqa: SLF001  between two steps
             newest = head(table.refresh())
             assert newest is not None
             assert rebuilt == newest.snapshot_id
