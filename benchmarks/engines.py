@@ -25,11 +25,11 @@ from typing import Final
 
 from benchmarks.measure.harness import Report, arguments, must_equal
 from cdc_platform.components.loading import load_settings
+from cdc_platform.java.class_archive import cache_folder
 from cdc_platform.lake.commits.commits import fact, head
 from cdc_platform.read import PublishedTables, open_tables
 from cdc_platform.simulator.server import Simulator
 from cdc_platform.simulator.wire.simulator_settings import SimulatorSettings
-from cdc_platform.spark.launch.class_archive import cache_folder
 from cdc_platform.spark.session.session_settings import INTERPRETED, ONE_TASK
 from cdc_platform_tests.servers.object_store import BUCKET, REGION, ObjectStore, object_store
 from cdc_platform_tests.servers.postgresql import postgresql, postgresql_programs

@@ -15,6 +15,7 @@ from dagster_pyspark import LazyPySparkResource
 
 from cdc_platform.claims import claim_run, refuse_cancelled
 from cdc_platform.errors import CdcError, JarsUnavailable, SettingError, SetupError, SparkUnreachable
+from cdc_platform.java.java_program import check_java
 from cdc_platform.lake.catalog.access import reaching
 from cdc_platform.lake.state.lost_commits import revert_lost_commits
 from cdc_platform.model.base.cached_values import cached_value
@@ -27,7 +28,6 @@ from cdc_platform.spark.launch.connect_token import CLIENT_VARIABLE
 from cdc_platform.spark.launch.connect_token import VARIABLE as TOKEN_VARIABLE
 from cdc_platform.spark.launch.interrupted_start import interruptible_start
 from cdc_platform.spark.launch.jars import check_jars, exclusive_fetch, start_config
-from cdc_platform.spark.launch.java import check_java
 from cdc_platform.spark.launch.properties import started_with
 from cdc_platform.spark.session.lake_sessions import open_lake_session, running_session, serves_lake
 from cdc_platform.spark.session.running_tasks import watch_tasks

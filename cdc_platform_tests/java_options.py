@@ -3,7 +3,8 @@
 import os
 from typing import Final
 
-from cdc_platform.spark.launch.class_archive import archive_file, is_complete
+from cdc_platform.java.class_archive import is_complete
+from cdc_platform.spark.launch.jars import spark_archive
 from cdc_platform.spark.session import session_settings
 
 # Without its best compiler Java keeps 48 MB for compiled code. Spark fills them within a minute; from then on
@@ -43,6 +44,6 @@ def shorten_starts() -> None:
 
 def mapped_options() -> str:
     """Return the options of a Java of Spark's that no platform starts, so that it maps its archive, too."""
-    archive = archive_file()
+    archive = spark_archive()
     is_there = archive is not None and is_complete(archive)
     return f"{SHORT_LIVED} -XX:SharedArchiveFile={archive} -Xlog:cds*=off" if is_there else SHORT_LIVED

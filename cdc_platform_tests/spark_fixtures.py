@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from cdc_platform.errors import JavaMissing
+from cdc_platform.java.class_archive import is_complete
+from cdc_platform.java.java_program import check_java
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.spark.launch.class_archive import archive_file, is_complete
-from cdc_platform.spark.launch.jars import CLASS_PATH_SETTING, start_config
-from cdc_platform.spark.launch.java import check_java
+from cdc_platform.spark.launch.jars import CLASS_PATH_SETTING, spark_archive, start_config
 from cdc_platform.spark.launch.spark_settings import DEFAULT_PACKAGES, POSTGRESQL_DRIVER, SparkSettings
 from cdc_platform.spark.session.session_settings import INTERPRETED, ONE_TASK, changed_settings
 from cdc_platform_tests.java_options import SHARED, VARIABLE
@@ -90,7 +90,7 @@ def _is_prepared() -> bool:
     """Return whether Spark's jars are there, and the archive of their classes."""
     jars = (f"{'{}_{}-{}'.format(*package.split(':'))}.jar" for package in TEST_SPARK.packages)
     has_jars = all(any(Path.home().glob(f".ivy2*/jars/{jar}")) for jar in jars)
-    archive = archive_file(shared_config("").get(CLASS_PATH_SETTING, ""))
+    archive = spark_archive(shared_config("").get(CLASS_PATH_SETTING, ""))
     return has_jars and (archive is None or is_complete(archive))
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from cdc_platform_tests.repository_files import PACKAGE, ROOT, import_nodes
 
-CORE: Final = frozenset({"errors", "model", "private_files", "redaction", "visible"})
+CORE: Final = frozenset({"errors", "java", "model", "private_files", "redaction", "visible"})
 ENGINES: Final = CORE | {"sources", "lake", "spark"}
 STEPS: Final = ENGINES | {"pipeline"}
 DAGSTER_FILES: Final = frozenset(
@@ -27,6 +27,7 @@ LAYERS: Final[dict[str, frozenset[str]]] = {
     # a folder or file of the package: what else of the package it may import
     **dict.fromkeys(("redaction", "visible", "private_files"), frozenset()),
     "errors": frozenset({"redaction", "visible"}),
+    "java": frozenset({"errors"}),
     "duckdb_views": frozenset({"errors", "model"}),
     "model": frozenset({"errors", "visible"}),
     **dict.fromkeys(("sources", "lake"), CORE),

@@ -16,13 +16,13 @@ import grpc  # type: ignore[import-untyped] # ships no types
 import pyspark
 
 from cdc_platform.errors import SparkUnreachable
+from cdc_platform.java.java_program import check_java
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.private_files import open_private
 from cdc_platform.spark.launch.config import launch_secrets
 from cdc_platform.spark.launch.connect_token import CLIENT_VARIABLE
 from cdc_platform.spark.launch.connect_token import VARIABLE as TOKEN_VARIABLE
 from cdc_platform.spark.launch.jars import check_jars, exclusive_fetch, start_config
-from cdc_platform.spark.launch.java import check_java
 from cdc_platform.spark.launch.properties import properties_options, write_properties
 from cdc_platform.spark.launch.spark_settings import SparkSettings
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, quote, urlsplit
 
+from cdc_platform.java.class_archive import cache_folder
 from cdc_platform.private_files import open_private
-from cdc_platform.spark.launch.class_archive import cache_folder
 
 VARIABLE: Final = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
 """Environment variable with the token for Spark's servers and clients."""

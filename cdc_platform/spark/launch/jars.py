@@ -8,9 +8,12 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+import pyspark
+
 from cdc_platform.errors import JarsUnavailable
+from cdc_platform.java.class_archive import archive_file, archive_options
+from cdc_platform.java.java_program import find_java
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.spark.launch.class_archive import archive_options
 from cdc_platform.spark.launch.config import spark_config
 from cdc_platform.spark.launch.properties import SUBMIT_ARGUMENTS, conf_folder
 from cdc_platform.spark.launch.spark_settings import DEFAULT_PACKAGES, POSTGRESQL_DRIVER, SparkSettings
@@ -110,8 +113,15 @@ def _with_archive(conf: dict[str, str], spark: SparkSettings) -> dict[str, str]:
         return conf
     # The user's class path is not on the command line, as it may contain secrets.
     class_path = spark.conf.get(CLASS_PATH_SETTING, conf.get(CLASS_PATH_SETTING, ""))
-    options = f"{conf[JAVA_SETTING]} {archive_options(class_path)}"
-    return conf | {JAVA_SETTING: options.rstrip()}
+    options = [f'"{option}"' for option in archive_options(spark_archive(class_path))]
+    return conf | {JAVA_SETTING: " ".join([conf[JAVA_SETTING], *options])}
+
+
+def spark_archive(class_path: str = "") -> Path | None:
+    """Return the archive of Spark's process; ``class_path`` names the jars before Spark's own."""
+    jars = Path(pyspark.__file__).parent.glob("jars/*.jar")
+    first = map(Path, class_path.split(os.pathsep) if class_path else ())
+    return archive_file("spark", find_java(), [*first, *sorted(jars)])
 
 
 def _find_jars(packages: Sequence[str], folder: str | None) -> list[Path] | None:

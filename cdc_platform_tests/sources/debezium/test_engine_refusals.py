@@ -165,7 +165,7 @@ def test_a_full_disk_comes_over_by_the_exit_code(tmp_path: Path, monkeypatch: py
     settings = replace(SETTINGS, spool=str(tmp_path))
     monkeypatch.setattr(engine, "write_whole", fill)
     monkeypatch.setattr(engine, "capture", capture)
-    monkeypatch.setattr(engine, "_end_with_parent", lambda _: None)
+    monkeypatch.setattr(engine, "_end_on_request", lambda *_: None)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     monkeypatch.setattr(sys, "stdin", StringIO(Order(settings).to_json()))
     code = engine.main()

@@ -9,9 +9,9 @@ import pytest
 
 from cdc_platform.components.loading import load_settings
 from cdc_platform.errors import JarsUnavailable
+from cdc_platform.java.class_archive import archive_options
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.resources import spark_resource, spark_session
-from cdc_platform.spark.launch.class_archive import archive_options
 from cdc_platform.spark.launch.config import spark_config
 from cdc_platform.spark.launch.connect_server import start_connect_server
 from cdc_platform.spark.launch.jars import (
@@ -24,6 +24,7 @@ from cdc_platform.spark.launch.jars import (
     SHA256,
     check_jars,
     exclusive_fetch,
+    spark_archive,
     start_config,
 )
 from cdc_platform.spark.launch.spark_settings import (
@@ -75,7 +76,8 @@ def test_jars_that_have_been_fetched_are_named(tmp_path: Path, monkeypatch: pyte
         jar.touch()
     # Java finds them itself, and archives their classes with Spark's.
     class_path = os.pathsep.join(jars)
-    options = f"{plain[JAVA_SETTING]} {archive_options(class_path)}"
+    quoted = " ".join(f'"{option}"' for option in archive_options(spark_archive(class_path)))
+    options = f"{plain[JAVA_SETTING]} {quoted}"
     others = {name: value for name, value in plain.items() if name != PACKAGES_SETTING}
     assert others | {CLASS_PATH_SETTING: class_path, JAVA_SETTING: options} == start_config(spark, lake)
     for master in ("spark://host:7077", "local-cluster[2,1,1024]"):

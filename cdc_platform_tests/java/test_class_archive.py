@@ -1,4 +1,4 @@
-"""Java's archive of Spark's classes: written by a first process, mapped by all later ones."""
+"""Java's archives of classes: written by a first process, mapped by all later ones."""
 
 import os
 import time
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pyspark
 import pytest
 
+from cdc_platform.java.class_archive import CACHE_VARIABLE, UNUSED_S, archive_options
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.spark.launch.class_archive import CACHE_VARIABLE, UNUSED_S, archive_file, archive_options
-from cdc_platform.spark.launch.jars import CLASS_PATH_SETTING, start_config
+from cdc_platform.spark.launch.jars import CLASS_PATH_SETTING, spark_archive, start_config
 from cdc_platform.spark.launch.spark_settings import SparkSettings
 from cdc_platform_tests.spark_fixtures import require_java
 
@@ -31,7 +31,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def place() -> Path:
     """Return where the archive lies."""
-    path = archive_file()
+    path = spark_archive()
     assert path is not None
     return path
 
@@ -49,7 +49,7 @@ def test_only_a_whole_archive_is_mapped(cache: Path, content: bytes | None, opti
     """Any other one is rewritten when the process ends."""
     if content is not None:
         place().write_bytes(content)
-    assert f'"{option}={place()}"' in archive_options()
+    assert f"{option}={place()}" in archive_options(place())
     assert cache == place().parent
 
 
@@ -79,9 +79,9 @@ def test_other_jars_have_an_archive_of_their_own(cache: Path) -> None:
     jar = cache.parent / "iceberg.jar"
     jar.parent.mkdir()
     jar.touch()
-    paths = {str(archive_file(path)) for path in ("", str(jar), os.pathsep.join([str(jar), str(jar)]))}
+    paths = {str(spark_archive(path)) for path in ("", str(jar), os.pathsep.join([str(jar), str(jar)]))}
     os.utime(jar, (1, 1))
-    assert len(paths | {str(archive_file(str(jar)))}) == 4
+    assert len(paths | {str(spark_archive(str(jar)))}) == 4
 
 
 def test_a_class_path_of_the_user_has_an_archive_of_its_own(cache: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_class_path_of_the_user_has_an_archive_of_its_own(cache: Path) -> None
     jar.touch()
     # No other start has the jars of a package that the platform does not know.
     spark = SparkSettings(packages=("own:package:1",), conf={CLASS_PATH_SETTING: str(jar)})
-    assert str(archive_file(str(jar))) in start_config(spark, LakeSettings("x"))[name]
+    assert str(spark_archive(str(jar))) in start_config(spark, LakeSettings("x"))[name]
     remote = SparkSettings(remote="sc://spark", conf={name: "-Dmine=1"})
     assert start_config(remote, LakeSettings("x"))[name] == "-Dmine=1"
 
@@ -105,16 +105,16 @@ def test_an_archive_that_nothing_uses_is_removed_after_a_month(cache: Path) -> N
         file.write_bytes(b"x" * 9)
     long_ago = time.time() - UNUSED_S - 60
     os.utime(old, (long_ago, long_ago))
-    archive_options()
+    archive_options(place())
     assert {mine, young} == set(cache.iterdir())
 
 
 def test_without_java_or_a_cache_there_is_no_archive(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The start says itself that Java is missing; a cache that cannot be made is not a reason to fail."""
     cache.parent.write_text("no folder")
-    assert archive_options() == ""
+    assert spark_archive() is None
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
-    assert archive_options() == ""
+    assert archive_options(spark_archive()) == []
 
 
 @pytest.mark.usefixtures("cache")
@@ -136,6 +136,6 @@ def test_spark_maps_the_archive(spark: "SparkSession") -> None:
     if not maps.exists():
         pytest.skip("This system does not state what a process has mapped.")
     class_path = spark.sparkContext.getConf().get(CLASS_PATH_SETTING)
-    assert str(archive_file(class_path or "")) in maps.read_text(encoding="utf-8")
+    assert str(spark_archive(class_path or "")) in maps.read_text(encoding="utf-8")
     iceberg = jvm.java.lang.Class.forName("org.apache.iceberg.spark.SparkCatalog")
     assert iceberg.getClassLoader().equals(jvm.java.lang.ClassLoader.getSystemClassLoader())

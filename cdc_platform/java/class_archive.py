@@ -1,4 +1,4 @@
-"""Java's class archive for Spark, with which a session starts in about half the time.
+"""Java's class archives for Spark and the embedded engine, which start in about half the time with them.
 
 Half of the cost of a small run is Java's parsing and verification of ten thousand classes, the same ones each
 time. With class-data sharing (JEP 350) a process writes them to a file when it ends, and the next one maps
@@ -12,12 +12,9 @@ and names need not depend on the jars.
 import hashlib
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
-
-import pyspark
-
-from cdc_platform.spark.launch.java import find_java
 
 CACHE_VARIABLE: Final = "XDG_CACHE_HOME"
 UNUSED_S: Final = 30 * 24 * 3600.0
@@ -28,43 +25,33 @@ _MAGIC_BYTES: Final = 4
 _QUIET: Final = "-Xlog:cds*=off"
 
 
-def archive_options(class_path: str = "") -> str:
-    """Return options for Spark's Java process: it maps the archive, or writes it at its end.
-
-    They are empty without Java or a writable cache. ``class_path`` names the jars before Spark's own.
-    """
-    file = archive_file(class_path)
+def archive_options(file: Path | None) -> list[str]:
+    """Return options for a Java process: it maps the archive, or writes it at its end."""
     if file is None:
-        return ""
+        return []
     if not is_complete(file):
-        return f'"-XX:ArchiveClassesAtExit={file}" {_QUIET}'
+        return [f"-XX:ArchiveClassesAtExit={file}", _QUIET]
     os.utime(file)
-    return f'"-XX:SharedArchiveFile={file}" -Xshare:auto {_QUIET}'
+    return [f"-XX:SharedArchiveFile={file}", "-Xshare:auto", _QUIET]
 
 
-def archive_file(class_path: str = "") -> Path | None:
-    """Return the path of the archive for this Java and these jars; None if there can be none."""
-    java = find_java()
+def archive_file(program: str, java: Path | None, jars: Sequence[Path]) -> Path | None:
+    """Return the path of a program's archive for this Java and these jars.
+
+    It is None without Java or a writable cache. ``java`` is a file that an upgrade of Java replaces.
+    """
     if java is None:
         return None
     try:
         folder = cache_folder()
-        program = java.resolve()
-        is_from = f"{program} {program.stat().st_mtime_ns} {_jars(class_path)}"
+        files = [java.resolve(), *jars]
+        # Java itself compares paths, times and sizes of jars with an archive.
+        facts = [(str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files]
         folder.mkdir(parents=True, exist_ok=True)
         remove_unused(folder)
     except (OSError, RuntimeError):
         return None
-    name = hashlib.sha256(f"{is_from} {pyspark.__version__}".encode()).hexdigest()[:16]
-    return folder / f"spark-{name}.jsa"
-
-
-def _jars(class_path: str) -> str:
-    """Return all jars in the form that Java compares with an archive: path, time and size."""
-    first = map(Path, class_path.split(os.pathsep) if class_path else ())
-    files = (*first, *sorted(Path(pyspark.__file__).parent.glob("jars/*.jar")))
-    facts = ((file, file.stat()) for file in files)
-    return " ".join(f"{file} {status.st_mtime_ns} {status.st_size}" for file, status in facts)
+    return folder / f"{program}-{hashlib.sha256(repr(facts).encode()).hexdigest()[:16]}.jsa"
 
 
 def cache_folder() -> Path:
@@ -83,6 +70,6 @@ def is_complete(file: Path) -> bool:
 
 def remove_unused(folder: Path) -> None:
     """Remove archives that no start has used for a month, such as those of an old Java or Spark."""
-    for file in folder.glob("spark-*.jsa"):
+    for file in folder.glob("*.jsa"):
         if time.time() - file.stat().st_mtime > UNUSED_S:
             file.unlink(missing_ok=True)

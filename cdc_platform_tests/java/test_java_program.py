@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cdc_platform.errors import JavaMissing
-from cdc_platform.spark.launch.java import check_java
+from cdc_platform.java.java_program import check_java
 
 
 @pytest.fixture(autouse=True)
