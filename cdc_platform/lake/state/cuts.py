@@ -93,6 +93,14 @@ def cuts_since(lake: Lake, cycle: int) -> tuple[Cut, ...]:
     return _scan(lake.system_table(CUT), f"cycle >= {cycle}")
 
 
+def tables_published(lake: Lake, *, since_cycle: int = 0, since_micros: int = 0) -> frozenset[str]:
+    """Return the tables and histories that a cut names, of those from a cycle and a position on."""
+    where = f"cycle >= {since_cycle} and position >= '{to_datetime(since_micros).isoformat()}'"
+    # There may be as many cuts as cycles.
+    batches = lake.system_table(CUT).scan(where, selected_fields=("tables",)).to_arrow_batch_reader()
+    return frozenset(name for batch in batches for name in pc.unique(batch["tables"].keys).to_pylist())
+
+
 def cuts_since_moment(lake: Lake, micros: int) -> tuple[Cut, ...]:
     """Return the newest cut at a moment, if there was one, and all later cuts, oldest first."""
     publications = publications_since(lake, micros)

@@ -8,7 +8,7 @@ from typing import Final
 from cdc_platform.errors import CommitConflict, SourceError
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.copies import CopyPlan, columns_to_text, load_plans, save_plans
-from cdc_platform.lake.state.cuts import newest_cut
+from cdc_platform.lake.state.cuts import newest_cut, tables_published
 from cdc_platform.model.base.names import lake_table_name
 from cdc_platform.model.base.stored_names import LOG
 from cdc_platform.model.base.timestamps import clock_micros
@@ -43,20 +43,34 @@ def find_new_tables(pipeline: Pipeline) -> list[str]:
 
 
 def plan_missing_copies(pipeline: Pipeline, tables: Sequence[str]) -> PlannedCopies:
-    """Return the plans of tables, and make the missing ones; tables that only the log makes have none.
-
-    The plan of a table that a user has dropped is not continued: its moment may be why it was dropped.
-    """
-    stored_names = pipeline.lake.table_names()
-    stored_plans = {
-        name: plan for name, plan in current_plans(pipeline).items() if lake_table_name(name) in stored_names
-    }
+    """Return the plans of tables, and make the missing ones; tables that only the log makes have none."""
+    stored_plans = _plans_to_follow(pipeline, tables)
     plans = tuple(stored_plans[table] for table in tables if table in stored_plans)
     names = [table for table in tables if table not in stored_plans and not is_made_by_log(pipeline, table)]
     if not names or not pipeline.settings.copies_first:
         return PlannedCopies(plans)
     copies = make_plans(pipeline, names, load_plans(pipeline.lake))
     return replace(copies, plans=plans + copies.plans)
+
+
+def _plans_to_follow(pipeline: Pipeline, tables: Sequence[str]) -> Mapping[str, CopyPlan]:
+    """Return the stored plans of unpublished tables, except those of tables that a cut has named since.
+
+    A user has dropped such a table, and the moment of its plan may be why.
+    """
+    plans = {name: plan for name, plan in current_plans(pipeline).items() if name in tables}
+    stored_names = pipeline.lake.table_names() if plans else ()
+    # They wait for their turn, or are dropped.
+    absent = {name: plan for name, plan in plans.items() if lake_table_name(name) not in stored_names}
+    published = {
+        micros: tables_published(pipeline.lake, since_micros=micros)
+        for micros in {plan.position_micros for plan in absent.values()}
+    }
+    return {
+        name: plan
+        for name, plan in plans.items()
+        if name not in absent or name not in published[plan.position_micros]
+    }
 
 
 def make_plans(pipeline: Pipeline, names: Sequence[str], before: Mapping[str, CopyPlan]) -> PlannedCopies:

@@ -9,7 +9,7 @@ from pyiceberg.table.snapshots import Snapshot
 from cdc_platform.errors import LakeError
 from cdc_platform.lake.commits.commits import head, read_mark
 from cdc_platform.lake.state.copies import CopyPlan, CopyProgress, load_copy_progress, load_plans
-from cdc_platform.lake.state.cuts import Cut, cuts_since
+from cdc_platform.lake.state.cuts import Cut, tables_published
 from cdc_platform.model.base.stored_names import LOG
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 
@@ -80,7 +80,7 @@ def is_made_by_log(pipeline: Pipeline, name: str) -> bool:
     if not columns.is_watched:
         return True
     is_in_log = columns.is_created or columns.last_beginning is not None
-    return is_in_log and not any(name in cut.tables for cut in cuts_since(pipeline.lake, columns.first_cycle))
+    return is_in_log and name not in tables_published(pipeline.lake, since_cycle=columns.first_cycle)
 
 
 def find_copy(pipeline: Pipeline, table: Table | None, name: str) -> CopyProgress | None:

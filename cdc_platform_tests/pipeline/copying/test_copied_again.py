@@ -10,6 +10,7 @@ import pytest
 
 from cdc_platform.errors import CutNotFound
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
+from cdc_platform.lake.state.copies import load_plans
 from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.model.schema.schema_reads import SchemaRead
 from cdc_platform.model.schema.table_options import TableOptions
@@ -18,7 +19,9 @@ from cdc_platform.pipeline.checks.check_result import EVERYTHING
 from cdc_platform.pipeline.copying.copy import copy_tables
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
 from cdc_platform.pipeline.opened.pipeline import Pipeline
+from cdc_platform.pipeline.versions.attempts import PARALLEL_TABLES
 from cdc_platform.sources.spanner.copying.columns import table_arrow_schema
+from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.pipeline.bank import SECOND
 from cdc_platform_tests.support.history import RawRow
 from cdc_platform_tests.support.pipelines import (
@@ -115,3 +118,19 @@ def test_a_table_is_copied_at_the_present_and_its_history_begins_again(
     assert {name: result.summary for name, result in results.items() if not result.passed} == {}
     with pytest.raises(CutNotFound, match="no snapshot of cut" if is_created else "copied again"):
         rebuild_table(pipeline, spark, "accounts__history", before.cut)
+
+
+def test_a_copy_that_waits_for_its_turn_keeps_its_plan(
+    spark: "SparkSession", session_lake: LakeSettings
+) -> None:
+    """A step begins few copies at a time; each plan asks the source for the table's chunks, and is stored."""
+    tables = [table(f"t{number}", {"id": "INT64"}, {}) for number in range(2 * PARALLEL_TABLES + 1)]
+    pipeline = make_pipeline(session_lake, tables, copy_chunk_rows=8)
+    source = source_of(pipeline)
+    source.now_micros = START + SECOND
+    rows = pa.RecordBatch.from_pylist([{"id": 1}], table_arrow_schema(tables[0]))
+    source.rows_at = lambda _table, _micros: iter([rows])
+    feed(pipeline, START)
+    while copy_tables(pipeline, spark).is_pending:
+        source.now_micros += SECOND
+    assert {1} == {plan.number for plan in load_plans(pipeline.lake).values()}
