@@ -1,8 +1,8 @@
 """Inspection of topics: the ends of their partitions, and their first messages."""
 
 import time
-from collections.abc import Generator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from cdc_platform.sources.debezium.kafka.connection import MOVING, KafkaConnection, name_of
 from cdc_platform.sources.debezium.kafka.messages import in_order
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
 MOVED_S: Final = 0.2
+Answer = TypeVar("Answer")
 
 
 class KafkaClient:
@@ -37,20 +38,7 @@ class KafkaClient:
             SourceUnreachable: no broker answers.
             AccessDenied: the brokers deny access, or access to a topic.
         """
-        from confluent_kafka import KafkaException
-
-        give_up_at = time.monotonic() + self._timeout_s
-        # The client gives its problems only when it is polled.
-        self._admin.poll(0)
-        self._connection.forget()
-        while True:
-            try:
-                return self._with_offsets(self._places())
-            except KafkaException as error:
-                self._admin.poll(0)
-                if name_of(error) not in MOVING or time.monotonic() > give_up_at:
-                    raise self._connection.meaning(error) from error
-            time.sleep(MOVED_S)
+        return self._answer(lambda: self._with_offsets(self._places()))
 
     def _places(self) -> list[tuple[str, int, str]]:
         from confluent_kafka import TopicCollection
@@ -96,15 +84,28 @@ class KafkaClient:
             SourceUnreachable: no broker answers.
             AccessDenied: the brokers deny access, or access to a topic.
         """
-        from confluent_kafka import KafkaException
         from confluent_kafka.admin import OffsetSpec
 
         places = [(item.topic, item.partition, item.topic_id) for item in partitions]
-        try:
-            offsets = self._offsets(places, OffsetSpec.for_timestamp(millis + 1))
-        except KafkaException as error:
-            raise self._connection.meaning(error) from error
+        offsets = self._answer(lambda: self._offsets(places, OffsetSpec.for_timestamp(millis + 1)))
         return {f"{topic}/{number}": offset for (topic, number), offset in offsets.items() if offset >= 0}
+
+    def _answer(self, ask: Callable[[], Answer]) -> Answer:
+        """Return an answer of the brokers; ask again while partitions get new leaders."""
+        from confluent_kafka import KafkaException
+
+        give_up_at = time.monotonic() + self._timeout_s
+        # The client gives its problems only when it is polled.
+        self._admin.poll(0)
+        self._connection.forget()
+        while True:
+            try:
+                return ask()
+            except KafkaException as error:
+                self._admin.poll(0)
+                if name_of(error) not in MOVING or time.monotonic() > give_up_at:
+                    raise self._connection.meaning(error) from error
+            time.sleep(MOVED_S)
 
     def beginnings(self, limit: int) -> Generator[RawMessage, None, None]:
         """Yield the first messages of each partition, about ``limit`` in total.
