@@ -71,7 +71,7 @@ def test_a_damaged_state_stops_the_plan(state: str, text: str) -> None:
 def test_damaged_progress_of_a_topic_names_the_partition(text: str) -> None:
     """Progress without offsets is not a beginning."""
     with pytest.raises(LakeDamaged, match=r"its table `files`, row `t/0`"):
-        plan_ranges([], {"t/0": text}, KafkaInput("localhost:9092", "t"), lambda _: {})
+        plan_ranges([], {"t/0": text}, KafkaInput("localhost:9092", "t"), lambda _: {}, 0)
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"name": "t"}', '{"name": "t", "columns": [{"name": "a"}]}'])

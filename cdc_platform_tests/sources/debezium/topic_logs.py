@@ -64,7 +64,8 @@ class TopicLogs:
             TopicPartition(*place, "ID", 0, len(log) if ends is None else ends.get(place, 0))
             for place, log in sorted(self.logs.items())
         ]
-        ranges = plan_ranges(partitions, self.read_progress, self.kafka, self._offsets_after)
+        now_millis = READ_MICROS // 1000
+        ranges = plan_ranges(partitions, self.read_progress, self.kafka, self._offsets_after, now_millis)
         return self._read(ranges, self._batches(ranges))
 
     def cycle_without_messages(self) -> list[dict[str, Any]]:

@@ -16,8 +16,8 @@ _OTHER_WAY: Final = (
     "continue without the lost messages, specify the next offset in `input.kafka.start_offsets`"
 )
 
-_LAST_MILLIS: Final = 2**42
-"""No message was sent so late, in milliseconds."""
+_AHEAD_MILLIS: Final = 3_600_000
+"""Milliseconds by which clocks of producers may be ahead; newer brokers refuse messages beyond."""
 OffsetsAfter = Callable[[int], Mapping[str, int]]
 """Returns the offset of the first message of each partition that was sent after a moment, in milliseconds.
 
@@ -134,6 +134,7 @@ def plan_ranges(
     read_progress: Mapping[str, str],
     settings: KafkaInput,
     offsets_after: OffsetsAfter,
+    now_millis: int,
 ) -> tuple[TopicRange, ...]:
     """Return the ranges of the next cycle; none without new messages.
 
@@ -152,7 +153,7 @@ def plan_ranges(
     ]
     parts: Sequence[TopicRange] = ranges
     if _new_messages(ranges) > settings.max_messages:
-        parts = _first_messages(ranges, settings.max_messages, offsets_after)
+        parts = _first_messages(ranges, settings.max_messages, offsets_after, now_millis + _AHEAD_MILLIS)
     if not _new_messages(parts):
         return ()
     return tuple(
@@ -167,19 +168,20 @@ def _new_messages(ranges: Iterable[TopicRange]) -> int:
 
 
 def _first_messages(
-    ranges: Sequence[TopicRange], limit: int, offsets_after: OffsetsAfter
+    ranges: Sequence[TopicRange], limit: int, offsets_after: OffsetsAfter, latest_millis: int
 ) -> Sequence[TopicRange]:
     """Return the ranges up to one moment, with at most a number of new messages, and more than none.
 
     All partitions end at the same moment, so no cycle reads a change before a row that a snapshot has sent
     to another partition, as where partitions were added in between. Messages of one moment, or without any,
-    are read in equal shares.
+    are read in equal shares. A partition with a message later than any was sent has no moments.
     """
     few: Sequence[TopicRange] = [topic_range.until(0) for topic_range in ranges]
-    many, first, last = ranges, -1, _LAST_MILLIS
+    many, first, last = ranges, -1, latest_millis
+    whole = dict.fromkeys(offsets_after(latest_millis), 2**63)
     while last - first > 1:
         middle = (first + last) // 2
-        offsets = offsets_after(middle)
+        offsets = {**offsets_after(middle), **whole}
         parts = [item.until(offsets.get(item.origin, item.end_exclusive)) for item in ranges]
         if _new_messages(parts) > limit:
             many, last = parts, middle

@@ -62,7 +62,7 @@ class TopicsSource(DebeziumSource):
         progress = read_progress()
         partitions = self.client.partitions()
         offsets_after = partial(self.client.offsets_after, partitions)
-        ranges = plan_ranges(partitions, progress, self.kafka, offsets_after)
+        ranges = plan_ranges(partitions, progress, self.kafka, offsets_after, request.clock_micros // 1000)
         is_unread = any(partition.running_cycle is None for partition in lineage.partitions.values())
         if not (ranges or is_unread or request.has_replay):
             return ReadPlan(())

@@ -24,6 +24,7 @@ from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
 SETTINGS: Final = KafkaInput("localhost:9092", "shop[.].*", max_messages=100)
 FIRST: Final = TopicPartition("shop.public.a/b", 0, "ID", 3, 40)
 SECOND: Final = TopicPartition("shop.public.a/b", 1, "ID", 0, 10)
+NOW_MILLIS: Final = 2_000
 
 
 def read_progress(*read: tuple[TopicPartition, int, int]) -> Mapping[str, str]:
@@ -49,7 +50,7 @@ def planned(
         }
         return {origin: later[0] for origin, later in offsets.items() if later}
 
-    return plan_ranges(partitions, progress, settings, offsets_after)
+    return plan_ranges(partitions, progress, settings, offsets_after, NOW_MILLIS)
 
 
 def span(partition: TopicPartition, start: int, seen: int, end_exclusive: int) -> TopicRange:
@@ -118,6 +119,15 @@ def test_messages_of_one_moment_are_read_in_shares() -> None:
     moments = {FIRST.origin: [7] * 40, SECOND.origin: [7] * 10}
     ranges = planned([FIRST, SECOND], {}, replace(SETTINGS, max_messages=24), moments)
     assert (span(FIRST, 3, 3, 21), span(SECOND, 0, 0, 5)) == ranges
+
+
+def test_a_message_of_the_future_holds_no_partition_back() -> None:
+    """Its clock was wrong; the other partition always has news, and is not read alone for ever."""
+    first = replace(FIRST, earliest=0, end_exclusive=90)
+    moments = {first.origin: [2**41, *range(1_000, 1_089)], SECOND.origin: [1_500] * 10}
+    progress = read_progress((first, 1, 1), (SECOND, 9, 9))
+    ranges = planned([first, SECOND], progress, replace(SETTINGS, max_messages=40), moments)
+    assert (span(first, 1, 1, 41), span(SECOND, 9, 9, 9)) == ranges
 
 
 def test_a_new_partition_of_a_known_topic_is_read_from_its_beginning() -> None:
