@@ -129,6 +129,8 @@ class Decoder:
         if event.is_flat:
             is_delete = event.op is DELETE and event.key is not None
             self.state.note_flat_event(event.message, key_text(event.key or {}) if is_delete else "")
+        else:
+            self.state.note_envelope(event.message)
         table, label = self._table(event)
         savepoint = self.state.savepoint(event.source.server, table)
         try:

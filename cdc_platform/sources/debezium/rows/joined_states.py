@@ -43,14 +43,17 @@ def joined_state(
     if any(before.floors.get(server, 0) > floor for server, floor in use.lowest_floors.items()):
         return None
     compared_partitions = use.compared_partitions if is_ordered else ()
-    if any(before.flat_events.get(place) != start.flat_events.get(place) for place in compared_partitions):
+    if before.flat_places_in(use.envelope_topics) or any(
+        before.flat_events.get(place) != start.flat_events.get(place) for place in compared_partitions
+    ):
         return None
     return DecoderState(
         floors={server: max(before.floors.get(server, 0), floor) for server, floor in end.floors.items()}
         | {server: floor for server, floor in before.floors.items() if server not in end.floors},
         full=(before.full - use.shown) | (end.full & use.shown),
         unusable=(before.unusable - use.names) | (end.unusable & use.names),
-        flat_events=before.flat_events | {place: end.flat_events[place] for place in use.flat_partitions},
+        flat_events=before.flat_events
+        | {place: event for place, event in end.flat_events.items() if place in use.flat_partitions},
         owners=owners,
         keys=keys,
         key_types=key_types,

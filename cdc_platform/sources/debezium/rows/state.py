@@ -1,6 +1,7 @@
 """State that a decoder keeps from earlier messages, from one cycle to the next."""
 
 import json
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, NamedTuple
@@ -33,6 +34,7 @@ class StateUse:
         compared_partitions: partitions with a tombstone before the first flattened event.
         distant_tombstones: partitions with a tombstone that does not directly follow the last event known.
         flat_partitions: partitions with flattened events.
+        envelope_topics: topics with events that are not flattened.
         deleted: rows that were deleted.
     """
 
@@ -50,6 +52,7 @@ class StateUse:
     compared_partitions: set[str] = field(default_factory=set)
     distant_tombstones: set[str] = field(default_factory=set)
     flat_partitions: set[str] = field(default_factory=set)
+    envelope_topics: set[str] = field(default_factory=set)
     deleted: set[Identity] = field(default_factory=set)
 
     @property
@@ -159,6 +162,16 @@ class DecoderState(LearnedFacts):
         """Note a flattened event, and the key of the row that it deleted, empty for none."""
         self.use.flat_partitions.add(message.place)
         self.flat_events[message.place] = message.position, deleted_key
+
+    def note_envelope(self, message: Message) -> None:
+        """Note an event that is not flattened: those of its topic were until the transform was taken away."""
+        self.use.envelope_topics.add(message.topic)
+        for place in self.flat_places_in({message.topic}):
+            del self.flat_events[place]
+
+    def flat_places_in(self, topics: Collection[str]) -> list[str]:
+        """Return the partitions of topics with flattened events."""
+        return [place for place in self.flat_events if place.rpartition("/")[0] in topics]
 
     def deleted_key_before(self, tombstone: Message) -> str | None:
         """Return the key that the last flattened event before a tombstone deleted; None in other topics."""

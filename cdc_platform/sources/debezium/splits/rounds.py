@@ -131,7 +131,7 @@ def joined_outcome(outcomes: Sequence[SplitOutcome], state: str | None) -> Split
         if end_state is None:
             return None
         joint = end_state
-    joint.flat_events = start.flat_events | _last_flat_events(ends)
+    joint.flat_events |= _last_flat_events(ends)
     return replace(combined_outcome(outcomes), state=joint.to_json())
 
 
@@ -180,8 +180,8 @@ def _has_doubtful_tombstones(ends: Sequence[DecoderState], start: DecoderState) 
 
 def _last_flat_events(ends: Sequence[DecoderState]) -> dict[str, FlatEvent]:
     """Return the last event of each partition with flattened events in any split."""
-    events = ((place, end.flat_events[place]) for end in ends for place in end.use.flat_partitions)
-    return dict(sorted(events))
+    places = ((place, end) for end in ends for place in end.use.flat_partitions & end.flat_events.keys())
+    return dict(sorted((place, end.flat_events[place]) for place, end in places))
 
 
 def _union(names: Iterable[set[str]]) -> set[str]:
