@@ -152,12 +152,13 @@ def claim_run(
 
 
 def refuse_cancelled(instance: dg.DagsterInstance, run_id: str) -> None:
-    """Raise the interruption of a run that somebody has terminated, if it did not end the run yet.
+    """Raise the interruption of a run that somebody has terminated, if its process has not ended yet.
 
     Py4J may turn the signal into an error of a call to Spark, after which Dagster and cycles would continue.
     """
     run = instance.get_run_by_id(run_id)
-    if run is not None and run.status is dg.DagsterRunStatus.CANCELING:
+    # By force, it is canceled at once, whatever its process does.
+    if run is not None and run.status in {_Status.CANCELING, _Status.CANCELED}:
         raise dg.DagsterExecutionInterruptedError
 
 

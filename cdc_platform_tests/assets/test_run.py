@@ -211,10 +211,12 @@ def test_a_check_of_one_table_looks_at_that_table_alone(whole: Whole) -> None:
     assert (key, True) == (evaluation.asset_check_key, evaluation.passed)
 
 
-def terminate(bench: Bench) -> None:
+def terminate(bench: Bench, *, is_forced: bool = False) -> None:
     """Let Dagster terminate the bench's run, whose process loses the interruption."""
     (run,) = bench.instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED]))
     bench.instance.report_run_canceling(run)
+    if is_forced:
+        bench.instance.report_run_canceled(run)
 
 
 def status_of(bench: Bench, result: dg.ExecuteInProcessResult) -> dg.DagsterRunStatus:
@@ -224,12 +226,15 @@ def status_of(bench: Bench, result: dg.ExecuteInProcessResult) -> dg.DagsterRunS
     return run.status
 
 
-def test_a_terminated_run_ends_before_its_next_step(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_forced", [False, True])
+def test_a_terminated_run_ends_before_its_next_step(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, *, is_forced: bool
+) -> None:
     """Dagster would continue after a step in which Py4J has lost the interruption."""
 
     def order_and_terminate(pipeline: Pipeline, spark: "SparkSession") -> OrderOutcome:
         outcome = order_changes(pipeline, spark)
-        terminate(bench)
+        terminate(bench, is_forced=is_forced)
         return outcome
 
     monkeypatch.setattr(platform, "order_changes", order_and_terminate)
