@@ -51,12 +51,15 @@ def start_spark(settings: "PipelineSettings") -> "SparkSession":
 def share_spark(defs: Path, all_settings: "Sequence[PipelineSettings]") -> "list[PipelineSettings]":
     """Return the settings of pipelines that share the Spark of one process, in a session for each lake.
 
-    It gets the packages of all pipelines, because a source may add its own.
+    It gets the packages of all pipelines, because a source, a catalog or a store may add its own.
 
     Raises:
         SettingError: two of them have different settings for `spark`, or for the one `lake` of a server.
     """
-    packages = tuple(dict.fromkeys(name for settings in all_settings for name in settings.spark.packages))
+    from cdc_platform.spark.launch.config import packages_of
+
+    all_packages = (name for settings in all_settings for name in packages_of(settings.spark, settings.lake))
+    packages = tuple(dict.fromkeys(all_packages))
     shared_settings = [replace(each, spark=replace(each.spark, packages=packages)) for each in all_settings]
     first = shared_settings[0]
     for other in shared_settings[1:]:

@@ -18,7 +18,9 @@ from cdc_platform.errors import CommitConflict, SettingError
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.pipeline.opened.pipeline import open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
-from cdc_platform.spark.launch.spark_settings import DEFAULT_PACKAGES
+from cdc_platform.spark.launch.config import spark_config
+from cdc_platform.spark.launch.jars import PACKAGES_SETTING
+from cdc_platform.spark.launch.spark_settings import DEFAULT_PACKAGES, POSTGRESQL_DRIVER
 from cdc_platform_tests.commands.invoking import begin, run
 from cdc_platform_tests.lake.quarantine_entries import quarantine, quarantine_entry
 from cdc_platform_tests.yaml_files import bank_attributes, write_defs, write_two
@@ -112,6 +114,15 @@ def test_one_spark_has_the_packages_of_all_pipelines(tmp_path: Path) -> None:
     first, second = share_spark(defs, load_each(defs))
     assert first.spark == second.spark
     assert first.spark.packages == (*DEFAULT_PACKAGES, "org.example:own:1")
+
+
+def test_one_spark_has_what_the_lakes_of_all_pipelines_need(tmp_path: Path) -> None:
+    """A running Spark loads no driver of a catalog for a pipeline behind the first one."""
+    lake = {"path": "other", "catalog": {"type": "sql", "uri": "postgresql+psycopg2://u@h/d"}}
+    defs = write_two(tmp_path, bank_attributes(name="shop", lake=lake))
+    first, second = share_spark(defs, load_each(defs))
+    assert POSTGRESQL_DRIVER in first.spark.packages
+    assert spark_config(second.spark, second.lake)[PACKAGES_SETTING] == ",".join(first.spark.packages)
 
 
 @pytest.mark.integration

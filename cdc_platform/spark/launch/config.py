@@ -194,11 +194,15 @@ def _catalog_properties(properties: Mapping[str, str]) -> dict[str, str]:
 def _jars(spark: SparkSettings, lake: LakeSettings) -> dict[str, str]:
     if spark.jars_folder is not None:
         return {"spark.jars": ",".join(list_jars(spark.jars_folder))}
-    packages = list(spark.packages)
-    if lake.spark_properties().get("uri", "").startswith("jdbc:postgresql"):
-        packages.append(POSTGRESQL_DRIVER)
-    packages += _store_packages(packages, lake)
-    return {"spark.jars.packages": ",".join(packages)}
+    return {"spark.jars.packages": ",".join(packages_of(spark, lake))}
+
+
+def packages_of(spark: SparkSettings, lake: LakeSettings) -> tuple[str, ...]:
+    """Return the packages of a session: those of the settings, and of the lake's catalog and store."""
+    is_postgresql = lake.spark_properties().get("uri", "").startswith("jdbc:postgresql")
+    drivers = (POSTGRESQL_DRIVER,) if is_postgresql else ()
+    packages = tuple(dict.fromkeys((*spark.packages, *drivers)))
+    return (*packages, *_store_packages(packages, lake))
 
 
 def _store_packages(packages: Sequence[str], lake: LakeSettings) -> list[str]:
