@@ -123,8 +123,8 @@ def _move_mains(pipeline: Pipeline, cut: Cut, names: Iterable[str], find_table: 
         try:
             advance_main(table, cut.tables[name], partial(_is_newest, pipeline, cut, name))
         except NoSuchTableError:
-            # Dropped since it was loaded, which the error of loading it again names.
-            load_table(pipeline, name)
+            # Dropped or replaced since it was loaded.
+            require_published(pipeline.lake, pipeline.lake.table(name), name, cut)
             raise
 
 
