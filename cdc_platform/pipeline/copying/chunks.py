@@ -1,15 +1,13 @@
 """Copy of a table's next chunks in one Spark job; one commit has the rows and the note that they are done."""
 
-import re
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from cdc_platform.errors import CommitConflict, LakeError, as_source_error
+from cdc_platform.errors import CommitConflict, LakeError
 from cdc_platform.lake.commits.branches import move_branch
 from cdc_platform.lake.commits.commits import head
 from cdc_platform.lake.state.copies import COPY, COPY_BRANCH, ChunkBatch, CopyProgress, load_copy_progress
@@ -18,6 +16,7 @@ from cdc_platform.model.schema.table_options import DELETED, stored_schema
 from cdc_platform.model.schema.table_schema import TableSchema, spark_type
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.versions.branch import load_table
+from cdc_platform.sources.task_plan import task_errors
 from cdc_platform.spark.frames.columns import col
 from cdc_platform.spark.frames.table_frames import read_current
 
@@ -28,8 +27,6 @@ SHORTEST_BATCH_S: Final = 1.0
 """A batch that takes less consists of little but its commit, and says little about the chunks to come."""
 PARALLEL_RATIO: Final = 1.5
 """If a larger batch takes less than this many times as long as the last one, it was copied in parallel."""
-
-_SOURCE_ERROR: Final = re.compile(r"cdc_platform\.errors\.(\w+): (.*)")
 
 
 def copy_chunks(pipeline: Pipeline, spark: SparkSession, progress: CopyProgress) -> CopyProgress:
@@ -54,7 +51,7 @@ def copy_chunks(pipeline: Pipeline, spark: SparkSession, progress: CopyProgress)
             f"Another run has replaced the columns of `{plan.table}`; the next cycle prepares it again."
         )
     rows = rows.select(*_columns_of_table(rows, columns))
-    with _source_errors():
+    with task_errors():
         rows.writeTo(target).option(f"snapshot-property.{COPY}", chunk_batch.to_text()).append()
     return load_copy_progress(load_table(pipeline, plan.table), plan)
 
@@ -118,20 +115,3 @@ def _columns_of_table(rows: DataFrame, target: StructType) -> Iterator[Column]:
         default = F.lit(False) if field.name == DELETED else F.lit(None).cast(field.dataType)
         value = col(field.name) if field.name in rows.columns else default
         yield value.alias(field.name)
-
-
-@contextmanager
-def _source_errors() -> Iterator[None]:
-    """Raise a source's error in a task as itself; it reaches the driver as text.
-
-    Raises:
-        SourceError: a task raised it.
-    """
-    try:
-        yield
-    except Exception as error:
-        names = _SOURCE_ERROR.findall(str(error))
-        if not names:
-            raise
-        name, message = names[-1]
-        raise as_source_error(name, message) from error

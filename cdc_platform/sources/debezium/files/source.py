@@ -3,13 +3,13 @@
 import re
 import time
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
-from cdc_platform.errors import SourceError, as_source_error
+from cdc_platform.errors import SourceError
 from cdc_platform.model.base.cached_values import cached_value
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
@@ -37,6 +37,7 @@ from cdc_platform.sources.debezium.transactions.progress import (
 )
 from cdc_platform.sources.debezium.wire.lines import read_lines
 from cdc_platform.sources.file_store import FileStore
+from cdc_platform.sources.task_plan import task_errors
 from cdc_platform.sources.text_files import FileDamaged
 
 if TYPE_CHECKING:
@@ -45,8 +46,6 @@ if TYPE_CHECKING:
 
     from cdc_platform.sources.loading import TaskRecords
 
-_TASK_ERROR: Final = re.compile(r"cdc_platform\.errors\.(\w+): ([^\n]*)", re.ASCII)
-"""The text in Spark's errors for an error of the platform that a task raised."""
 DESCRIBED_MESSAGES: Final = 10_000
 DESCRIBED_BYTES: Final = 16_000_000
 """Limits of the messages at the start of each file that show its tables before the first read."""
@@ -241,25 +240,15 @@ class DebeziumSource(ArrivalTimeSource):
 
         return FilesReading(self.store, self.settings, cycle, plan).by_tasks(spark, max_tasks, self._frames)
 
-    def reading(self) -> AbstractContextManager[None]:
-        """Return a context that keeps decoded events."""
-        return self._kept_frames()
-
     @contextmanager
-    def _kept_frames(self) -> Iterator[None]:
+    def reading(self) -> Iterator[None]:
         """Keep decoded events, and raise the errors of tasks as errors of the source.
 
         Raises:
             SourceError: a file can no longer be read that could be read when the cycle was planned.
         """
-        with self._frames:
-            try:
-                yield
-            except Exception as error:
-                match = _TASK_ERROR.search(str(error))
-                if match is None:
-                    raise
-                raise as_source_error(*match.groups()) from error
+        with self._frames, task_errors():
+            yield
 
     def read_in_process(self, cycle: int, plan: ReadPlan) -> "Generator[pa.RecordBatch, None, None]":
         """Yield the raw records of the files of a plan, read by this process."""
