@@ -1,11 +1,9 @@
 """Chunks of a table's copy, as text that the lake stores and any worker can read."""
 
-import json
-from base64 import b64decode, b64encode
-from dataclasses import dataclass
 from typing import Any
 
-from cdc_platform.model.base.stored_texts import parse_stored
+import msgspec
+
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.sources.spanner.client.query import request_options, single_use
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
@@ -14,32 +12,15 @@ Key = tuple[str | float | bool | None, ...]
 """Values of the primary key as they are on the wire, so that every type of key can be a bound."""
 
 
-@dataclass(frozen=True)
-class PartitionToken:
+class PartitionToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A part of a table as divided by Spanner; it is valid only in its session and transaction."""
 
     session: str
     transaction: bytes
     token: bytes
 
-    def to_stored(self) -> tuple[str, str, str]:
-        """Return the token as texts."""
-        transaction, token = (b64encode(part).decode() for part in (self.transaction, self.token))
-        return self.session, transaction, token
 
-    @classmethod
-    def from_stored(cls, texts: tuple[str, str, str]) -> "PartitionToken":
-        """Parse a token from the texts of `to_stored`.
-
-        Raises:
-            ValueError: a text is not Base64.
-        """
-        session, *parts = texts
-        return cls(session, *(b64decode(part, validate=True) for part in parts))
-
-
-@dataclass(frozen=True)
-class Chunk:
+class Chunk(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Rows of a table at one time: those in a range of its key, or those of one partition token.
 
     The range is ``(after_exclusive, until_inclusive]`` in the order of the primary key, in which a descending
@@ -52,14 +33,8 @@ class Chunk:
     partition: PartitionToken | None = None
 
     def to_text(self) -> str:
-        """Return the chunk as JSON text, without its time."""
-        return json.dumps(
-            {
-                "after": self.after_exclusive,
-                "until": self.until_inclusive,
-                "partition": self.partition and self.partition.to_stored(),
-            }
-        )
+        """Return the chunk as JSON text."""
+        return msgspec.json.encode(self).decode()
 
     @classmethod
     def from_text(cls, text: str, at_micros: int) -> "Chunk":
@@ -68,18 +43,7 @@ class Chunk:
         Raises:
             ValueError, RecursionError: the text has another form.
         """
-        chunk = parse_stored(text, _StoredChunk)
-        partition = None if chunk.partition is None else PartitionToken.from_stored(chunk.partition)
-        return cls(at_micros, chunk.after, chunk.until, partition)
-
-
-@dataclass(frozen=True)
-class _StoredChunk:
-    """The stored form of a chunk."""
-
-    after: Key | None
-    until: Key | None
-    partition: tuple[str, str, str] | None
+        return msgspec.structs.replace(msgspec.json.decode(text, type=cls), at_micros=at_micros)
 
 
 def chunk_request(
