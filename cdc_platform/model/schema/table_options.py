@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Final
 
 from cdc_platform.model.base.declared_settings import Described
-from cdc_platform.model.base.names import case_key
 from cdc_platform.model.schema.column_versions import ColumnHistory
 from cdc_platform.model.schema.table_schema import Column, ColumnType, TableSchema
 
@@ -101,9 +100,7 @@ def stored_schema(table: TableSchema, options: TableOptions) -> TableSchema:
         **(_SOFT_DELETE_TYPES if options.soft_delete else {}),
         **(_ORDER_TYPES if options.keeps_order else {}),
     }
-    names = {column.name for column in table.columns}
-    added_types = {name: code for name, code in types.items() if name not in names}
-    return replace(table, columns=table.columns + _extra_columns(added_types, len(table.columns)))
+    return replace(table, columns=table.columns + _extra_columns(types, len(table.columns)))
 
 
 def source_schema(schema: TableSchema) -> TableSchema:
@@ -119,15 +116,6 @@ def keeps_deleted(schema: TableSchema) -> bool:
 def keeps_order(schema: TableSchema) -> bool:
     """Return whether a table of the lake stores the ordering key of each row's newest change."""
     return any(column.name == ORDERING_KEY for column in schema.columns)
-
-
-def taken_names(table: TableSchema, options: TableOptions) -> list[str]:
-    """Return the columns of a source table whose names its options need for their own columns."""
-    own_names = {
-        *(_SOFT_DELETE_TYPES if options.soft_delete else ()),
-        *(_ORDER_TYPES if options.keeps_order else ()),
-    }
-    return [column.name for column in table.columns if case_key(column.name) in own_names]
 
 
 def _extra_columns(types: dict[str, str], before: int) -> tuple[Column, ...]:

@@ -22,7 +22,6 @@ from cdc_platform.model.schema.table_options import (
     history_schema,
     name_in_history,
     stored_schema,
-    taken_names,
     without_histories,
 )
 from cdc_platform.model.schema.table_schema import TableSchema
@@ -119,8 +118,7 @@ class Pipeline:
 
         Raises:
             SettingError: the settings name a table that the change stream does not watch, name two tables
-                with one place in the lake, ask for an option that needs the name of an existing column, or
-                set options for a table that does not exist at the source.
+                with one place in the lake, or set options for a table that does not exist at the source.
         """
         selection, options, history = self.settings.tables, self.settings.table_options, self.schema_history
         sources = {name: columns.schema for name, columns in history.tables.items()}
@@ -147,9 +145,6 @@ class Pipeline:
         names = self.select_tables(sources)
         if self.capabilities.can_be_compared:
             _check_keys(sources[name] for name in names)
-        # The lake still has columns that the source dropped.
-        whole_schemas = {name: columns.whole_schema for name, columns in history.tables.items()}
-        _check_room({name: self.options(name) for name in options if name in names}, sources | whole_schemas)
         return tuple(sources[name] for name in names)
 
     def _chosen_names(self, names: Collection[str]) -> list[str]:
@@ -254,16 +249,6 @@ def open_existing(settings: PipelineSettings) -> Pipeline:
     pipeline = open_pipeline(settings)
     pipeline.lake.require()
     return pipeline
-
-
-def _check_room(options: Mapping[str, TableOptions], tables: Mapping[str, TableSchema]) -> None:
-    for name, option in options.items():
-        if names_in_use := taken_names(tables[name], option):
-            raise SettingError(
-                f"table_options.{name}",
-                f"needs the name of a column that the source table has or had: {', '.join(names_in_use)}. "
-                "Leave the option out, or rename the column at the source and begin a new pipeline",
-            )
 
 
 def _check_places(refusals: Refusals) -> None:
