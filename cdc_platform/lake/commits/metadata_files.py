@@ -12,8 +12,6 @@ from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 
 from cdc_platform.lake.catalog.files import read_metadata_file
-from cdc_platform.lake.catalog.lake_settings import KEPT_BY_TIME
-from cdc_platform.lake.commits.commits import conflicts_as
 
 LOGGER = logging.getLogger(__name__)
 
@@ -44,20 +42,6 @@ class _File:
 
     path: str
     io: FileIO = field(compare=False)
-
-
-def keep_by_time(table: Table) -> Table:
-    """Leave the deletion of a table's old metadata files to maintenance, and return the changed table.
-
-    Raises:
-        CommitConflict: another run has changed the table at the same time.
-    """
-    if KEPT_BY_TIME.items() <= table.properties.items():
-        return table
-    message = f"Another run changed `{'.'.join(table.name())}` at the same time; repeat the run."
-    with conflicts_as(message), table.transaction() as transaction:
-        transaction.set_properties({**KEPT_BY_TIME})
-    return table.refresh()
 
 
 def delete_old_metadata(table: Table, before_micros: int) -> int:

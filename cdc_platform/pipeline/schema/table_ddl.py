@@ -9,7 +9,6 @@ from pyspark.sql import SparkSession
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.commits.commits import BRANCH, conflicts_as, head
 from cdc_platform.lake.commits.declared_keys import declare_key
-from cdc_platform.lake.commits.metadata_files import keep_by_time
 from cdc_platform.lake.commits.new_tables import create_table
 from cdc_platform.lake.local_writer.local_table import commit_first
 from cdc_platform.lake.state.copies import load_plans
@@ -82,7 +81,7 @@ def _ensure(
         raise
     if statements:
         lake_table = load_table(pipeline, schema.name)
-    keyed_table = declare_key(keep_by_time(lake_table), [column.name for column in schema.key_columns])
+    keyed_table = declare_key(lake_table, [column.name for column in schema.key_columns])
     return _with_snapshot(pipeline, spark, keyed_table, schema.name)
 
 

@@ -12,7 +12,7 @@ from pyiceberg.table.locations import LocationProvider
 
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import KEPT_BY_TIME, LOGGED_FILES, LakeSettings
-from cdc_platform.lake.commits.metadata_files import delete_old_metadata, keep_by_time
+from cdc_platform.lake.commits.metadata_files import delete_old_metadata
 from cdc_platform.model.base.stored_names import CUT, LOG, SCHEMA
 from cdc_platform.model.base.timestamps import clock_micros
 
@@ -172,13 +172,11 @@ def test_the_number_of_files_is_bounded(lake: Lake) -> None:
         assert len(files_of(table)) == LOGGED + 1
 
 
-def test_a_table_of_an_earlier_version_is_kept_by_time_from_then_on(lake: Lake) -> None:
-    """A file that Iceberg has deleted ends the chain; all later ones are found."""
+def test_a_file_that_iceberg_has_deleted_ends_the_chain(lake: Lake) -> None:
+    """All later ones are found."""
     by_count = {"write.metadata.delete-after-commit.enabled": "true"}
     table = commit(make_table(lake, {**SHORT, **by_count}), 10)
     assert len(files_of(table)) <= LOGGED + 2
-    table = keep_by_time(table)
-    assert table.metadata_location == keep_by_time(table).metadata_location
     with table.transaction() as transaction:
         transaction.set_properties(SHORT)
     before = len(files_of(table))
