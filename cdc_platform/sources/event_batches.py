@@ -108,7 +108,6 @@ class EventBatches:
         file: SourceFile,
         counts: FileCounts,
         error: str | None = None,
-        version: str | None = None,
         further: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         """Add the report on a file; a file with an error has not been read, and is read again.
@@ -118,10 +117,9 @@ class EventBatches:
             file: the file.
             counts: the counts of its events.
             error: the reason why it could not be read.
-            version: its version for the read progress; None means the file's own version.
             further: other members of the report, by name; None and empty lists are left out.
         """
-        fields = {"version": version or file.version, "is_read": error is None, "events": counts.events}
+        fields = {"version": file.version, "is_read": error is None, "events": counts.events}
         fields |= {"faults": counts.faults, "size_bytes": file.size_bytes, "error": error}
         fields |= {name: value for name, value in further.items() if value not in (None, [])}
         row = self._row(RecordKind.FILE, window)

@@ -133,9 +133,12 @@ def _failed(text: str) -> FailedRead:
 
 def _report(text: str) -> FileReport:
     report = read_report({"origin": "file", "metadata": text})
-    moments = [report.again_since_micros, *(waiting.since_micros for waiting in report.waiting)]
+    moments = [
+        report.tried_micros,
+        report.again_since_micros,
+        *(each.since_micros for each in report.waiting),
+    ]
     assert all(to_rfc3339(micros) for micros in moments if micros is not None)
-    FailedRead.of_report(report.version, str(report.error))
     return report
 
 
@@ -205,7 +208,7 @@ def _written_state() -> str:
 
 def _written_report() -> str:
     report = FileReport("1-2", is_read=False, error="Broken", waiting=(WaitingTransaction("t", 1, 2, None),))
-    return json.dumps(asdict(replace(report, again_since_micros=5)))
+    return json.dumps(asdict(replace(report, tried_micros=6, again_since_micros=5)))
 
 
 def kinds() -> dict[str, Kind]:

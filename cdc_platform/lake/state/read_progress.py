@@ -290,5 +290,7 @@ def _entry(path: str, report: FileReport) -> tuple[str, str] | None:
     """Return the path and version that a report adds to the read progress, None if it adds nothing."""
     if report.is_read:
         return path, report.version
-    failure = FailedRead.of_report(report.version, str(report.error))
-    return (unread_path(path), failure.to_text()) if failure is not None else None
+    if report.tried_micros is None:
+        return None
+    failure = FailedRead(report.version, report.tried_micros, str(report.error))
+    return unread_path(path), failure.to_text()

@@ -30,7 +30,7 @@ class SourceFile:
         folder: the part of the source that contains it, such as a Datastream object.
         size_bytes: its size.
         modified_micros: when it was last written.
-        reported_version: its version if no listing contains it; for read progress without a file, its text.
+        reported_version: its text in the read progress, if that is not the version of a listing.
         read_bytes: bytes at its start that were read before and are not read again.
     """
 
@@ -191,6 +191,7 @@ class FileReport:
         faults: number of its events that cannot be used.
         size_bytes: its size.
         error: the reason why it could not be read.
+        tried_micros: when its read failed; None if its source makes no pauses after failed reads.
         waiting: incomplete transactions that hold back later ones.
         again_since_micros: earliest commit time of the transactions that arrived again.
     """
@@ -201,6 +202,7 @@ class FileReport:
     faults: int = 0
     size_bytes: int = 0
     error: str | None = None
+    tried_micros: int | None = None
     waiting: tuple[WaitingTransaction, ...] = ()
     again_since_micros: int | None = None
 
@@ -212,7 +214,8 @@ class FileReport:
             ValueError, RecursionError: the text is not a report.
         """
         report = parse_stored(text, cls)
-        moments = [report.again_since_micros, *(transaction.since_micros for transaction in report.waiting)]
+        moments = [report.tried_micros, report.again_since_micros]
+        moments += [transaction.since_micros for transaction in report.waiting]
         if not all(micros is None or is_moment(micros) for micros in moments):
             raise ValueError(f"{moments} are not moments")
         return report

@@ -1,7 +1,6 @@
 """Failed reads of files, and the pauses before the next attempts."""
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Final
@@ -17,7 +16,6 @@ FIRST_PAUSE_S: Final = 30
 LONGEST_PAUSE_S: Final = 3600
 """The pauses after the first failed read of a file and after many; each is twice the one before."""
 
-_MOMENT: Final = re.compile(r"\d{1,17}", re.ASCII)
 _MAX_DOUBLINGS: Final = 7
 
 
@@ -67,19 +65,6 @@ class FailedRead:
         if failure.tries < 1 or not is_moment(failure.micros):
             raise ValueError(f"{failure.micros} and {failure.tries} are not a moment and a count of tries")
         return failure
-
-    @classmethod
-    def of_report(cls, reported_version: str, error: str) -> "FailedRead | None":
-        """Return the failure that a file's report describes; None if it lacks the time of the attempt."""
-        moment, _, version = reported_version.partition(" ")
-        if not (version and _MOMENT.fullmatch(moment)):
-            return None
-        return cls(version, int(moment), error)
-
-    @property
-    def reported_version(self) -> str:
-        """The text that a report has instead of a version: the time of the attempt and the version."""
-        return f"{self.micros} {self.version}"
 
 
 def unread_path(path: str) -> str:

@@ -14,7 +14,6 @@ from cdc_platform.model.base.timestamps import clock_micros
 from cdc_platform.model.stream.events import ChangeRun, FaultyEvent
 from cdc_platform.model.stream.files import SourceFile, deal_files
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadWindow, WindowOutcome, WindowReport
-from cdc_platform.model.stream.unread import FailedRead
 from cdc_platform.sources.datastream.files.file_events import file_decoder
 from cdc_platform.sources.datastream.files.files import SUFFIXES
 from cdc_platform.sources.datastream.files.schema_files import Offers, borrowed_schemas
@@ -58,8 +57,8 @@ def _read_files(settings_json: str, cycle: int, task: Task) -> Iterator[pa.Recor
             data = store.read(file.path)
             schemas = borrowed_schemas(settings.path, file, task.offers, data, settings.bounds)
         except SourceError as error:
-            failure = FailedRead(file.version, clock_micros(), f"{type(error).__name__}: {error}")
-            batches.report_file(window, file, counts, failure.error, failure.reported_version)
+            tried = {"tried_micros": clock_micros()}
+            batches.report_file(window, file, counts, f"{type(error).__name__}: {error}", further=tried)
             continue
         for result in decoder.runs(data, schemas):
             _add(result, file, window, batches, counts)

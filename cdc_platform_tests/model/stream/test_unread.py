@@ -27,10 +27,3 @@ def test_it_survives_as_text() -> None:
     """The read progress stores it under its own path, next to those of files that were read."""
     failure = FailedRead("1-2", 5, "No right to: \u00e9", tries=3)
     assert {"/a b": failure} == failed_reads({"/a": "1", unread_path("/a b"): failure.to_text()})
-
-
-def test_a_report_names_it() -> None:
-    """Older reports, and those of sources whose files do not pause, do not state the time of the try."""
-    failure = FailedRead("1-2", 5, "Broken")
-    assert failure == FailedRead.of_report(failure.reported_version, "Broken")
-    assert FailedRead.of_report("1-2", "Broken") is None

@@ -52,7 +52,7 @@ def report_batches(
             if not (is_waiting or note.prefix.startswith(MARKER_PREFIX)):
                 batches.add_message(note, window, files[origin])
     for origin, text in reading.progress.items():
-        batches.report_file(window, files[origin], counts[origin], version=text)
+        batches.report_file(window, replace(files[origin], reported_version=text), counts[origin])
     for origin, error in reading.failed.items():
         batches.report_file(window, files[origin], counts[origin], error)
     state = SourceFile(STATE, "", 0, 0, outcome.state)
