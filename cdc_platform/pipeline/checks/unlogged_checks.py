@@ -5,16 +5,12 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.quarantine import count_by_reason
-from cdc_platform.lake.state.read_progress import read_report
-from cdc_platform.model.base.stored_names import RAW
 from cdc_platform.model.base.timestamps import MICROS_PER_S, to_rfc3339
 from cdc_platform.model.stream.files import WaitingTransaction
-from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.pipeline.checks.check_result import SHOWN, CheckResult, Fact, Scope
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.pipeline.reading.read_reports import list_unread
+from cdc_platform.pipeline.reading.read_reports import list_unread, newest_reports
 
 WAITS_S: Final = 60.0
 """Time after its commit within which a transaction may still arrive."""
@@ -27,23 +23,14 @@ BEHIND_WAIT: Final = (
 def check_arrival(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> CheckResult:
     """Look for incomplete transactions, which hold back all later ones."""
     now_micros = pipeline.source.clock_micros()
-    late_transactions = [
-        transaction for transaction in _waiting_transactions(pipeline) if _is_late(transaction, now_micros)
-    ]
+    waiting = (transaction for _, report in newest_reports(pipeline) for transaction in report.waiting)
+    late_transactions = [transaction for transaction in waiting if _is_late(transaction, now_micros)]
     return CheckResult(
         not late_transactions,
         "; ".join(_describe_waiting(transaction) for transaction in late_transactions[:SHOWN])
         or "no transaction waits for missing events",
         {"waiting": len(late_transactions)},
     )
-
-
-def _waiting_transactions(pipeline: Pipeline) -> list[WaitingTransaction]:
-    """Return the transactions that the newest cycle could not process."""
-    raw = pipeline.lake.system_table(RAW)
-    condition = f"kind = '{RecordKind.FILE.value}' and cycle = {read_mark(raw).cycle}"
-    rows = raw.scan(row_filter=condition, selected_fields=("kind", "cycle", "event")).to_arrow().to_pylist()
-    return [transaction for row in rows for transaction in read_report(row["event"]).waiting]
 
 
 def _is_late(transaction: WaitingTransaction, now_micros: int) -> bool:

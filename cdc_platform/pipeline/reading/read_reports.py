@@ -9,6 +9,7 @@ from cdc_platform.lake.state.quarantine import load_replays
 from cdc_platform.lake.state.read_progress import REPLAY, list_failed_reads, read_report
 from cdc_platform.model.base.stored_names import RAW
 from cdc_platform.model.base.timestamps import to_rfc3339
+from cdc_platform.model.stream.files import FileReport
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 
@@ -88,18 +89,16 @@ def list_unread(pipeline: Pipeline) -> tuple[UnreadFile, ...]:
     """Return the files and folders that are still unread, by path; needs no Spark, and writes nothing."""
     if not pipeline.capabilities.delivers_events:
         return ()
-    files = {path: UnreadFile(path, error) for path, error in _newest_failures(pipeline)}
+    # A source without pauses does not record its failed reads.
+    failures = ((path, report.error) for path, report in newest_reports(pipeline) if not report.is_read)
+    files = {path: UnreadFile(path, str(error)) for path, error in failures}
     for path, failure in list_failed_reads(pipeline.lake).items():
         files[path] = UnreadFile(path, failure.error, failure.tries, failure.due_micros)
     return tuple(files[path] for path in sorted(files))
 
 
-def _newest_failures(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
-    """Yield the failed reads of the newest cycle, for sources without pauses, which do not record them."""
-    raw = pipeline.lake.system_table(RAW)
-    window = f"kind = '{RecordKind.FILE.value}' and cycle = {read_mark(raw).cycle}"
-    rows = raw.scan(row_filter=window, selected_fields=("kind", "cycle", "event")).to_arrow()
-    for event in (row["event"] for row in rows.to_pylist()):
-        report = read_report(event)
-        if not report.is_read:
-            yield event["origin"], str(report.error)
+def newest_reports(pipeline: Pipeline) -> Iterator[tuple[str, FileReport]]:
+    """Yield the reports of the newest cycle, each with the path of its file, partition or state."""
+    cycle = read_mark(pipeline.lake.system_table(RAW)).cycle
+    for event in _events(pipeline, f"kind = '{RecordKind.FILE.value}' and cycle = {cycle}"):
+        yield event["origin"], read_report(event)
