@@ -5,12 +5,11 @@ errors while rows are read as damage.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import MISSING, fields, is_dataclass
-from functools import lru_cache
-from types import UnionType
-from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, TypeVar
+
+import msgspec
 
 from cdc_platform.errors import CdcError, LakeDamaged
 from cdc_platform.model.base.decoding_errors import MALFORMED
@@ -80,79 +79,25 @@ def as_shape(value: Any, shape: type[Stored]) -> Stored:
     Raises:
         ValueError: the value has another shape.
     """
-    stored: Stored = _as_shape(value, shape)
+    try:
+        stored = msgspec.convert(value, shape)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"another shape was expected ({error}), not {_excerpt(value)}") from error
+    if not _has_all_of(msgspec.to_builtins(stored), value):
+        raise ValueError(f"other fields were expected, not {_excerpt(value)}")
     return stored
 
 
-def _as_shape(value: Any, shape: Any) -> Any:
-    if shape is Any:
-        return value
-    origin, parts = get_origin(shape) or shape, get_args(shape)
-    if origin in (UnionType, Union):
-        return _as_first(value, parts)
-    if is_dataclass(shape):
-        return _as_dataclass(value, shape)
-    if origin in _LISTS and isinstance(value, list):
-        return origin(_items(value, origin, parts))
-    if origin in (dict, Mapping) and isinstance(value, dict):
-        return {name: _as_shape(item, parts[1]) for name, item in value.items()} if parts else value
-    if origin not in _PLAIN or type(value) not in _PLAIN[origin]:
-        raise ValueError(f"{str(shape).removeprefix('typing.')} was expected, not {_excerpt(value)}")
-    return value
-
-
-_LISTS: Final = (list, tuple, set, frozenset)
-_PLAIN: Final[dict[Any, tuple[Any, ...]]] = {
-    # A type, and what JSON has for it; `True` is not an integer.
-    **{kind: (kind,) for kind in (str, int, bool, type(None))},
-    float: (float, int),
-}
-
-
-def _as_first(value: Any, parts: tuple[Any, ...]) -> Any:
-    """Return a value as the first type of a union that fits."""
-    for part in parts[:-1]:
-        try:
-            return _as_shape(value, part)
-        except ValueError:
-            continue
-    return _as_shape(value, parts[-1])
-
-
-def _items(values: list[Any], origin: Any, parts: tuple[Any, ...]) -> list[Any]:
-    if not parts:
-        return values
-    if origin is not tuple or parts[-1] is Ellipsis:
-        return [_as_shape(value, parts[0]) for value in values]
-    if len(values) != len(parts):
-        raise ValueError(f"{len(parts)} values were expected, not {_excerpt(values)}")
-    return [_as_shape(value, part) for value, part in zip(values, parts, strict=True)]
-
-
-def _as_dataclass(value: Any, shape: Any) -> Any:
-    types = _types_of(shape)
-    if not isinstance(value, dict) or not value.keys() <= types.keys():
-        raise ValueError(f"the fields {', '.join(types)} were expected, not {_excerpt(value)}")
-    absent_fields = [name for name in _required_fields(shape) if name not in value]
-    if absent_fields:
-        raise ValueError(f"the field `{absent_fields[0]}` is missing in {_excerpt(value)}")
-    return shape(**{name: _as_shape(item, types[name]) for name, item in value.items()})
-
-
-@lru_cache
-def _types_of(shape: Any) -> Mapping[str, Any]:
-    return get_type_hints(shape)
-
-
-@lru_cache
-def _required_fields(shape: Any) -> tuple[str, ...]:
-    return tuple(
-        member.name
-        for member in fields(shape)
-        if member.default is MISSING and member.default_factory is MISSING
-    )
+def _has_all_of(stored: Any, value: Any) -> bool:
+    """Return whether all fields of a value are stored: msgspec ignores those that a dataclass lacks."""
+    if isinstance(value, dict):
+        return value.keys() <= stored.keys() and all(
+            _has_all_of(stored[name], item) for name, item in value.items()
+        )
+    if isinstance(value, list):
+        return all(map(_has_all_of, stored, value))
+    return True
 
 
 def _excerpt(value: Any) -> str:
-    text = repr(value) if not isinstance(value, dict | list) else json.dumps(value)
-    return shorten(text, _MAX_CHARACTERS)
+    return shorten(json.dumps(value), _MAX_CHARACTERS)
