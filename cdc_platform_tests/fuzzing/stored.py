@@ -222,8 +222,10 @@ def kinds() -> dict[str, Kind]:
     return {
         "decoder_state": Kind((_written_state(),), _state, DecoderState.to_json),
         "passed_until": Kind((passed.to_text(),), _passed, PassedUntil.to_text),
-        "file_progress": Kind(("1-2#3@70+", "a#b#0@0"), _of(FileProgress.of), FileProgress.to_text),
-        "topic_progress": Kind(("id#3#4",), _of(TopicProgress.of), TopicProgress.to_text),
+        "file_progress": Kind(
+            ('["1-2", 3, 70, true]', '["a#b", 0, 0, false]'), _of(FileProgress.of), FileProgress.to_text
+        ),
+        "topic_progress": Kind(('["id", 3, 4]',), _of(TopicProgress.of), TopicProgress.to_text),
         "failed_read": Kind((FailedRead("1-2", 5, "\u00e9", 3).to_text(),), _failed, FailedRead.to_text),
         "file_report": Kind((_written_report(),), _report, lambda report: json.dumps(asdict(report))),
         "message": Kind((message,), lambda text: marker_of({**event, "event": {"metadata": text}})),

@@ -60,14 +60,16 @@ def test_a_damaged_report_names_its_file(
 
 
 @pytest.mark.parametrize("state", ["decoder state", "transactions passed"])
-@pytest.mark.parametrize("text", ["{", "{}", "", "1@2#a", "x@1#a#{}", '1@2#a#{"t": 1}', "[" * 100_000])
+@pytest.mark.parametrize(
+    "text", ["{", "{}", "", '["a", 1]', '["a", "x", {}, 1]', '["a", 1, {"t": 1}, 2]', "[" * 100_000]
+)
 def test_a_damaged_state_stops_the_plan(state: str, text: str) -> None:
     """A state that a decoder or a transaction buffer cannot use is reported before anything is read."""
     with pytest.raises(LakeDamaged, match=rf"its table `files`, row `{state}`"):
         states_of({state: text})
 
 
-@pytest.mark.parametrize("text", ["", "a", "a#1", "a#b#1", "a#1#b"])
+@pytest.mark.parametrize("text", ["", "a", '["a", 1]', '["a", "b", 1]', '["a", 1, "b"]'])
 def test_damaged_progress_of_a_topic_names_the_partition(text: str) -> None:
     """Progress without offsets is not a beginning."""
     with pytest.raises(LakeDamaged, match=r"its table `files`, row `t/0`"):

@@ -15,18 +15,6 @@ _MAX_DIGITS: Final = 150_000
 """Maximum number of digits: PostgreSQL's limit; an exponent can require more than the memory."""
 
 
-def position_number(text: str) -> int:
-    """Return a position or a count in a stored text.
-
-    Raises:
-        ValueError: The text is not a number, negative, or beyond 63 bits.
-    """
-    number = whole_number(text)
-    if not 0 <= number < 2**63:
-        raise ValueError(f"no position: {text[:40]}")
-    return number
-
-
 def whole_number(value: Any) -> int:
     """Return the integer in a number or text.
 

@@ -1,15 +1,16 @@
 """Ranges of messages that a cycle reads, and their progress as in the read progress."""
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Final
 
 from cdc_platform.errors import OffsetsLost, SourceNotFound
-from cdc_platform.model.base.number_texts import position_number
 from cdc_platform.model.base.stored_names import READ_PROGRESS
-from cdc_platform.model.base.stored_texts import read_stored
+from cdc_platform.model.base.stored_texts import parse_stored, read_stored
 from cdc_platform.model.stream.files import SourceFile
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
+from cdc_platform.sources.debezium.transactions.progress import Place
 
 _OTHER_WAY: Final = (
     "Nothing was skipped. To get the rows back, let the connector take a new snapshot of its tables; to "
@@ -75,14 +76,13 @@ class TopicProgress:
         """Parse the progress from a text of the read progress.
 
         Raises:
-            ValueError: the text has another form than that of `to_text`.
+            ValueError, RecursionError: the text has another form.
         """
-        topic_id, next_offset, newest = text.rsplit("#", 2)
-        return cls(topic_id, position_number(next_offset), position_number(newest))
+        return cls(*parse_stored(text, tuple[str, Place, Place]))
 
     def to_text(self) -> str:
         """Return the text that `of` reads."""
-        return f"{self.topic_id}#{self.next_offset}#{self.seen_exclusive}"
+        return json.dumps(astuple(self))
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from dataclasses import astuple, dataclass, field
+from typing import Annotated, Final, TypeVar
 
-from cdc_platform.model.base.number_texts import position_number, whole_number
+import msgspec
+
 from cdc_platform.model.base.stored_names import READ_PROGRESS
 from cdc_platform.model.base.stored_texts import parse_stored, read_stored
 from cdc_platform.model.stream.files import SourceFile
@@ -17,9 +18,9 @@ PASSED: Final = "transactions passed"
 """The same for the transaction buffer: the place in the order of commits up to which it has passed."""
 
 
-_BYTES: Final = "@"
-_WAITING: Final = "+"
 Kept = TypeVar("Kept")
+Place = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+"""A position or a count in a stored text."""
 
 
 def read_progress_of(progress: Mapping[str, str], name: str, parse: Callable[[str | None], Kept]) -> Kept:
@@ -59,18 +60,15 @@ class FileProgress:
         """Parse the progress from a text of the read progress; None means an unread file.
 
         Raises:
-            ValueError: the text has another form than that of `to_text`.
+            ValueError, RecursionError: the text has another form.
         """
         if text is None:
             return cls()
-        version, rest = text.rsplit("#", 1)
-        lines, read_bytes = rest.removesuffix(_WAITING).split(_BYTES)
-        return cls(version, position_number(lines), position_number(read_bytes), rest.endswith(_WAITING))
+        return cls(*parse_stored(text, tuple[str, Place, Place, bool]))
 
     def to_text(self) -> str:
         """Return the text that `of` reads."""
-        suffix = _WAITING if self.is_waiting else ""
-        return f"{self.version}#{self.lines}{_BYTES}{self.read_bytes}{suffix}"
+        return json.dumps(astuple(self))
 
     def lacks(self, file: SourceFile) -> bool:
         """Return whether the file has changed since."""
@@ -92,8 +90,7 @@ class PassedUntil:
 
     def to_text(self) -> str:
         """Return the text that `of` reads."""
-        truncates = json.dumps(dict(self.truncated), sort_keys=True)
-        return f"{self.commit_lsn}@{self.committed_ms}#{self.ordering_key}#{truncates}"
+        return json.dumps(astuple(self), sort_keys=True)
 
     @classmethod
     def of(cls, text: str | None) -> "PassedUntil":
@@ -104,6 +101,4 @@ class PassedUntil:
         """
         if text is None:
             return cls()
-        commit, ordering_key, truncates = text.split("#", 2)
-        commit_lsn, committed_ms = map(whole_number, commit.split("@"))
-        return cls(ordering_key, commit_lsn, parse_stored(truncates, dict[str, str]), committed_ms)
+        return cls(*parse_stored(text, tuple[str, int, dict[str, str], int]))

@@ -195,7 +195,9 @@ class _Failing:
         return data
 
 
-@pytest.mark.parametrize("text", ["v#-5@0+", "v#5@-1", f"v#{2**63}@0", "v#x@0"])
+@pytest.mark.parametrize(
+    "text", ['["v", -5, 0, true]', '["v", 5, -1, false]', f'["v", {2**63}, 0, false]', '["v", "x", 0, false]']
+)
 def test_a_progress_that_no_cycle_writes_is_damage(text: str) -> None:
     """Neither lines nor bytes are negative, or beyond what a file has."""
     with pytest.raises(LakeDamaged):

@@ -338,7 +338,7 @@ def test_a_transaction_that_never_becomes_whole_is_given_up() -> None:
             logs.append(message, 3)
     first = logs.cycle()
     assert [row for row in first if row["event"]["fault"]] == []
-    places = [TopicProgress.of(text) for text in logs.read_progress.values() if text.startswith("ID#")]
+    places = [TopicProgress.of(text) for text in logs.read_progress.values() if text.startswith('["ID"')]
     assert any(progress.next_offset < progress.seen_exclusive for progress in places)
     heartbeat = {**messages[-1], "topic": "__debezium-heartbeat.cdc", "key": {"serverName": "cdc"}}
     late = {"value": {"ts_ms": 1}, "timestamp": messages[-1]["timestamp"] + PATIENCE_MS + 1}
