@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -29,7 +29,7 @@ from cdc_platform.model.base.progress import StepReport
 from cdc_platform.model.base.quantities import as_count
 from cdc_platform.model.base.schemas import READ_PROGRESS_ROWS
 from cdc_platform.model.base.stored_names import CYCLE, LOG, QUARANTINE, RAW, READ_PROGRESS
-from cdc_platform.model.base.stored_texts import read_stored, understanding
+from cdc_platform.model.base.stored_texts import parse_stored, read_stored, understanding
 from cdc_platform.model.base.timestamps import MICROS_PER_S, clock_micros
 from cdc_platform.model.stream.files import READ_AGAIN, FileReport
 from cdc_platform.model.stream.quarantined_records import QuarantinedRecord
@@ -283,7 +283,8 @@ def read_report(event: Mapping[str, Any]) -> FileReport:
     Raises:
         LakeDamaged: the row is not a report.
     """
-    return read_stored(FileReport.from_text, event["metadata"], RAW, f"the report on {event['origin']}")
+    parse = partial(parse_stored, shape=FileReport)
+    return read_stored(parse, event["metadata"], RAW, f"the report on {event['origin']}")
 
 
 def _entry(path: str, report: FileReport) -> tuple[str, str] | None:

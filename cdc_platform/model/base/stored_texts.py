@@ -7,15 +7,18 @@ errors while rows are read as damage.
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
 from cdc_platform.errors import CdcError, LakeDamaged
 from cdc_platform.model.base.decoding_errors import MALFORMED
+from cdc_platform.model.base.timestamps import FIRST_MICROS, LAST_MICROS
 from cdc_platform.visible import shorten
 
 Stored = TypeVar("Stored")
+StoredMicros = Annotated[int, msgspec.Meta(ge=FIRST_MICROS, le=LAST_MICROS)]
+"""A moment in a stored text, in microseconds since the epoch."""
 
 
 MISUNDERSTOOD: Final = (*MALFORMED, StopIteration)

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from cdc_platform.model.base.stored_texts import parse_stored
-from cdc_platform.model.base.timestamps import is_moment
+from cdc_platform.model.base.stored_texts import StoredMicros
 from cdc_platform.model.stream.unread import FORGOTTEN, FailedRead, failed_reads, unread_path
 
 MAX_FILES: Final = 10_000
@@ -175,7 +174,7 @@ class WaitingTransaction:
     """
 
     transaction_id: str
-    since_micros: int | None
+    since_micros: StoredMicros | None
     seen: int
     expected: int | None
 
@@ -202,20 +201,6 @@ class FileReport:
     faults: int = 0
     size_bytes: int = 0
     error: str | None = None
-    tried_micros: int | None = None
+    tried_micros: StoredMicros | None = None
     waiting: tuple[WaitingTransaction, ...] = ()
-    again_since_micros: int | None = None
-
-    @classmethod
-    def from_text(cls, text: str) -> "FileReport":
-        """Parse the text of a report that a cycle wrote.
-
-        Raises:
-            ValueError, RecursionError: the text is not a report.
-        """
-        report = parse_stored(text, cls)
-        moments = [report.tried_micros, report.again_since_micros]
-        moments += [transaction.since_micros for transaction in report.waiting]
-        if not all(micros is None or is_moment(micros) for micros in moments):
-            raise ValueError(f"{moments} are not moments")
-        return report
+    again_since_micros: StoredMicros | None = None

@@ -3,10 +3,12 @@
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Final
+from typing import Annotated, Final
 
-from cdc_platform.model.base.stored_texts import parse_stored
-from cdc_platform.model.base.timestamps import MICROS_PER_S, is_moment
+import msgspec
+
+from cdc_platform.model.base.stored_texts import StoredMicros, parse_stored
+from cdc_platform.model.base.timestamps import MICROS_PER_S
 
 UNREAD: Final = "unread@"
 """Prefix of a file's path under which the read progress stores its failed read."""
@@ -31,9 +33,9 @@ class FailedRead:
     """
 
     version: str
-    micros: int
+    micros: StoredMicros
     error: str
-    tries: int = 1
+    tries: Annotated[int, msgspec.Meta(ge=1)] = 1
 
     @property
     def due_micros(self) -> int:
@@ -61,10 +63,7 @@ class FailedRead:
         Raises:
             ValueError, RecursionError: the text is not a failed read.
         """
-        failure = parse_stored(text, cls)
-        if failure.tries < 1 or not is_moment(failure.micros):
-            raise ValueError(f"{failure.micros} and {failure.tries} are not a moment and a count of tries")
-        return failure
+        return parse_stored(text, cls)
 
 
 def unread_path(path: str) -> str:
