@@ -19,7 +19,7 @@ from cdc_platform.lake.catalog.lake_settings import CATALOG, FORMAT_PROPERTY, La
 from cdc_platform.lake.catalog.sql_catalog import LakeSqlCatalog, share_parts
 from cdc_platform.lake.catalog.vended_files import keep_credentials_fresh
 from cdc_platform.lake.local_writer.metadata import Version3Metadata
-from cdc_platform.lake.manifests.lake_table import LakeTable
+from cdc_platform.lake.manifests.stored_table import StoredTable
 
 if TYPE_CHECKING:  # one of those that it is mixed into
     from pyiceberg.catalog.rest import RestCatalog as _Catalog
@@ -113,7 +113,7 @@ class SharedParts(_Catalog):
         """
         table: Table = super().load_table(identifier)
         metadata = share_parts(table.metadata)
-        return LakeTable(
+        return StoredTable(
             table.name(), metadata, table.metadata_location, table.io, table.catalog, table.config
         )
 

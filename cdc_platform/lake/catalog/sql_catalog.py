@@ -18,7 +18,7 @@ from sqlalchemy.exc import DatabaseError, IntegrityError
 
 from cdc_platform.lake.catalog.files import read_metadata_file
 from cdc_platform.lake.local_writer.metadata import Version3Metadata
-from cdc_platform.lake.manifests.lake_table import LakeTable
+from cdc_platform.lake.manifests.stored_table import StoredTable
 
 TABLES_MAX: Final = 4096
 """Maximum number of cached tables; beyond that, the oldest entry is dropped."""
@@ -85,7 +85,9 @@ class LakeSqlCatalog(Version3Metadata, SqlCatalog):
             raise NoSuchTableError(f"Table does not exist: {identifier}")
         if entry is None or entry.metadata_location != location:
             entry = self._read(Catalog.identifier_to_tuple(identifier), location, entry)
-        return LakeTable(entry.name(), entry.metadata, entry.metadata_location, entry.io, self, entry.config)
+        return StoredTable(
+            entry.name(), entry.metadata, entry.metadata_location, entry.io, self, entry.config
+        )
 
     def metadata_files(self, namespace: str) -> dict[str, str]:
         """Return the locations of the metadata files of all tables of a namespace, by table."""

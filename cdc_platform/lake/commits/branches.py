@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from pyiceberg.exceptions import BadRequestError, CommitFailedException, NoSuchTableError
+from pyiceberg.exceptions import BadRequestError, CommitFailedException
 from pyiceberg.table import Table
 from pyiceberg.table.update import AssertRefSnapshotId, SetSnapshotRefUpdate
 
@@ -90,21 +90,12 @@ def _move(table: Table, branch: str, snapshot_id: int, is_done: Callable[[Table]
                 ) from error
         except (ValueError, BadRequestError) as error:
             # Pyiceberg, or the catalog's service, raises this for a snapshot that is no longer known.
-            if _refreshed(table).metadata.snapshot_by_id(snapshot_id) is not None:
+            if table.refresh().metadata.snapshot_by_id(snapshot_id) is not None:
                 raise
             raise CommitConflict(_expiry_message(name, branch, snapshot_id)) from error
         else:
             return
-        table = _refreshed(table)
-
-
-def _refreshed(table: Table) -> Table:
-    """Return the present version of a table; another one of its name is none."""
-    try:
-        return table.refresh()
-    except ValueError as error:
-        # Pyiceberg raises this for a table with another identity.
-        raise NoSuchTableError(f"{'.'.join(table.name())} was replaced") from error
+        table = table.refresh()
 
 
 def _expiry_message(name: str, branch: str, snapshot_id: int) -> str:

@@ -12,7 +12,7 @@ from cdc_platform.errors import CommitConflict, LakeDamaged
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import head
-from cdc_platform.lake.manifests.lake_table import LakeScan, LakeTable
+from cdc_platform.lake.manifests.stored_table import StoredScan, StoredTable
 from cdc_platform.lake.state.copies import (
     COPY,
     COPY_BRANCH,
@@ -85,13 +85,13 @@ def test_plans_are_read_once_for_all_tables(tmp_path: Path, monkeypatch: pytest.
     settings, others = LakeSettings(str(tmp_path / "a")), LakeSettings(str(tmp_path / "b"))
     lake, other = Lake(settings, "bank"), Lake(others, "bank")
     save_plans(lake, [PLAN])
-    scans, scan = [], LakeTable.scan
+    scans, scan = [], StoredTable.scan
 
-    def note(table: LakeTable, **options: Any) -> LakeScan:
+    def note(table: StoredTable, **options: Any) -> StoredScan:
         scans.append(table.name())
         return scan(table, **options)
 
-    monkeypatch.setattr(LakeTable, "scan", note)
+    monkeypatch.setattr(StoredTable, "scan", note)
     assert [load_plans(lake) for _ in range(5)] == [{"accounts": PLAN}] * 5
     assert len(scans) == 1
     assert load_plans(other) == {}

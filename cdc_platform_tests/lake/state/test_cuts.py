@@ -15,7 +15,7 @@ from pyiceberg.table import FileScanTask
 from cdc_platform.errors import CommitConflict, CutNotFound
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.lake.manifests.lake_table import LakeScan
+from cdc_platform.lake.manifests.stored_table import StoredScan
 from cdc_platform.lake.state import cuts
 from cdc_platform.lake.state.cuts import (
     NUMBER,
@@ -116,15 +116,15 @@ def append_together(lake: Lake, published: Iterable[tuple[int, int]]) -> None:
 def read_parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, set[str]]]]:
     """Yield, for each scan of the table meanwhile, the number of its files and the columns that it reads."""
     parts: list[tuple[int, set[str]]] = []
-    plan = LakeScan.plan_files
+    plan = StoredScan.plan_files
 
-    def note(scan: LakeScan) -> Iterable[FileScanTask]:
+    def note(scan: StoredScan) -> Iterable[FileScanTask]:
         tasks = list(plan(scan))
         parts.append((len(tasks), {*scan.projection().column_names}))
         return tasks
 
     with monkeypatch.context() as patch:
-        patch.setattr(LakeScan, "plan_files", note)
+        patch.setattr(StoredScan, "plan_files", note)
         yield parts
 
 

@@ -1,10 +1,11 @@
-"""Scans of the lake's tables, planned with manifests that are read once."""
+"""Tables of the lake: scans planned with manifests that are read once, and their present version."""
 
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 import pytest
+from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import DataScan, Table
 from pyiceberg.typedef import Properties
 
@@ -106,3 +107,12 @@ def test_what_is_kept_is_bounded_by_columns(table: Table, monkeypatch: pytest.Mo
     assert before >= KEPT.currsize
     assert others[0].manifest_path not in KEPT
     assert newest.manifest_path in KEPT
+
+
+def test_a_table_of_another_identity_is_not_a_version_of_it(table: Table) -> None:
+    """Another program may drop and create a table while a cycle works on it."""
+    assert table.refresh().metadata.table_uuid == table.metadata.table_uuid
+    table.catalog.drop_table("n.t")
+    table.catalog.create_table("n.t", schema=SCHEMA)
+    with pytest.raises(NoSuchTableError, match=r"n\.t was replaced"):
+        table.refresh()

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.table import ALWAYS_TRUE, DataScan, FileScanTask, ManifestGroupPlanner, Table
 from pyiceberg.typedef import EMPTY_DICT, Properties
@@ -9,8 +10,20 @@ from pyiceberg.typedef import EMPTY_DICT, Properties
 from cdc_platform.lake.manifests.stored_manifests import read_manifests
 
 
-class LakeTable(Table):
+class StoredTable(Table):
     """A table of the lake."""
+
+    def refresh(self) -> Table:
+        """Load the present version.
+
+        Raises:
+            NoSuchTableError: another program has dropped or replaced the table.
+        """
+        try:
+            return super().refresh()
+        except ValueError as error:
+            # pyiceberg raises this for a table of another identity.
+            raise NoSuchTableError(f"{'.'.join(self.name())} was replaced") from error
 
     def scan(
         self,
@@ -20,9 +33,9 @@ class LakeTable(Table):
         snapshot_id: int | None = None,
         options: Properties = EMPTY_DICT,
         limit: int | None = None,
-    ) -> "LakeScan":
+    ) -> "StoredScan":
         """Return a scan of one version, the newest one unless given."""
-        return LakeScan(
+        return StoredScan(
             self.metadata,
             self.io,
             row_filter,
@@ -36,7 +49,7 @@ class LakeTable(Table):
         )
 
 
-class LakeScan(DataScan):
+class StoredScan(DataScan):
     """A scan that plans with the kept entries of manifests: a cycle scans its own tables several times."""
 
     def plan_files(self) -> Iterable[FileScanTask]:
