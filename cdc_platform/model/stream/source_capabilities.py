@@ -14,6 +14,7 @@ from typing import Any, Final, Self
 from cdc_platform.model.base.declared_settings import read_settings, to_json
 from cdc_platform.model.base.timestamps import MICROS_PER_S
 from cdc_platform.model.schema.schema_policy import SchemaPolicy
+from cdc_platform.model.schema.table_schema import TableSchema
 
 _ALIASES: Final = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
 
@@ -37,6 +38,7 @@ class SourceCapabilities:
             within one cycle only.
         deletion_markers_s: seconds for which deletion markers are kept.
         leaves_values_out: whether changes may lack unchanged values.
+        document_key: key of documents, whose updates may come without the document; None for other sources.
         completes_log: whether the platform adds these values to the log, from the change that last had them.
         knows_addresses: whether deletes may identify their row by its physical address only.
         values_fit: whether every value of an event fits the type that the event declares for its column.
@@ -56,6 +58,7 @@ class SourceCapabilities:
     repeats_within_s: float | None = None
     deletion_markers_s: float | None = None
     leaves_values_out: bool = False
+    document_key: str | None = None
     completes_log: bool = False
     knows_addresses: bool = False
     values_fit: bool = False
@@ -66,6 +69,10 @@ class SourceCapabilities:
         """Return the policy for events of a table whose columns differ from the lake's."""
         policies = dict(self.schema_policies)
         return policies.get(table, policies.get("*", SchemaPolicy.EVOLVE))
+
+    def may_be_documents(self, table: TableSchema) -> bool:
+        """Return whether a table may have documents, whose key is always the same column."""
+        return [column.name for column in table.key_columns] == [self.document_key]
 
     def repeats_since_micros(self, micros: int) -> int:
         """Return the earliest arrival of an event whose duplicate arrives at `micros`."""

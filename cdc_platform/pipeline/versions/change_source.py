@@ -215,7 +215,8 @@ def takes_former(pipeline: Pipeline, schema: TableSchema) -> bool:
         return False
     if keeps_deleted(schema):
         return True
-    return capabilities.leaves_values_out and pending_span(pipeline, schema.name, 0).has_partial_updates
+    may_keep = capabilities.leaves_values_out or capabilities.may_be_documents(schema)
+    return may_keep and pending_span(pipeline, schema.name, 0).has_partial_updates
 
 
 def _with_older(pipeline: Pipeline, spark: SparkSession, source: ChangeSource, log: DataFrame) -> DataFrame:

@@ -14,13 +14,11 @@ from cdc_platform.model.stream.records import ModType
 from cdc_platform.sources.datastream.events.column_names import EVENT_ID, ROW_HASH, lake_names
 from cdc_platform.sources.datastream.settings.datastream_settings import DatastreamSettings
 from cdc_platform.sources.datastream.settings.declarations import full_name
-from cdc_platform.sources.datastream.settings.kinds import SourceKind
+from cdc_platform.sources.datastream.settings.kinds import DOCUMENT_ID, SourceKind
 from cdc_platform.sources.datastream.settings.policies import KeylessPolicy
 from cdc_platform.sources.datastream.settings.table_names import table_name, unnamed_database
 from cdc_platform.sources.datastream.values.rows import Columns
 
-DOCUMENT_ID: Final = "_id"
-"""Key of MongoDB's documents."""
 DATA: Final = "data"
 """Column with MongoDB's documents; if a document no longer exists when its update is read, the update has no
 data, and the delete follows."""

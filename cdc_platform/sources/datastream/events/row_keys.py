@@ -9,8 +9,8 @@ from cdc_platform.errors import RecordUnreadable
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.sources.datastream.events.column_names import EVENT_ID, ROW_HASH
 from cdc_platform.sources.datastream.events.event_runs import EventRun
-from cdc_platform.sources.datastream.events.layouts import DOCUMENT_ID, Form, NamePair, name_finder
-from cdc_platform.sources.datastream.settings.kinds import SourceKind
+from cdc_platform.sources.datastream.events.layouts import Form, NamePair, name_finder
+from cdc_platform.sources.datastream.settings.kinds import DOCUMENT_ID, SourceKind
 from cdc_platform.sources.datastream.settings.policies import KeylessPolicy
 from cdc_platform.sources.datastream.values.json_text import compact, parsed
 from cdc_platform.sources.json_codec import rows_of, write, write_objects

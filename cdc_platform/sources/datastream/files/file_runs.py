@@ -8,8 +8,8 @@ import msgspec
 from msgspec.structs import astuple
 
 from cdc_platform.sources.datastream.events.event_runs import EventRun
-from cdc_platform.sources.datastream.events.layouts import DOCUMENT_ID
 from cdc_platform.sources.datastream.files.decoding import EventFaulty, sort_keys_of
+from cdc_platform.sources.datastream.settings.kinds import DOCUMENT_ID
 from cdc_platform.sources.datastream.values.rows import RowReader
 
 _MAX_LEVELS: Final = 100

@@ -7,7 +7,6 @@ from typing import Any, BinaryIO, Final, NamedTuple
 from cdc_platform.model.base.decoding_errors import MALFORMED
 from cdc_platform.model.stream.events import FaultyEvent
 from cdc_platform.sources.datastream.events.event_runs import EventRun
-from cdc_platform.sources.datastream.events.layouts import DOCUMENT_ID
 from cdc_platform.sources.datastream.files.blocks import Blocks, EventGroup, LineBlock
 from cdc_platform.sources.datastream.files.decoding import (
     NO_DECLARATIONS,
@@ -25,6 +24,7 @@ from cdc_platform.sources.datastream.files.json_events import (
     facts_of,
     keep_documents,
 )
+from cdc_platform.sources.datastream.settings.kinds import DOCUMENT_ID
 from cdc_platform.sources.datastream.values.columns import RowBatch
 from cdc_platform.sources.datastream.values.inference import Inference
 from cdc_platform.sources.datastream.values.rows import RowReader, problem_of, row_reader

@@ -13,7 +13,7 @@ from cdc_platform.model.stream.files import MAX_BYTES, MAX_FILES
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities, SourceSettings
 from cdc_platform.sources.datastream.settings.bounds import DEFAULT_BOUNDS, Bounds
 from cdc_platform.sources.datastream.settings.declarations import ALL_TABLES, check_column_lists, declarations
-from cdc_platform.sources.datastream.settings.kinds import LOG_PLACES, SourceKind
+from cdc_platform.sources.datastream.settings.kinds import DOCUMENT_ID, LOG_PLACES, SourceKind
 from cdc_platform.sources.datastream.settings.policies import BackfillPolicy, KeylessPolicy, OrderBy
 from cdc_platform.sources.datastream.settings.stream_settings import StreamSettings
 from cdc_platform.sources.datastream.settings.table_names import name_by_template
@@ -199,10 +199,8 @@ class DatastreamSettings(SourceSettings):
         if len(moments) > MAX_EPOCHS:
             raise SettingError("epochs", f"must be at most {MAX_EPOCHS}, but are: {len(moments)}")
         if self.backfill_policy == BackfillPolicy.FORCE and not moments:
-            problem = (
-                "is empty, so `backfill_policy` force would repair nothing; write when a backfill begins"
-            )
-            raise SettingError("epochs", problem)
+            reason = "is empty, so `backfill_policy` force would repair nothing; write when a backfill begins"
+            raise SettingError("epochs", reason)
         names = self.binlog_basenames
         if len(set(names)) != len(names) or not all(names) or len(names) > MAX_BASENAMES:
             problem = f"must be at most {MAX_BASENAMES} different names, but is: {list(names)}"
@@ -250,6 +248,7 @@ class DatastreamSettings(SourceSettings):
             repeats_within_s=self.late_files_s,
             deletion_markers_s=self.deletion_marker_retention_s,
             leaves_values_out=bool(self.null_means_unchanged),
+            document_key=DOCUMENT_ID if self.source in (None, SourceKind.MONGODB) else None,
             values_fit=True,
             log_places=LOG_PLACES,
             knows_addresses=self.source in (None, SourceKind.ORACLE),

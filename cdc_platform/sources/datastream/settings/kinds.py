@@ -25,6 +25,8 @@ class SourceKind(StrEnum):
     """Positions are cluster times: a second and an ordinal in it."""
 
 
+DOCUMENT_ID: Final = "_id"
+"""Key of MongoDB's documents."""
 LOG_PLACES: Final = "____ 1 %"
 """Pattern of SQL for the ordering keys of captured changes, whose positions in a log order them."""
 SOURCE_KINDS: Final = tuple(kind.value for kind in SourceKind)
