@@ -29,6 +29,8 @@ class LoggedChange:
     source_micros: int | None = None
     previous_keys: str | None = None
     """The row's previous key if the change gave it another one."""
+    left_out: frozenset[str] = frozenset()
+    """Columns that an update keeps if it sets all others."""
 
     @property
     def made_micros(self) -> int:
@@ -109,8 +111,11 @@ def trace_provenance(
 
 def _named_columns(change: LoggedChange, columns: Sequence[str]) -> list[str]:
     names = list(change.new_values)
+    if not (change.is_whole_row or change.left_out):
+        return names
     # The change also set columns that the table no longer has.
-    return [*columns, *(name for name in names if name not in columns)] if change.is_whole_row else names
+    all_names = [*columns, *(name for name in names if name not in columns)]
+    return [name for name in all_names if name not in change.left_out]
 
 
 def read_values(text: str | None) -> dict[str, Any]:

@@ -87,7 +87,10 @@ def _count_differences(
     schema = stored_schema(source.schema, replace(pipeline.options(table.name), soft_delete=is_soft))
     if is_soft:
         net_changes = compute_soft_net_changes(
-            changes, schema, drops_unseen=drops_unseen(pipeline.capabilities)
+            changes,
+            schema,
+            drops_unseen=drops_unseen(pipeline.capabilities),
+            comes_in_order=pipeline.capabilities.comes_in_order,
         )
     else:
         net_changes = compute_net_changes(changes, schema)

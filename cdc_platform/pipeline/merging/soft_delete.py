@@ -48,7 +48,13 @@ def net_changes_with_deleted(
         base: the version of the table before these changes; None if it has no deleted row.
         is_small: whether there are few enough changes to send their keys to all tasks.
     """
-    net_changes = compute_soft_net_changes(changes, schema, drops_unseen=drops_unseen(pipeline.capabilities))
+    capabilities = pipeline.capabilities
+    net_changes = compute_soft_net_changes(
+        changes,
+        schema,
+        drops_unseen=drops_unseen(capabilities),
+        comes_in_order=capabilities.comes_in_order,
+    )
     if base is None or count_rows(base) == 0:
         return net_changes
     before_table = read_table(pipeline, spark, schema.name, base.snapshot_id)

@@ -139,7 +139,11 @@ def explain_row(pipeline: Pipeline, table: str, key_text: str) -> Explanation:
 def _named_in_lake(pipeline: Pipeline, table: str, change: LoggedChange) -> LoggedChange:
     """Return a change with the lake's names of its columns: another one may have a name by now."""
     place = (change.commit_micros, change.ordering_key)
-    return replace(change, new_values=_lake_values(pipeline, table, change.new_values, place))
+    values = _lake_values(pipeline, table, change.new_values, place)
+    # Where events come in any order, an update sets all columns that it does not leave out: see `LogColumns`.
+    kept = () if pipeline.capabilities.comes_in_order else change.left_out
+    left_out = _lake_values(pipeline, table, dict.fromkeys(kept), place)
+    return replace(change, new_values=values, left_out=frozenset(left_out))
 
 
 def _lake_values(pipeline: Pipeline, table: str, values: Values, place: OrderPlace) -> Values:
@@ -253,6 +257,7 @@ def _as_change(row: Mapping[str, Any]) -> LoggedChange:
         ordinal=row["ordinal"],
         new_values={name: value for name, value in values.items() if name not in left_out},
         is_whole_row=row["is_whole_row"],
+        left_out=frozenset(left_out),
         ordering_key=row["ordering_key"],
         previous_keys=row["previous_keys"],
         source_micros=from_datetime(row["source_timestamp"]) if row.get("source_timestamp") else None,

@@ -11,13 +11,15 @@ from cdc_platform.spark.log.order import IS_TRUNCATE
 class LogColumns:
     """Expressions over the log for the order of changes and their other properties.
 
-    ``names`` are the columns that a change names if it is not a whole row.
+    ``names`` are the columns that a change names if it is not a whole row, or, if ``lists_missing``, those
+    that it lacks: it then sets all others.
     """
 
     position: str
     committed: str
     kind: str
     names: str = "json_object_keys(new_values)"
+    lists_missing: bool = False
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -30,16 +32,21 @@ class LogColumns:
         position = "ordinal" if capabilities.comes_in_order and not is_late else "ordering_key"
         if not capabilities.delivers_events:
             return cls(position, "commit_timestamp", "change_kind")
-        # An event with a whole row shows that the row exists, regardless of earlier changes.
-        is_whole = f"change_kind = '{ChangeKind.UPDATE.value}' AND is_whole_row"
+        # An event with a whole row shows that the row exists, regardless of earlier changes. Where the insert
+        # may still arrive, an update without some values does so, too.
+        shows_row = f"change_kind = '{ChangeKind.UPDATE.value}'"
+        if capabilities.comes_in_order:
+            shows_row += " AND is_whole_row"
         # The effect of a truncate on a row is a deletion, see `with_truncated_rows`.
         kind = (
-            f"CASE WHEN {is_whole} THEN '{ChangeKind.SNAPSHOT.value}' "
+            f"CASE WHEN {shows_row} THEN '{ChangeKind.SNAPSHOT.value}' "
             f"WHEN {IS_TRUNCATE} THEN '{ChangeKind.DELETE.value}' "
             "ELSE change_kind END"
         )
         change_time = "coalesce(source_timestamp, commit_timestamp)"
-        if not (capabilities.leaves_values_out and capabilities.comes_in_order):
+        if not capabilities.comes_in_order:
+            return cls(position, change_time, kind, "unavailable_columns", lists_missing=True)
+        if not capabilities.leaves_values_out:
             return cls(position, change_time, kind)
         # A change may name columns that the source did not send, with null in place of their values.
         left_out = "coalesce(unavailable_columns, cast(array() as array<string>))"

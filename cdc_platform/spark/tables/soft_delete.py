@@ -24,7 +24,7 @@ _IS_BACK: Final = "__is_back"
 
 
 def compute_soft_net_changes(
-    changes: DataFrame, schema: TableSchema, *, drops_unseen: bool = True
+    changes: DataFrame, schema: TableSchema, *, drops_unseen: bool = True, comes_in_order: bool = True
 ) -> DataFrame:
     """Return the net changes with partial updates, in which a delete marks the row and keeps it.
 
@@ -32,9 +32,12 @@ def compute_soft_net_changes(
         changes: the result of `type_changes` for the source's columns, with partial updates and origin.
         schema: the table's columns in the lake, with `__deleted` and `__deleted_at`.
         drops_unseen: whether to omit rows that were inserted and deleted within one transaction.
+        comes_in_order: whether only an insert follows the delete of a row.
     """
     table = source_schema(schema)
     visible = _drop_unseen(changes, table) if drops_unseen else changes
+    is_back = F.lit(False) if comes_in_order else _is_back(table)
+    visible = visible.withColumn(_IS_BACK, is_back)
     net_changes = compute_net_changes(_mark_deletes(visible, table), schema)
     return net_changes.withColumn(DELETED, F.coalesce(DELETED, F.lit(False)))
 
@@ -48,6 +51,12 @@ def _drop_unseen(changes: DataFrame, table: TableSchema) -> DataFrame:
     return changes.withColumn("__unseen", is_inserted & is_gone).where("NOT __unseen").drop("__unseen")
 
 
+def _is_back(table: TableSchema) -> Column:
+    """Return whether a change follows a delete: no value of the deleted row is one of the new row."""
+    of_key = Window.partitionBy(*key_cols(table)).orderBy(ORDINAL)
+    return F.lag(KIND).over(of_key).eqNullSafe(ChangeKind.DELETE.value)
+
+
 def _mark_deletes(changes: DataFrame, table: TableSchema) -> DataFrame:
     is_delete = F.col(KIND) == ChangeKind.DELETE.value
     is_row_event = F.col(KIND) != ChangeKind.UPDATE.value
@@ -56,7 +65,7 @@ def _mark_deletes(changes: DataFrame, table: TableSchema) -> DataFrame:
         F.when(is_delete, ChangeKind.UPDATE.value).otherwise(F.col(KIND)).alias(KIND),
         ORDINAL,
         *(col(column.name) for column in table.columns),
-        *((col(flag) & ~is_delete).alias(flag) for flag in flags),
+        *(((col(flag) | F.col(_IS_BACK)) & ~is_delete).alias(flag) for flag in flags),
         is_delete.alias(DELETED),
         F.when(is_delete, F.col(COMMITTED)).alias(DELETED_AT),
         *(is_row_event.alias(flag_of(name)) for name in (DELETED, DELETED_AT)),

@@ -88,7 +88,7 @@ def type_changes(
     of_change |= {"k": _check_parsed("k", KEY_TEXT, table), "v": _check_parsed("v", "new_values", table)}
     values = {column.name: _value(table, column) for column in (*table.key_columns, *table.value_columns)}
     if has_partial_updates:
-        values |= {flag_of(column.name): _is_named(column) for column in table.value_columns}
+        values |= {flag_of(column.name): _is_named(column, words) for column in table.value_columns}
     own_columns = map(quote_spark, (KIND, ORDINAL, *further, *origin))
     return log.selectExpr(*_as_columns(of_change)).selectExpr(*own_columns, *_as_columns(values))
 
@@ -195,12 +195,16 @@ def _field(name: str) -> str:
 
 
 def _names(words: LogColumns) -> str:
-    """Return the SQL of the columns that a change names; NULL if it names all of them."""
+    """Return the SQL of the columns that a change names, or lacks; NULL if it names all of them."""
     return f"CASE WHEN NOT is_whole_row THEN coalesce({words.names}, cast(array() AS array<string>)) END"
 
 
-def _is_named(column: SourceColumn) -> str:
-    names = f"(names IS NULL OR array_contains(names, {quote_text(column.source_name)}))"
+def _is_named(column: SourceColumn, words: LogColumns) -> str:
+    is_listed = f"array_contains(names, {quote_text(column.source_name)})"
+    if words.lists_missing:
+        # Like a whole row, a change sets columns that it does not know to NULL.
+        return f"(names IS NULL OR NOT {is_listed})"
+    names = f"(names IS NULL OR {is_listed})"
     if column.life is None:
         return names
     # A change that begins or ends a row sets columns that it does not know to NULL; others keep their values.
