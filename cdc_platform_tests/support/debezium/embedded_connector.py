@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
-from cdc_platform.sources.debezium.engine.java_machine import LOG4J
+from cdc_platform.sources.debezium.engine.jvm import LOG4J
 
 
 @dataclass(frozen=True)

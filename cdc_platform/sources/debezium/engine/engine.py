@@ -31,7 +31,7 @@ from cdc_platform.sources.debezium.engine.engine_source import (
     read_tables,
     read_uncaptured,
 )
-from cdc_platform.sources.debezium.engine.java_machine import archive_classes, start_java
+from cdc_platform.sources.debezium.engine.jvm import archive_classes, start_java
 from cdc_platform.sources.debezium.engine.new_tables import NewTables
 from cdc_platform.sources.debezium.engine.slot import check_commits
 from cdc_platform.sources.debezium.engine.spool import Spool
