@@ -35,4 +35,4 @@ def test_the_first_engine_archives_its_classes_and_the_next_one_maps_them(
             assert str(archive) in (process / "maps").read_text(encoding="utf-8")
             other = max(int(folder.name) for folder in (process / "task").iterdir())
             ctypes.CDLL(None).tgkill(engine.pid, other, signal.SIGTERM)
-            engine.wait(NEXT_MARKER_AFTER_S / 2)
+            engine.wait(NEXT_MARKER_AFTER_S * 0.8)
