@@ -19,11 +19,12 @@ class StoredTable(Table):
         Raises:
             NoSuchTableError: another program has dropped or replaced the table.
         """
-        try:
-            return super().refresh()
-        except ValueError as error:
-            # pyiceberg raises this for a table of another identity.
-            raise NoSuchTableError(f"{'.'.join(self.name())} was replaced") from error
+        present_table = self.catalog.load_table(self.name())
+        if present_table.metadata.table_uuid != self.metadata.table_uuid:
+            raise NoSuchTableError(f"{'.'.join(self.name())} was replaced")
+        self.metadata, self.metadata_location = present_table.metadata, present_table.metadata_location
+        self.io, self.config = present_table.io, present_table.config
+        return self
 
     def scan(
         self,

@@ -116,3 +116,16 @@ def test_a_table_of_another_identity_is_not_a_version_of_it(table: Table) -> Non
     table.catalog.create_table("n.t", schema=SCHEMA)
     with pytest.raises(NoSuchTableError, match=r"n\.t was replaced"):
         table.refresh()
+
+
+def test_an_answer_that_no_catalog_gives_is_not_another_identity(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A gateway may answer for a REST catalog, in which pyiceberg finds values of wrong types."""
+
+    def load_table(_: object) -> Table:
+        raise ValueError("1 validation error for TableResponse")
+
+    monkeypatch.setattr(table.catalog, "load_table", load_table)
+    with pytest.raises(ValueError, match="TableResponse"):
+        table.refresh()
