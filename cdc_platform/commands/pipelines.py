@@ -156,8 +156,8 @@ def run_on_each(
 
     with stop_signals(SPARK_IS_QUIET.set) as stop:
         # Before the loop: if Spark does not start, it starts for no pipeline.
-        for first in pipelines[:1]:
-            session_of(first)
+        if pipelines:
+            session_of(pipelines[0])
 
         def run_on(pipeline: "Pipeline") -> Result:
             if not stop.is_not_asked():

@@ -18,8 +18,7 @@ from cdc_platform.errors import CommitConflict, SettingError
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.pipeline.opened.pipeline import open_pipeline
 from cdc_platform.pipeline.opened.pipeline_settings import PipelineSettings
-from cdc_platform.spark.launch.config import spark_config
-from cdc_platform.spark.launch.jars import PACKAGES_SETTING
+from cdc_platform.spark.launch.config import PACKAGES_SETTING, spark_config
 from cdc_platform.spark.launch.spark_settings import DEFAULT_PACKAGES, POSTGRESQL_DRIVER
 from cdc_platform_tests.commands.invoking import begin, run
 from cdc_platform_tests.lake.quarantine_entries import quarantine, quarantine_entry

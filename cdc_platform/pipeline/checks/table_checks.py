@@ -19,7 +19,7 @@ from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.pipeline.checks.check_result import CheckResult, Scope
 from cdc_platform.pipeline.checks.history_check import HistoryFaults, count_differing, find_faults
 from cdc_platform.pipeline.checks.source_checks import without_cut
-from cdc_platform.pipeline.merging.soft_delete import drops_unseen, stored_at
+from cdc_platform.pipeline.merging.soft_delete import stored_at
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.versions.change_source import find_beginning, read_changes, trusts_inserts
 from cdc_platform.pipeline.versions.lake_frames import read_log, read_table
@@ -86,12 +86,7 @@ def _count_differences(
     changes = read_changes(pipeline, spark, source, rows, has_origin=is_soft)
     schema = stored_schema(source.schema, replace(pipeline.options(table.name), soft_delete=is_soft))
     if is_soft:
-        net_changes = compute_soft_net_changes(
-            changes,
-            schema,
-            drops_unseen=drops_unseen(pipeline.capabilities),
-            comes_in_order=pipeline.capabilities.comes_in_order,
-        )
+        net_changes = compute_soft_net_changes(changes, schema, pipeline.capabilities)
     else:
         net_changes = compute_net_changes(changes, schema)
     names = [col(column.name) for column in schema.columns]

@@ -20,7 +20,6 @@ from cdc_platform.model.schema.table_options import (
     stored_schema,
 )
 from cdc_platform.model.schema.table_schema import TableSchema
-from cdc_platform.model.stream.source_capabilities import SourceCapabilities
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.versions.branch import load_table
 from cdc_platform.pipeline.versions.lake_frames import read_table
@@ -48,25 +47,11 @@ def net_changes_with_deleted(
         base: the version of the table before these changes; None if it has no deleted row.
         is_small: whether there are few enough changes to send their keys to all tasks.
     """
-    capabilities = pipeline.capabilities
-    net_changes = compute_soft_net_changes(
-        changes,
-        schema,
-        drops_unseen=drops_unseen(capabilities),
-        comes_in_order=capabilities.comes_in_order,
-    )
+    net_changes = compute_soft_net_changes(changes, schema, pipeline.capabilities)
     if base is None or count_rows(base) == 0:
         return net_changes
     before_table = read_table(pipeline, spark, schema.name, base.snapshot_id)
     return find_returning(net_changes, before_table, schema, is_small=is_small)
-
-
-def drops_unseen(capabilities: SourceCapabilities) -> bool:
-    """Return whether the table omits rows that one transaction inserted and deleted.
-
-    If a cycle may end within a transaction, readers may have seen such rows, so they must stay.
-    """
-    return capabilities.keeps_transactions or not capabilities.comes_in_order
 
 
 def lacks_deleted(table: Table, version: Snapshot | None, schema: TableSchema) -> bool:

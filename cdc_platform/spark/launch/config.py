@@ -20,6 +20,8 @@ from cdc_platform.spark.launch.connect_token import with_token
 from cdc_platform.spark.launch.properties import SUBMIT_ARGUMENTS, conf_folder
 from cdc_platform.spark.launch.spark_settings import POSTGRESQL_DRIVER, SparkSettings
 
+JARS_SETTING: Final = "spark.jars"
+PACKAGES_SETTING: Final = "spark.jars.packages"
 COLLECTOR: Final = "-XX:+UseParallelGC"
 """Java's default, G1, also collects in threads of its own and makes each write of a reference more expensive:
 it takes about a tenth more processor time for a large cycle."""
@@ -193,8 +195,8 @@ def _catalog_properties(properties: Mapping[str, str]) -> dict[str, str]:
 
 def _jars(spark: SparkSettings, lake: LakeSettings) -> dict[str, str]:
     if spark.jars_folder is not None:
-        return {"spark.jars": ",".join(list_jars(spark.jars_folder))}
-    return {"spark.jars.packages": ",".join(packages_of(spark, lake))}
+        return {JARS_SETTING: ",".join(list_jars(spark.jars_folder))}
+    return {PACKAGES_SETTING: ",".join(packages_of(spark, lake))}
 
 
 def packages_of(spark: SparkSettings, lake: LakeSettings) -> tuple[str, ...]:

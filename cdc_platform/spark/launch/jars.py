@@ -14,7 +14,7 @@ from cdc_platform.errors import JarsUnavailable
 from cdc_platform.java.class_archive import archive_file, archive_options
 from cdc_platform.java.java_program import find_java
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.spark.launch.config import spark_config
+from cdc_platform.spark.launch.config import JARS_SETTING, PACKAGES_SETTING, spark_config
 from cdc_platform.spark.launch.properties import SUBMIT_ARGUMENTS, conf_folder
 from cdc_platform.spark.launch.spark_settings import DEFAULT_PACKAGES, POSTGRESQL_DRIVER, SparkSettings
 
@@ -38,8 +38,6 @@ BRINGS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Packages with all of their dependencies, except those that Spark includes."""
 FOLDER_SETTING: Final = "spark.jars.ivy"
-JARS_SETTING: Final = "spark.jars"
-PACKAGES_SETTING: Final = "spark.jars.packages"
 CLASS_PATH_SETTING: Final = "spark.driver.extraClassPath"
 JAVA_SETTING: Final = "spark.driver.extraJavaOptions"
 

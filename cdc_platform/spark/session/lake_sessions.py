@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from cdc_platform.errors import SettingError
-from cdc_platform.spark.launch.config import CATALOG_PREFIX
-from cdc_platform.spark.launch.jars import CLASS_PATH_SETTING, JARS_SETTING, PACKAGES_SETTING
+from cdc_platform.spark.launch.config import CATALOG_PREFIX, JARS_SETTING, PACKAGES_SETTING
+from cdc_platform.spark.launch.jars import CLASS_PATH_SETTING
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,6 +9,7 @@ from cdc_platform.model.base.names import quote_spark
 from cdc_platform.model.schema.table_options import DELETED, DELETED_AT, source_schema
 from cdc_platform.model.schema.table_schema import TableSchema, spark_type
 from cdc_platform.model.stream.records import ChangeKind
+from cdc_platform.model.stream.source_capabilities import SourceCapabilities
 from cdc_platform.spark.frames.casts import convert_stored_expression
 from cdc_platform.spark.frames.columns import col, has_same_key, key_aliases, key_cols
 from cdc_platform.spark.tables.net_changes import ACTION, APPEND, UPDATE, compute_net_changes
@@ -24,19 +25,21 @@ _IS_BACK: Final = "__is_back"
 
 
 def compute_soft_net_changes(
-    changes: DataFrame, schema: TableSchema, *, drops_unseen: bool = True, comes_in_order: bool = True
+    changes: DataFrame, schema: TableSchema, capabilities: SourceCapabilities
 ) -> DataFrame:
     """Return the net changes with partial updates, in which a delete marks the row and keeps it.
 
     Args:
         changes: the result of `type_changes` for the source's columns, with partial updates and origin.
         schema: the table's columns in the lake, with `__deleted` and `__deleted_at`.
-        drops_unseen: whether to omit rows that were inserted and deleted within one transaction.
-        comes_in_order: whether only an insert follows the delete of a row.
+        capabilities: those of the source.
     """
     table = source_schema(schema)
+    # If a cycle may end within a transaction, readers may have seen rows that it inserts and deletes.
+    drops_unseen = capabilities.keeps_transactions or not capabilities.comes_in_order
     visible = _drop_unseen(changes, table) if drops_unseen else changes
-    is_back = F.lit(False) if comes_in_order else _is_back(table)
+    # In order, only an insert follows the delete of a row.
+    is_back = F.lit(False) if capabilities.comes_in_order else _is_back(table)
     visible = visible.withColumn(_IS_BACK, is_back)
     net_changes = compute_net_changes(_mark_deletes(visible, table), schema)
     return net_changes.withColumn(DELETED, F.coalesce(DELETED, F.lit(False)))

