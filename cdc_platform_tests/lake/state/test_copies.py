@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -12,7 +11,6 @@ from cdc_platform.errors import CommitConflict, LakeDamaged
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.commits.commits import head
-from cdc_platform.lake.manifests.stored_table import StoredScan, StoredTable
 from cdc_platform.lake.state.copies import (
     COPY,
     COPY_BRANCH,
@@ -25,6 +23,7 @@ from cdc_platform.lake.state.copies import (
 from cdc_platform.lake.state.copy_columns import replace_columns
 from cdc_platform.model.base.schemas import FORMAT_VERSION
 from cdc_platform_tests.example_tables import table as table_of
+from cdc_platform_tests.support.scans import watch_scans
 
 PLAN = CopyPlan("accounts", 1, 1_000_000, 2_000_000, "{}", ("a", "b", "c", "d"))
 ROWS = pa.table({"id": pa.array([1], pa.int64())})
@@ -85,13 +84,7 @@ def test_plans_are_read_once_for_all_tables(tmp_path: Path, monkeypatch: pytest.
     settings, others = LakeSettings(str(tmp_path / "a")), LakeSettings(str(tmp_path / "b"))
     lake, other = Lake(settings, "bank"), Lake(others, "bank")
     save_plans(lake, [PLAN])
-    scans, scan = [], StoredTable.scan
-
-    def note(table: StoredTable, **options: Any) -> StoredScan:
-        scans.append(table.name())
-        return scan(table, **options)
-
-    monkeypatch.setattr(StoredTable, "scan", note)
+    scans = watch_scans(monkeypatch)
     assert [load_plans(lake) for _ in range(5)] == [{"accounts": PLAN}] * 5
     assert len(scans) == 1
     assert load_plans(other) == {}

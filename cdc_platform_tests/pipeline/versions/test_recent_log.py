@@ -1,11 +1,10 @@
 """The rows of the newest cycles of the log, which a step reads once for all tables."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
-from cdc_platform.lake.manifests.stored_table import StoredScan, StoredTable
 from cdc_platform.model.base.stored_names import LOG
 from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.ordering.order import order_changes
@@ -16,6 +15,7 @@ from cdc_platform.pipeline.versions.log_span import pending_span
 from cdc_platform.pipeline.versions.recent_log import read_recent, read_recent_span
 from cdc_platform_tests.pipeline.bank import balances, bank_pipeline, expected_balances, feed_cycle
 from cdc_platform_tests.support.pipelines import merging_by_spark
+from cdc_platform_tests.support.scans import watch_scans
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,21 +54,8 @@ def test_a_step_reads_the_log_once_and_none_of_it_where_spark_merges(
     order_changes(bank, spark)
     assert read_recent(merging_by_spark(bank), [pending_span(bank, "accounts", 0)]) is None
     monkeypatch.delattr(recent_log, "read_span")
-    filters = watch_scans(monkeypatch, LOG)
+    scans = watch_scans(monkeypatch)
     merge_tables(bank, spark, bank.tables)
-    assert filters == ["cycle > 0 and cycle <= 1"]
+    assert [condition for name, condition in scans if name == LOG] == ["cycle > 0 and cycle <= 1"]
     publish_cut(bank)
     assert expected_balances(1) == balances(bank)
-
-
-def watch_scans(monkeypatch: pytest.MonkeyPatch, name: str) -> list[object]:
-    """Return the filters of the scans of a table that this process makes from now on."""
-    filters, scan = list[object](), StoredTable.scan
-
-    def scan_and_note(table: StoredTable, *arguments: Any, **options: Any) -> StoredScan:
-        if table.name()[-1] == name:
-            filters.extend(arguments[:1])
-        return scan(table, *arguments, **options)
-
-    monkeypatch.setattr(StoredTable, "scan", scan_and_note)
-    return filters
