@@ -105,9 +105,9 @@ class MaintenanceRun:
         return find_kept_cuts(self.pipeline, self.now_micros)
 
     def delete_metadata(self, table: Table) -> int:
-        """Delete a table's old metadata files, and return their number."""
+        """Delete a table's old metadata files, also those that this run replaced; return their number."""
         keep_micros = int(self.pipeline.settings.maintenance.keep_metadata_s * MICROS_PER_S)
-        return delete_old_metadata(table, self.now_micros - keep_micros)
+        return delete_old_metadata(table, clock_micros() - keep_micros)
 
     def delete_orphans(self, table: Table) -> int:
         """Delete a table's files of killed runs if the maintenance is thorough; return their number."""
