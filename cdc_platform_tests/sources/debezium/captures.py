@@ -17,6 +17,7 @@ from typing import Final
 
 from cdc_platform.errors import CaptureStopped
 from cdc_platform.sources.debezium.engine.spool import Spool
+from cdc_platform.sources.debezium.wire.stored_blocks import use_blocks_of, with_blocks
 from cdc_platform_tests.servers.postgresql import LOGICAL, Cluster, cluster, postgresql_programs
 from cdc_platform_tests.sources.debezium.captured_cases import KEYS, TYPED, Case
 from cdc_platform_tests.sources.debezium.captured_traffic import TRAFFIC
@@ -40,7 +41,8 @@ def capture_case(server: Cluster, case: Case, folder: Path) -> None:
         play(server, case.name, case.steps)
         with suppress(*([CaptureStopped] if case.stops else [])):
             capture_until_caught_up(settings, RUN_WITHIN_S)
-        lines = [line for file in Spool(Path(spool)).files() for line in file.lines()]
+        use_blocks_of(Path(spool))
+        lines = [with_blocks(line) for file in Spool(Path(spool)).files() for line in file.lines()]
         (folder / f"{case.name}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
         with closing(connect(server, case.name)) as connection, closing(connection.cursor()) as cursor:
             tables = truth(cursor)

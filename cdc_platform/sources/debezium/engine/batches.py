@@ -8,13 +8,16 @@ import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 from cdc_platform.model.base.stored_names import NEW_TABLES_RUN
 from cdc_platform.sources.debezium.engine.new_tables import NewTables
 from cdc_platform.sources.debezium.engine.spool import SpoolWriter
+from cdc_platform.sources.debezium.engine.spool_files import reported_as_unusable
 from cdc_platform.sources.debezium.settings.engine_settings import MARKER_PREFIX, EngineInput
 from cdc_platform.sources.debezium.wire.plain_lines import RUN_ID
+from cdc_platform.sources.debezium.wire.stored_blocks import store_block
 
 CAUGHT_UP: Final = b"\n"
 
@@ -46,6 +49,34 @@ class Run:
         self.ended.set()
 
 
+class SchemaBlocks:
+    """The schema blocks of keys and values, which the spool stores once each.
+
+    Args:
+        spool: the spool's folder.
+    """
+
+    def __init__(self, spool: Path) -> None:
+        import jpype
+
+        self._spool = spool
+        self._converter = jpype.JClass("org.apache.kafka.connect.json.JsonConverter")()
+        self._converter.configure(jpype.JClass("java.util.HashMap")(), False)
+        self._newest: dict[tuple[str, str], tuple[Any, str]] = {}
+
+    def wrap(self, topic: str, part: str, text: str, schema: Any) -> str:
+        """Return the JSON of a key or value of a topic with the name of its block."""
+        if schema is None:
+            return text
+        newest, name = self._newest.get((topic, part), (None, ""))
+        # Equal schemas are most often the same Java object.
+        if newest is None or not newest.equals(schema):
+            with reported_as_unusable(self._spool):
+                name = store_block(self._spool, str(self._converter.asJsonSchema(schema).toString()))
+            self._newest[topic, part] = schema, name
+        return f'{{"schema":"{name}","payload":{text}}}'
+
+
 class BatchWriter:
     """Writes the engine's batches to the spool and then acknowledges them, in whole transactions.
 
@@ -56,6 +87,7 @@ class BatchWriter:
 
     def __init__(self, writer: SpoolWriter, settings: EngineInput, run: Run, new_tables: NewTables) -> None:
         self._writer, self._run, self._new_tables = writer, run, new_tables
+        self._blocks = SchemaBlocks(settings.folder()) if settings.with_schemas else None
         self._notifications = settings.notification_topic
         self._heartbeats = f"__debezium-heartbeat.{settings.topic_prefix}"
         self._messages = f"{settings.topic_prefix}.message"
@@ -73,7 +105,7 @@ class BatchWriter:
             topic = str(record.destination())
             if topic != self._heartbeats:
                 run = NEW_TABLES_RUN if self._new_tables.are_read else None
-                events.append(event_text(topic, record, run))
+                events.append(self._event_text(topic, record, run))
             self._follow(topic, record)
             if not self._is_open:
                 last_whole = record
@@ -89,6 +121,22 @@ class BatchWriter:
         if is_at_marker and not self._new_tables.names:
             self._run.reach_marker()
 
+    def _event_text(self, topic: str, record: Any, run: str | None) -> str:
+        """Return the members of an event's JSON object; key, value and headers stay as the engine wrote them.
+
+        A run replaces that of the connector in the headers.
+        """
+        headers = {str(header.getKey()): _json(header.getValue()) for header in record.headers()}
+        if run is not None:
+            headers[RUN_ID] = json.dumps(run)
+        members = ",".join(f"{json.dumps(name)}:{text}" for name, text in headers.items())
+        key, value = _json(record.key()), _json(record.value())
+        if self._blocks is not None and topic != self._transactions:
+            sent = record.sourceRecord()
+            key = self._blocks.wrap(topic, "key", key, sent.keySchema())
+            value = self._blocks.wrap(topic, "value", value, sent.valueSchema())
+        return f'"topic":{json.dumps(topic)},"key":{key},"value":{value},"headers":{{{members}}}'
+
     def _follow(self, topic: str, record: Any) -> None:
         """Track whether a transaction is open and whether our marker has arrived."""
         if topic == self._transactions:
@@ -100,8 +148,7 @@ class BatchWriter:
 
 
 def _has_begun(transaction: str) -> bool:
-    boundary = json.loads(transaction)
-    return bool(boundary.get("payload", boundary)["status"] == "BEGIN")
+    return bool(json.loads(transaction)["status"] == "BEGIN")
 
 
 def is_progress(event: str, topic_prefix: str) -> bool:
@@ -113,21 +160,6 @@ def is_progress(event: str, topic_prefix: str) -> bool:
     if fields["topic"] == f"{topic_prefix}.message":
         return MARKER_PREFIX not in json.dumps(fields["key"])
     return bool(fields["topic"] != f"{topic_prefix}.transaction")
-
-
-def event_text(topic: str, record: Any, run: str | None = None) -> str:
-    """Return the members of an event's JSON object; key, value and headers stay as the engine wrote them.
-
-    A run replaces that of the connector in the headers.
-    """
-    headers = {str(header.getKey()): _json(header.getValue()) for header in record.headers()}
-    if run is not None:
-        headers[RUN_ID] = json.dumps(run)
-    members = ",".join(f"{json.dumps(name)}:{text}" for name, text in headers.items())
-    return (
-        f'"topic":{json.dumps(topic)},"key":{_json(record.key())},"value":{_json(record.value())},'
-        f'"headers":{{{members}}}'
-    )
 
 
 def _json(text: Any) -> str:

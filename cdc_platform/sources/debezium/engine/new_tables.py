@@ -73,8 +73,7 @@ class NewTables:
 
     def follow(self, notification: str) -> None:
         """Track the snapshot by a notification of the connector, as JSON."""
-        event = json.loads(notification)
-        fields = event.get("payload", event)
+        fields = json.loads(notification)
         if not self._is_signalled or fields["aggregate_type"] != _BLOCKING:
             return
         kind, more = fields["type"], fields.get("additional_data") or {}

@@ -4,7 +4,7 @@ A file is named by the offset of its first line, like a segment of a Kafka parti
 lines, and by an identity: no other file has its name, also if somebody empties the spool and offsets begin
 again. Files appear as a whole: each is written under another name, forced to disk and renamed. Offsets only
 grow, because the newest file is never deleted. A line is an object with topic, key, value, headers,
-partition, offset and timestamp.
+partition, offset and timestamp; its schema blocks are files of the folder `schemas`, which stay.
 """
 
 import fcntl
@@ -19,7 +19,7 @@ from cdc_platform.errors import OffsetsLost, SettingError, SlotInUse, SpoolUnusa
 from cdc_platform.private_files import PART, force_to_disk, make_private_folder, open_private, write_whole
 from cdc_platform.sources.debezium.engine.spool_files import NAME, SUFFIX, SpoolFile, reported_as_unusable
 
-FORMAT_VERSION: Final = 2
+FORMAT_VERSION: Final = 3
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSet
 from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
 from cdc_platform.sources.debezium.splits.outcome import SplitLines
 from cdc_platform.sources.debezium.splits.split_reader import SplitContext, SplitReader
+from cdc_platform.sources.debezium.wire.stored_blocks import use_blocks_of
 from cdc_platform.sources.file_store import FileStore
 from cdc_platform.sources.text_files import FileDamaged
 
@@ -25,9 +26,10 @@ SUFFIXES: Final = (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjs
 
 def event_files(settings: DebeziumSettings) -> FileStore:
     """Return the files with events; a spool also has files that describe it, which are left out."""
-    is_spool = isinstance(settings.input, EngineInput)
-    suffixes, setting = ((SPOOLED,), "input.engine.spool") if is_spool else (SUFFIXES, "input.files.path")
-    return FileStore(settings.folder, suffixes, setting=setting)
+    if not isinstance(settings.input, EngineInput):
+        return FileStore(settings.folder, SUFFIXES, setting="input.files.path")
+    use_blocks_of(settings.input.folder())
+    return FileStore(settings.folder, (SPOOLED,), setting="input.engine.spool")
 
 
 NUMBER: Final = "id"

@@ -91,7 +91,7 @@ class EngineInput:
         Described("Seconds after which spool files are deleted, once the lake has all of their events."),
     ] = DAY_S
     with_schemas: bool = True
-    """Whether each key and value includes its schema block, which is used for decoding."""
+    """Whether the spool has the schema block of each key and value, which is used for decoding."""
 
     def __post_init__(self) -> None:
         """Reject properties that would break the spool's guarantees, or give events values of later times."""
@@ -211,7 +211,6 @@ class EngineInput:
         return _DEFAULTS | dict(self.properties) | own
 
     def _own_properties(self, offsets: Path) -> dict[str, str]:
-        schemas = str(self.with_schemas).lower()
         own_values = {
             "name": self.slot,
             "connector.class": CONNECTOR,
@@ -234,8 +233,9 @@ class EngineInput:
             "offset.flush.timeout.ms": "60000",
             # The next cycle starts a new engine, which resumes from a position that loses nothing.
             "errors.max.retries": "0",
-            "key.converter.schemas.enable": schemas,
-            "value.converter.schemas.enable": schemas,
+            # Blocks are several times as long as rows: the spool keeps each one once.
+            "key.converter.schemas.enable": "false",
+            "value.converter.schemas.enable": "false",
             "header.converter.schemas.enable": "false",
             # Otherwise a null in a column with a default would arrive as the default.
             "value.converter.replace.null.with.default": "false",

@@ -13,6 +13,7 @@ from cdc_platform.sources.debezium.wire.schema_blocks import (
     load_json,
     load_part,
 )
+from cdc_platform.sources.debezium.wire.stored_blocks import SpoolAbsent, with_blocks
 from cdc_platform.sources.json_codec import text_of_bytes
 from cdc_platform.sources.sound_rows import escape, is_unicode
 
@@ -98,7 +99,7 @@ class Message(msgspec.Struct, frozen=True):
     @property
     def text(self) -> str:
         """The original message, for quarantine."""
-        return self.sent if isinstance(self.sent, str) else _raw_text(self.sent)
+        return with_blocks(self.sent) if isinstance(self.sent, str) else _raw_text(self.sent)
 
 
 class _MessageMalformed(ValueError):
@@ -124,7 +125,8 @@ def parse_line(line: bytes, position: int) -> Message | FaultyEvent:
             raise _MessageMalformed("a line must be a JSON object")
         return _message_of(fields, position, text)
     except (ValueError, RecursionError, TypeError, LookupError, AttributeError) as error:
-        return FaultyEvent(f"The line cannot be read as a message: {error}.", escape(text), position)
+        reason = f"The line cannot be read as a message: {error}."
+        return FaultyEvent(reason, with_blocks(escape(text)), position)
 
 
 def is_utf8(text: bytes | str) -> bool:
@@ -190,7 +192,7 @@ def parse_raw(raw: RawMessage) -> Message | FaultyEvent:
             raw.position,
             sent=raw,
         )
-    except (ValueError, RecursionError) as error:
+    except (ValueError, RecursionError, SpoolAbsent) as error:
         return FaultyEvent(f"The message cannot be read: {error}.", _raw_text(raw), raw.position)
 
 

@@ -28,6 +28,7 @@ from cdc_platform.sources.debezium.wire.schema_blocks import (
     parsed_block,
     part_of,
 )
+from cdc_platform.sources.debezium.wire.stored_blocks import SpoolAbsent
 
 RUN_ID: Final = "__debezium.context.runId"
 _OF_UPDATE: Final = b'"u"'
@@ -141,7 +142,7 @@ def plain_change(content: Content) -> PlainChange | None:
         if isinstance(content, bytes):
             return _of_line(content)
         return _of_raw(content)
-    except (ValueError, RecursionError, ArithmeticError):
+    except (ValueError, RecursionError, ArithmeticError, SpoolAbsent):
         return None
 
 

@@ -7,6 +7,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
+from cdc_platform.sources.debezium.wire.stored_blocks import read_block
 from cdc_platform.sources.json_codec import parser_of
 
 _MAX_BLOCKS: Final = 500
@@ -77,10 +78,15 @@ def has_block(text: str | bytes) -> bool:
 def parsed_block(text: bytes) -> Any:
     """Return a schema block: a `SchemaBlock` if it has the documented form, else its plain JSON.
 
+    Args:
+        text: the block, or the name of its file in a spool.
+
     Raises:
         ValueError: it is not JSON.
+        SpoolAbsent: this process reads no spool.
+        SpoolUnusable: the file is missing.
     """
-    block = load_json(text)
+    block = load_json(read_block(text.decode()) if text.startswith(b'"') else text)
     return SchemaBlock(block) if isinstance(block, dict) else block
 
 

@@ -94,6 +94,24 @@ def test_large_rows_need_no_more_memory_than_few_of_them(
     assert (operations["r"], operations["c"]) == (2500, 2500)
 
 
+def test_wide_tables_need_no_more_memory_than_their_rows(
+    capturing: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The schema block of 900 columns, which is far longer than a row, is in the spool once."""
+    monkeypatch.setenv("_JAVA_OPTIONS", "-Xmx448m")
+    settings, spool = replace(settings_for(capturing, "wide", tmp_path), with_schemas=True), Spool(tmp_path)
+    columns = ", ".join(f"c{number} int" for number in range(900))
+    with database(capturing, "wide") as name:
+        create = f"CREATE TABLE t (id int PRIMARY KEY, {columns})"
+        play(capturing, name, [create, "INSERT INTO t SELECT generate_series(1, 2000)"])
+        capture_until_caught_up(settings, WITHIN_S)
+    lines = [line for file in spool.files() for line in file.lines() if '"op":"r"' in line]
+    assert len(lines) == 2000
+    assert max(map(len, lines)) < 30_000
+    (block,) = (path for path in (tmp_path / "schemas").iterdir() if path.stat().st_size > 30_000)
+    assert block.stat().st_size > 300_000
+
+
 def test_a_killed_engine_repeats_the_open_transaction_and_loses_nothing(
     capturing: Cluster, tmp_path: Path
 ) -> None:
