@@ -16,6 +16,7 @@ from cdc_platform.sources.debezium.engine.spool import Spool
 from cdc_platform.sources.debezium.rows.decoder import Decoder
 from cdc_platform.sources.debezium.settings.connector import NullPolicy
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput
+from cdc_platform.sources.debezium.wire.stored_blocks import use_blocks_of
 from cdc_platform_tests.servers.postgresql import Cluster
 from cdc_platform_tests.sources.debezium.databases import database, play, settings_for
 from cdc_platform_tests.sources.debezium.spooled import wait_until
@@ -117,6 +118,7 @@ def changes(server: Cluster, name: str, spool: Path, properties: Mapping[str, st
 
 def decoded(spool: Path) -> list[SourceEvent]:
     """Return all changes of rows that are in a spool."""
+    use_blocks_of(spool)
     policies = {"*": NullPolicy.UNAVAILABLE}
     decoder = Decoder(DebeziumSettings(FilesInput("unused"), null_policies=policies))
     lines = (line for file in Spool(spool).files() for line in file.lines())

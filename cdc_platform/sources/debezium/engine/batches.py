@@ -92,6 +92,7 @@ class BatchWriter:
         self._heartbeats = f"__debezium-heartbeat.{settings.topic_prefix}"
         self._messages = f"{settings.topic_prefix}.message"
         self._transactions = f"{settings.topic_prefix}.transaction"
+        self._run_id = uuid.uuid4().hex
         self._is_open = self._has_marker = False
 
     def write(self, records: Sequence[Any], committer: Any) -> None:
@@ -104,8 +105,7 @@ class BatchWriter:
         for record in records:
             topic = str(record.destination())
             if topic != self._heartbeats:
-                run = NEW_TABLES_RUN if self._new_tables.are_read else None
-                events.append(self._event_text(topic, record, run))
+                events.append(self._event_text(topic, record))
             self._follow(topic, record)
             if not self._is_open:
                 last_whole = record
@@ -121,15 +121,18 @@ class BatchWriter:
         if is_at_marker and not self._new_tables.names:
             self._run.reach_marker()
 
-    def _event_text(self, topic: str, record: Any, run: str | None) -> str:
+    def _event_text(self, topic: str, record: Any) -> str:
         """Return the members of an event's JSON object; key, value and headers stay as the engine wrote them.
 
-        A run replaces that of the connector in the headers.
+        A header with the run of the connector is added.
         """
-        headers = {str(header.getKey()): _json(header.getValue()) for header in record.headers()}
-        if run is not None:
-            headers[RUN_ID] = json.dumps(run)
-        members = ",".join(f"{json.dumps(name)}:{text}" for name, text in headers.items())
+        members = f'"{RUN_ID}":"{NEW_TABLES_RUN if self._new_tables.are_read else self._run_id}"'
+        headers = record.headers()
+        # Calls into Java are expensive, and few events have headers.
+        if not headers.isEmpty():
+            members += "".join(
+                f",{json.dumps(str(header.getKey()))}:{_json(header.getValue())}" for header in headers
+            )
         key, value = _json(record.key()), _json(record.value())
         if self._blocks is not None and topic != self._transactions:
             sent = record.sourceRecord()

@@ -237,6 +237,8 @@ class EngineInput:
             "key.converter.schemas.enable": "false",
             "value.converter.schemas.enable": "false",
             "header.converter.schemas.enable": "false",
+            # Each event would have four headers about the connector, of which the spool needs its run.
+            "extended.headers.enabled": "false",
             # Otherwise a null in a column with a default would arrive as the default.
             "value.converter.replace.null.with.default": "false",
         }
