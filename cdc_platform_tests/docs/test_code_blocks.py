@@ -26,7 +26,7 @@ from cdc_platform_tests.docs.code_blocks import (
     blocks_of,
 )
 from cdc_platform_tests.servers.postgresql import Cluster
-from cdc_platform_tests.sources.debezium.databases import connect, database
+from cdc_platform_tests.support.debezium.databases import connect, database
 
 SPANNER: Final = {"project": "p", "instance": "i", "database": "d", "change_stream": "s"}
 KAFKA: Final = {"bootstrap_servers": "b:9092", "topics_pattern": ".*"}

@@ -20,7 +20,7 @@ from cdc_platform.metadata import DASHBOARD_URL
 from cdc_platform.spark.launch.config import spark_config
 from cdc_platform_tests.servers.object_store import is_installed, object_store
 from cdc_platform_tests.servers.postgresql import SUPERUSER, Cluster
-from cdc_platform_tests.sources.debezium.databases import connect, database
+from cdc_platform_tests.support.debezium.databases import connect, database
 
 FOLDER: Final = Path(__file__).parents[2] / "examples" / "deployment"
 HELM_VALUES: Final = Path(__file__).with_name("helm_values.json")

@@ -29,10 +29,10 @@ from cdc_platform.sources.debezium.settings.connector import Strategy
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
 from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
 from cdc_platform_tests.servers.postgresql import SUPERUSER, Cluster
-from cdc_platform_tests.sources.debezium.databases import connect, database, play
 from cdc_platform_tests.sources.debezium.postgres_texts import canonical
 from cdc_platform_tests.sources.debezium.workload import PREFIX, TABLES, Checkpoint, Options, Workload
 from cdc_platform_tests.support.cycles import failed_checks
+from cdc_platform_tests.support.debezium.databases import connect, database, play
 from cdc_platform_tests.support.pipelines import found_table, log_rows, quarantined_rows, rows_of
 
 if TYPE_CHECKING:

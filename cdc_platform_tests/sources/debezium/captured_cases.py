@@ -13,7 +13,7 @@ from cdc_platform_tests.sources.debezium.captured_types import (
     types_row,
     types_setup,
 )
-from cdc_platform_tests.sources.debezium.databases import Step
+from cdc_platform_tests.support.debezium.databases import Step
 
 BIG: Final = "(SELECT string_agg(md5({0} || i::text), '') FROM generate_series(1, 80) i)"
 """A text of 2560 letters, stored out of line."""

@@ -4,7 +4,7 @@ from typing import Final
 
 from cdc_platform.sources.debezium.settings.engine_settings import Snapshot
 from cdc_platform_tests.sources.debezium.captured_cases import ITEMS, Case, big, insert_item
-from cdc_platform_tests.sources.debezium.databases import Step
+from cdc_platform_tests.support.debezium.databases import Step
 
 ACCOUNTS: Final[list[Step]] = [
     "CREATE TABLE accounts (id int PRIMARY KEY, balance int)",

@@ -21,8 +21,8 @@ from cdc_platform.sources.debezium.wire.stored_blocks import use_blocks_of, with
 from cdc_platform_tests.servers.postgresql import LOGICAL, Cluster, cluster, postgresql_programs
 from cdc_platform_tests.sources.debezium.captured_cases import KEYS, TYPED, Case
 from cdc_platform_tests.sources.debezium.captured_traffic import TRAFFIC
-from cdc_platform_tests.sources.debezium.databases import connect, database, play, settings_for, truth
 from cdc_platform_tests.sources.debezium.spooled import capture_until_caught_up
+from cdc_platform_tests.support.debezium.databases import connect, database, play, settings_for, truth
 
 CASES: Final = [*TYPED, KEYS, *TRAFFIC]
 RUN_WITHIN_S: Final = 120.0

@@ -31,7 +31,7 @@ from cdc_platform.sources.debezium.engine.engine_process import EngineProcess, r
 from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
 from cdc_platform_tests.programs import free_port
 from cdc_platform_tests.servers.postgresql import Cluster
-from cdc_platform_tests.sources.debezium.databases import connect, database, settings_for
+from cdc_platform_tests.support.debezium.databases import connect, database, settings_for
 
 SETTINGS = EngineInput(spool="s", host="h", database="d", user="u")
 READER = "reader_without_comments"

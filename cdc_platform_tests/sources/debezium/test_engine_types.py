@@ -18,8 +18,8 @@ from cdc_platform.sources.debezium.settings.connector import NullPolicy
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput
 from cdc_platform.sources.debezium.wire.stored_blocks import use_blocks_of
 from cdc_platform_tests.servers.postgresql import Cluster
-from cdc_platform_tests.sources.debezium.databases import database, play, settings_for
 from cdc_platform_tests.sources.debezium.spooled import wait_until
+from cdc_platform_tests.support.debezium.databases import database, play, settings_for
 
 pytestmark = pytest.mark.integration
 

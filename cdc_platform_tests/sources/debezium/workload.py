@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import psycopg2
 
-from cdc_platform_tests.sources.debezium.databases import truth
+from cdc_platform_tests.support.debezium.databases import truth
 
 PREFIX: Final = "checkpoint"
 """Prefix of the logical messages that name a checkpoint; the content is its number."""

@@ -21,7 +21,6 @@ from cdc_platform.sources.debezium.engine.engine_process import Capture, EngineP
 from cdc_platform.sources.debezium.engine.spool import Spool
 from cdc_platform.sources.debezium.settings.engine_settings import Snapshot
 from cdc_platform_tests.servers.postgresql import Cluster
-from cdc_platform_tests.sources.debezium.databases import connect, database, play, settings_for
 from cdc_platform_tests.sources.debezium.spooled import (
     WITHIN_S,
     capture_until_caught_up,
@@ -29,6 +28,7 @@ from cdc_platform_tests.sources.debezium.spooled import (
     rows_in,
     wait_until,
 )
+from cdc_platform_tests.support.debezium.databases import connect, database, play, settings_for
 
 pytestmark = pytest.mark.integration
 

@@ -12,8 +12,8 @@ from cdc_platform.sources.debezium.engine.new_tables import NewTables
 from cdc_platform.sources.debezium.engine.spool import Spool
 from cdc_platform.sources.debezium.settings.engine_settings import MARKER_PREFIX, EngineInput
 from cdc_platform_tests.servers.postgresql import Cluster
-from cdc_platform_tests.sources.debezium.databases import database, play, settings_for
 from cdc_platform_tests.sources.debezium.spooled import WITHIN_S, capture_until_caught_up, rows_in
+from cdc_platform_tests.support.debezium.databases import database, play, settings_for
 
 ROLE = "reader_of_some_tables"
 ENGINE = EngineInput(spool="s", host="h", database="d", user="u")

@@ -10,8 +10,8 @@ from cdc_platform.java.class_archive import CACHE_VARIABLE, is_complete
 from cdc_platform.sources.debezium.engine.engine import NEXT_MARKER_AFTER_S
 from cdc_platform.sources.debezium.engine.engine_process import EngineProcess
 from cdc_platform_tests.servers.postgresql import Cluster
-from cdc_platform_tests.sources.debezium.databases import database, play, settings_for
 from cdc_platform_tests.sources.debezium.spooled import WITHIN_S, capture_until_caught_up
+from cdc_platform_tests.support.debezium.databases import database, play, settings_for
 
 pytestmark = pytest.mark.integration
 

@@ -14,13 +14,13 @@ from cdc_platform.sources.debezium.engine.spool import Spool
 from cdc_platform.sources.debezium.settings.engine_settings import EngineInput, Snapshot
 from cdc_platform.sources.debezium.wire.plain_lines import RUN_ID
 from cdc_platform_tests.servers.postgresql import Cluster
-from cdc_platform_tests.sources.debezium.databases import database, play, settings_for
 from cdc_platform_tests.sources.debezium.spooled import (
     WITHIN_S,
     capture_until_caught_up,
     events_in,
     wait_until,
 )
+from cdc_platform_tests.support.debezium.databases import database, play, settings_for
 
 pytestmark = pytest.mark.integration
 

@@ -13,8 +13,8 @@ from cdc_platform.errors import SlotOutrun
 from cdc_platform.sources.debezium.engine.spool import Spool
 from cdc_platform.sources.debezium.settings.engine_settings import EngineInput, Snapshot
 from cdc_platform_tests.servers.postgresql import LOGICAL, Cluster, cluster, run
-from cdc_platform_tests.sources.debezium.databases import play, settings_for
 from cdc_platform_tests.sources.debezium.spooled import WITHIN_S, capture_until_caught_up, rows_in
+from cdc_platform_tests.support.debezium.databases import play, settings_for
 
 pytestmark = pytest.mark.integration
 

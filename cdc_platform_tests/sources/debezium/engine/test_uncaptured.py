@@ -10,8 +10,8 @@ import pytest
 from cdc_platform.errors import ReplicationRefused
 from cdc_platform.sources.debezium.engine.spool import Spool
 from cdc_platform_tests.servers.postgresql import Cluster
-from cdc_platform_tests.sources.debezium.databases import database, play, settings_for
 from cdc_platform_tests.sources.debezium.spooled import WITHIN_S, capture_until_caught_up, events_in
+from cdc_platform_tests.support.debezium.databases import database, play, settings_for
 
 pytestmark = pytest.mark.integration
 
