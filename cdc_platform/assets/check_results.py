@@ -15,13 +15,7 @@ from cdc_platform.metadata import describe_facts
 from cdc_platform.model.base.names import CHECKED_AT, FRESH
 from cdc_platform.model.base.stored_names import LOG
 from cdc_platform.model.schema.table_options import history_name
-from cdc_platform.pipeline.checks.check_result import (
-    EVERYTHING,
-    Check,
-    CheckResult,
-    checking,
-    raise_failures,
-)
+from cdc_platform.pipeline.checks.check_result import EVERYTHING, Check, CheckResult, checking, raise_failures
 from cdc_platform.pipeline.checks.invariants import checks_of
 from cdc_platform.pipeline.checks.running_checks import CheckRunner
 from cdc_platform.pipeline.checks.stored_results import store_results, with_open_failure

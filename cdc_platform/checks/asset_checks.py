@@ -5,13 +5,7 @@ from collections.abc import Iterator
 import dagster as dg
 from dagster import AssetCheckExecutionContext, AssetCheckResult
 
-from cdc_platform.assets.check_results import (
-    as_result,
-    check_key,
-    evaluate,
-    step_name,
-    table_check_keys,
-)
+from cdc_platform.assets.check_results import as_result, check_key, evaluate, step_name, table_check_keys
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.claims import FULL_CHECKS_TAG
 from cdc_platform.lake.commits.commits import read_mark

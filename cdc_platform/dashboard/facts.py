@@ -3,11 +3,7 @@
 from dataclasses import dataclass, field
 
 from cdc_platform.dashboard.change_rates import ChangeRates, RecentChanges, load_change_rates, recent_changes
-from cdc_platform.dashboard.cut_history import (
-    lag_by_column,
-    load_cut_history,
-    publication_by_column,
-)
+from cdc_platform.dashboard.cut_history import lag_by_column, load_cut_history, publication_by_column
 from cdc_platform.dashboard.health import Health, State, assess_health
 from cdc_platform.dashboard.partition_lanes import PartitionLanes, draw_partitions
 from cdc_platform.dashboard.read_lanes import ReadLanes, load_read_lanes

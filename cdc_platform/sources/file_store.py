@@ -11,13 +11,7 @@ from typing import Any, BinaryIO, Final
 import pyarrow as pa
 from pyarrow import fs
 
-from cdc_platform.errors import (
-    AccessDenied,
-    LibraryMissing,
-    SettingError,
-    SourceNotFound,
-    SourceUnreachable,
-)
+from cdc_platform.errors import AccessDenied, LibraryMissing, SettingError, SourceNotFound, SourceUnreachable
 from cdc_platform.model.stream.files import SourceFile
 from cdc_platform.sources.locations import DEADLINE_S, arrow_location, check_location, scheme_of
 from cdc_platform.visible import visible_line

@@ -7,10 +7,7 @@ from typing import Final
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import (
-    NoSuchTableError,
-    TableAlreadyExistsError,
-)
+from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.table import Table
 
 from cdc_platform.errors import CommitConflict, LakeDamaged, LakeFormatUnknown, PipelineNotFound, SettingError

@@ -17,11 +17,7 @@ from pyiceberg.exceptions import BadRequestError, CommitFailedException
 from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.table.update import (
-    RemoveSnapshotRefUpdate,
-    RemoveSnapshotsUpdate,
-    TableUpdate,
-)
+from pyiceberg.table.update import RemoveSnapshotRefUpdate, RemoveSnapshotsUpdate, TableUpdate
 
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.commits.branches import TRIES, assert_head, set_branch

@@ -13,10 +13,7 @@ from typing import Final
 
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.table.update import (
-    RemoveSnapshotsUpdate,
-    TableUpdate,
-)
+from pyiceberg.table.update import RemoveSnapshotsUpdate, TableUpdate
 
 from cdc_platform.errors import CommitConflict, LakeDamaged
 from cdc_platform.lake.catalog.lake import Lake, own_tables

@@ -9,12 +9,7 @@ from pyspark.sql import functions as F
 from cdc_platform.lake.state.cuts import Cut, newest_cut
 from cdc_platform.lake.state.schema_history import load_history_at
 from cdc_platform.model.schema.evolution import SchemaHistory
-from cdc_platform.model.schema.table_options import (
-    history_name,
-    keeps_deleted,
-    source_schema,
-    stored_schema,
-)
+from cdc_platform.model.schema.table_options import history_name, keeps_deleted, source_schema, stored_schema
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.pipeline.checks.check_result import CheckResult, Scope
 from cdc_platform.pipeline.checks.history_check import HistoryFaults, count_differing, find_faults

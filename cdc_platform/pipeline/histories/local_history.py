@@ -14,12 +14,7 @@ from cdc_platform.lake.local_writer.local_table import KeyRows, LocalTable
 from cdc_platform.model.schema.table_options import IS_CURRENT, VALID_FROM, VALID_TO
 from cdc_platform.pipeline.histories.history_plan import HistoryBuild
 from cdc_platform.pipeline.merging.build import MergeOutcome
-from cdc_platform.pipeline.merging.local_merge import (
-    MAX_READ_BYTES,
-    find_local,
-    is_much,
-    to_table_rows,
-)
+from cdc_platform.pipeline.merging.local_merge import MAX_READ_BYTES, find_local, is_much, to_table_rows
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.versions.branch import Attempt
 from cdc_platform.pipeline.versions.change_source import SINGLE_TASK_CHANGES

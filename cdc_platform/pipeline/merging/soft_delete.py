@@ -13,12 +13,7 @@ from cdc_platform.errors import CutNotFound, SettingError
 from cdc_platform.lake.commits.commits import count_rows
 from cdc_platform.lake.state.lost_tables import stored_version
 from cdc_platform.model.base.names import quote_spark
-from cdc_platform.model.schema.table_options import (
-    DELETED,
-    DELETED_AT,
-    keeps_deleted,
-    stored_schema,
-)
+from cdc_platform.model.schema.table_options import DELETED, DELETED_AT, keeps_deleted, stored_schema
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.versions.branch import load_table

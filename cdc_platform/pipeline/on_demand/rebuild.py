@@ -19,12 +19,7 @@ from cdc_platform.pipeline.histories.history_plan import (
     plan_whole,
 )
 from cdc_platform.pipeline.merging.build import Build, MergeOutcome
-from cdc_platform.pipeline.merging.merge import (
-    first_version,
-    merge_tables,
-    plan_build,
-    run_builds,
-)
+from cdc_platform.pipeline.merging.merge import first_version, merge_tables, plan_build, run_builds
 from cdc_platform.pipeline.merging.soft_delete import drop_markers, require_same_option
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.opened.pipeline_step import pipeline_step

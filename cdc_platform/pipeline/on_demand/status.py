@@ -16,12 +16,7 @@ from cdc_platform.lake.state.cuts import Cut, newest_cut
 from cdc_platform.lake.state.last_results import LastResult, load_results
 from cdc_platform.lake.state.lost_tables import require_published
 from cdc_platform.lake.state.quarantine import count_quarantined_records
-from cdc_platform.lake.state.read_progress import (
-    ReplayProgress,
-    left_since,
-    load_poll,
-    load_replay_progress,
-)
+from cdc_platform.lake.state.read_progress import ReplayProgress, left_since, load_poll, load_replay_progress
 from cdc_platform.model.base.names import lake_table_name
 from cdc_platform.model.base.stored_names import CYCLE, RAW
 from cdc_platform.model.base.stored_texts import MISUNDERSTOOD

@@ -20,11 +20,7 @@ from cdc_platform.model.base.timestamps import clock_micros, to_datetime
 from cdc_platform.model.stream.files import is_of_file, is_of_version
 from cdc_platform.model.stream.quarantined_records import QuarantinedRecord, ReplaySource
 from cdc_platform.model.stream.records import RecordKind
-from cdc_platform.pipeline.completing.completion import (
-    complete_changes,
-    complete_few,
-    complete_moved_rows,
-)
+from cdc_platform.pipeline.completing.completion import complete_changes, complete_few, complete_moved_rows
 from cdc_platform.pipeline.completing.equal_rows import EqualRows
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.addresses import call_waiting, with_keys_by_address

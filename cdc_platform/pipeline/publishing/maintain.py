@@ -12,14 +12,7 @@ from pyspark.sql import SparkSession
 
 from cdc_platform.errors import LakeError
 from cdc_platform.lake.catalog.lake import UNMAINTAINED, own_tables
-from cdc_platform.lake.commits.commits import (
-    BRANCH,
-    ancestors_of,
-    count_rows,
-    head,
-    number_of,
-    read_mark,
-)
+from cdc_platform.lake.commits.commits import BRANCH, ancestors_of, count_rows, head, number_of, read_mark
 from cdc_platform.lake.commits.maintenance import (
     compact_all_files,
     compact_small_files,

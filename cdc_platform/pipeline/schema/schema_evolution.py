@@ -17,9 +17,7 @@ from cdc_platform.lake.state.schema_history import append_events, at_mark, load_
 from cdc_platform.model.base.names import ROOT_TOKEN
 from cdc_platform.model.base.stored_names import LOG, QUARANTINE, RAW, SCHEMA
 from cdc_platform.model.schema.evolution import SchemaHistory
-from cdc_platform.model.schema.observed_columns import (
-    ObservedColumns,
-)
+from cdc_platform.model.schema.observed_columns import ObservedColumns
 from cdc_platform.model.schema.recreated_tables import find_populated, find_recreated
 from cdc_platform.model.schema.schema_events import SchemaEvent
 from cdc_platform.model.schema.schema_finder import find_events, is_news

@@ -14,11 +14,7 @@ from cdc_platform.simulator.history.moving_keys import MovingKeys, PartitionChan
 from cdc_platform.simulator.history.partitions import Moment, PartitionTree, place
 from cdc_platform.simulator.history.schema import Schema, Schemas
 from cdc_platform.simulator.history.transactions import Change, Key, Row, Transaction, pack, unpack
-from cdc_platform.simulator.wire.simulator_settings import (
-    PartitionMode,
-    RecordSequences,
-    SimulatorSettings,
-)
+from cdc_platform.simulator.wire.simulator_settings import PartitionMode, RecordSequences, SimulatorSettings
 
 SAME_TIMESTAMP: Final = 0.05
 """Share of transactions with the timestamp of the previous one, if they have no row in common."""

@@ -9,12 +9,7 @@ from cdc_platform.model.base.cached_values import cached_value
 from cdc_platform.model.base.names import ROOT_TOKEN
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
-from cdc_platform.model.stream.files import (
-    FileChoice,
-    SourceFile,
-    choose_files,
-    resolved_failures,
-)
+from cdc_platform.model.stream.files import FileChoice, SourceFile, choose_files, resolved_failures
 from cdc_platform.model.stream.lineage import Lineage
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest
 from cdc_platform.model.stream.window_plans import plan_arrivals

@@ -7,12 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from cdc_platform.errors import (
-    DialectMismatch,
-    SettingError,
-    SourceNotFound,
-    StreamWatchesNothing,
-)
+from cdc_platform.errors import DialectMismatch, SettingError, SourceNotFound, StreamWatchesNothing
 from cdc_platform.model.schema.schema_reads import SchemaRead
 from cdc_platform.model.schema.table_schema import Column, ColumnType, TableSchema
 from cdc_platform.model.stream.records import ValueCaptureType

@@ -5,12 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from cdc_platform.errors import (
-    PartitionBoundsInvalid,
-    RetentionExpired,
-    SettingError,
-    SourceNotFound,
-)
+from cdc_platform.errors import PartitionBoundsInvalid, RetentionExpired, SettingError, SourceNotFound
 from cdc_platform.model.base.cached_values import cached_value
 from cdc_platform.model.base.names import ROOT_TOKEN
 from cdc_platform.model.base.timestamps import from_rfc3339, to_rfc3339

@@ -13,13 +13,7 @@ from cdc_platform.model.stream.source_capabilities import SourceCapabilities
 from cdc_platform.spark.frames.casts import convert_stored_expression
 from cdc_platform.spark.frames.columns import col, has_same_key, key_aliases, key_cols
 from cdc_platform.spark.tables.net_changes import ACTION, APPEND, UPDATE, compute_net_changes
-from cdc_platform.spark.tables.typed_columns import (
-    COMMITTED,
-    KIND,
-    ORDINAL,
-    TRANSACTION,
-    flag_of,
-)
+from cdc_platform.spark.tables.typed_columns import COMMITTED, KIND, ORDINAL, TRANSACTION, flag_of
 
 _IS_BACK: Final = "__is_back"
 

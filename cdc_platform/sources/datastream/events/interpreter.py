@@ -8,25 +8,12 @@ from typing import Any, Final
 from cdc_platform.errors import RecordUnreadable
 from cdc_platform.model.base.decoding_errors import MALFORMED
 from cdc_platform.model.base.timestamps import is_moment
-from cdc_platform.model.stream.events import (
-    ChangeRun,
-    FaultyEvent,
-    SourceEvent,
-)
+from cdc_platform.model.stream.events import ChangeRun, FaultyEvent, SourceEvent
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.sources.datastream.events.envelope import to_text
 from cdc_platform.sources.datastream.events.event_runs import EventRun
-from cdc_platform.sources.datastream.events.layouts import (
-    LAYOUT_MEMBERS,
-    Form,
-    Layouts,
-    layout_values,
-)
-from cdc_platform.sources.datastream.events.ordering_keys import (
-    OrderRules,
-    ordering_keys,
-    sequence_keys,
-)
+from cdc_platform.sources.datastream.events.layouts import LAYOUT_MEMBERS, Form, Layouts, layout_values
+from cdc_platform.sources.datastream.events.ordering_keys import OrderRules, ordering_keys, sequence_keys
 from cdc_platform.sources.datastream.events.positions import PositionRules
 from cdc_platform.sources.datastream.events.row_changes import (
     OrderedRun,

@@ -12,18 +12,9 @@ from cdc_platform.model.base.decoding_errors import MALFORMED
 from cdc_platform.model.base.names import unfit_columns_reason
 from cdc_platform.model.stream.events import FaultyEvent
 from cdc_platform.sources.datastream.events.event_runs import EventRun
-from cdc_platform.sources.datastream.files.avro_bounds import (
-    Extents,
-    check_extent,
-    max_values_of,
-    unroll,
-)
+from cdc_platform.sources.datastream.files.avro_bounds import Extents, check_extent, max_values_of, unroll
 from cdc_platform.sources.datastream.files.avro_names import Schema, qualify
-from cdc_platform.sources.datastream.files.avro_schemas import (
-    bases_of,
-    payload_fields,
-    without_logical_types,
-)
+from cdc_platform.sources.datastream.files.avro_schemas import bases_of, payload_fields, without_logical_types
 from cdc_platform.sources.datastream.files.avro_values import avro_reader
 from cdc_platform.sources.datastream.files.container import (
     DAMAGE,
@@ -35,17 +26,8 @@ from cdc_platform.sources.datastream.files.container import (
     read_header,
     records,
 )
-from cdc_platform.sources.datastream.files.decoding import (
-    MICROS_PER_MILLI,
-    Decoding,
-    faulty_file,
-    micros_of,
-)
-from cdc_platform.sources.datastream.files.file_runs import (
-    FileEvent,
-    event_run,
-    form_of,
-)
+from cdc_platform.sources.datastream.files.decoding import MICROS_PER_MILLI, Decoding, faulty_file, micros_of
+from cdc_platform.sources.datastream.files.file_runs import FileEvent, event_run, form_of
 from cdc_platform.sources.datastream.settings.bounds import DEFAULT_BOUNDS, Bounds
 from cdc_platform.sources.datastream.values.json_text import compact, parsed
 from cdc_platform.sources.datastream.values.rows import RowReader, problem_of, row_reader

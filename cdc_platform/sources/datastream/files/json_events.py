@@ -16,12 +16,7 @@ from cdc_platform.sources.datastream.files.decoding import (
 )
 from cdc_platform.sources.datastream.files.file_runs import FileEvent, check_depth
 from cdc_platform.sources.datastream.files.lines import LongLine
-from cdc_platform.sources.datastream.values.json_text import (
-    JsonDocument,
-    JsonNumber,
-    parsed,
-    without_spaces,
-)
+from cdc_platform.sources.datastream.values.json_text import JsonDocument, JsonNumber, parsed, without_spaces
 from cdc_platform.sources.datastream.values.rows import Documents
 from cdc_platform.sources.datastream.values.values import is_element
 from cdc_platform.sources.sound_rows import NOT_UNICODE, half_at

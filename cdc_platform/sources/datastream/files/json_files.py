@@ -15,15 +15,8 @@ from cdc_platform.sources.datastream.files.decoding import (
     faulty_file,
     micros_of,
 )
-from cdc_platform.sources.datastream.files.file_runs import (
-    check_depth,
-    event_run,
-)
-from cdc_platform.sources.datastream.files.json_events import (
-    SchemaName,
-    facts_of,
-    keep_documents,
-)
+from cdc_platform.sources.datastream.files.file_runs import check_depth, event_run
+from cdc_platform.sources.datastream.files.json_events import SchemaName, facts_of, keep_documents
 from cdc_platform.sources.datastream.settings.kinds import DOCUMENT_ID
 from cdc_platform.sources.datastream.values.columns import RowBatch
 from cdc_platform.sources.datastream.values.inference import Inference

@@ -26,13 +26,7 @@ from cdc_platform.sources.debezium.rows.rows import RowDecoder
 from cdc_platform.sources.debezium.settings.connector import Strategy
 from cdc_platform.sources.debezium.wire.event_faults import fault_of
 from cdc_platform.sources.debezium.wire.flattened_messages import read_content
-from cdc_platform.sources.debezium.wire.message_contents import (
-    CREATE,
-    DELETE,
-    READ,
-    UPDATE,
-    DataEvent,
-)
+from cdc_platform.sources.debezium.wire.message_contents import CREATE, DELETE, READ, UPDATE, DataEvent
 from cdc_platform.sources.debezium.wire.messages import Arrival, Content, Message, parse_message
 from cdc_platform.sources.debezium.wire.plain_lines import PlainChange, PlainSource, plain_change
 

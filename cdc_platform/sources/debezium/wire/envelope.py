@@ -21,12 +21,7 @@ from cdc_platform.sources.debezium.wire.message_contents import (
     TransactionEnd,
 )
 from cdc_platform.sources.debezium.wire.messages import Message
-from cdc_platform.sources.debezium.wire.schema_blocks import (
-    Fields,
-    load_json,
-    part_of,
-    payload_of,
-)
+from cdc_platform.sources.debezium.wire.schema_blocks import Fields, load_json, part_of, payload_of
 
 _ENVELOPE: Final = frozenset({"op", "source"})
 _MEMBERS: Final = frozenset(

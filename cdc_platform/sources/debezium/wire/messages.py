@@ -8,11 +8,7 @@ import msgspec
 
 from cdc_platform.model.base.number_texts import whole_number
 from cdc_platform.model.stream.events import FaultyEvent
-from cdc_platform.sources.debezium.wire.schema_blocks import (
-    RAW_MEMBERS,
-    load_json,
-    load_part,
-)
+from cdc_platform.sources.debezium.wire.schema_blocks import RAW_MEMBERS, load_json, load_part
 from cdc_platform.sources.debezium.wire.stored_blocks import SpoolAbsent, with_blocks
 from cdc_platform.sources.json_codec import text_of_bytes
 from cdc_platform.sources.sound_rows import escape, is_unicode

@@ -3,18 +3,11 @@
 from functools import lru_cache
 from typing import Final
 
-from cdc_platform.errors import (
-    DialectMismatch,
-    SourceNotFound,
-)
+from cdc_platform.errors import DialectMismatch, SourceNotFound
 from cdc_platform.model.base.names import ROOT_TOKEN
 from cdc_platform.model.base.timestamps import from_rfc3339
 from cdc_platform.sources.spanner.client.connection import SpannerConnection
-from cdc_platform.sources.spanner.client.placements import (
-    has_placements,
-    placed_token,
-    placement_functions,
-)
+from cdc_platform.sources.spanner.client.placements import has_placements, placed_token, placement_functions
 from cdc_platform.sources.spanner.client.query import DIALECT_QUERY, Query, ReadFunction
 from cdc_platform.sources.spanner.information_schema import (
     INFORMATION_SCHEMAS,

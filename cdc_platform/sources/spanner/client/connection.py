@@ -11,11 +11,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
-from cdc_platform.errors import (
-    PartitionStuck,
-    SourceError,
-    SourceUnreachable,
-)
+from cdc_platform.errors import PartitionStuck, SourceError, SourceUnreachable
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.sources.spanner.client.chunks import RowAssembler
 from cdc_platform.sources.spanner.client.failures import to_source_error

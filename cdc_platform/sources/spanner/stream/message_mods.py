@@ -16,9 +16,7 @@ from cdc_platform.sources.spanner.client.wire import (
     number,
     text,
 )
-from cdc_platform.sources.spanner.stream.record_rows import (
-    ModTexts,
-)
+from cdc_platform.sources.spanner.stream.record_rows import ModTexts
 
 _KEYS, _OLD_VALUES, _NEW_VALUES = 0x0A, 0x12, 0x1A
 """Tags of a mod's fields; each field is a value with its column."""

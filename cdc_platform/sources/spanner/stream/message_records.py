@@ -13,10 +13,7 @@ from typing import Any, Final
 
 from cdc_platform.model.base.timestamps import MICROS_PER_S, is_moment
 from cdc_platform.model.stream.ordering_key import record_order
-from cdc_platform.sources.spanner.client.wire import (
-    MISSHAPEN,
-    required_text,
-)
+from cdc_platform.sources.spanner.client.wire import MISSHAPEN, required_text
 from cdc_platform.sources.spanner.stream.message_mods import mod_texts, quoted
 from cdc_platform.sources.spanner.stream.record_rows import (
     DATA,
