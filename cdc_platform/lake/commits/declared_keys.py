@@ -7,10 +7,10 @@ from typing import Final
 from pyiceberg.manifest import DataFile, ManifestContent
 from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
-from pyiceberg.table.snapshots import Operation, Snapshot
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import DoubleType, FloatType, NestedField
 
-from cdc_platform.lake.commits.commits import ancestors_of, conflicts_as, head
+from cdc_platform.lake.commits.commits import ancestors_of, conflicts_as, head, is_compaction
 from cdc_platform.lake.commits.staging import is_staging
 from cdc_platform.lake.manifests.stored_manifests import read_entries, read_manifests
 from cdc_platform.model.base.names import case_key
@@ -97,7 +97,7 @@ def _declarable(fields: Collection[NestedField]) -> _Key:
 def _newest_compaction(table: Table) -> str:
     """Return the id of the newest compaction: a later one may rewrite the files that lack a column."""
     for snapshot in ancestors_of(table, head(table)):
-        if snapshot.summary is not None and snapshot.summary.operation is Operation.REPLACE:
+        if is_compaction(snapshot):
             return str(snapshot.snapshot_id)
     return NOT_COMPACTED
 

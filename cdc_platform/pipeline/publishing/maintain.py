@@ -7,12 +7,19 @@ from math import ceil
 from typing import Final
 
 from pyiceberg.table import Table
-from pyiceberg.table.snapshots import Operation
 from pyspark.sql import SparkSession
 
 from cdc_platform.errors import LakeError
 from cdc_platform.lake.catalog.lake import UNMAINTAINED, own_tables
-from cdc_platform.lake.commits.commits import BRANCH, ancestors_of, count_rows, head, number_of, read_mark
+from cdc_platform.lake.commits.commits import (
+    BRANCH,
+    ancestors_of,
+    count_rows,
+    head,
+    is_compaction,
+    number_of,
+    read_mark,
+)
 from cdc_platform.lake.commits.maintenance import (
     compact_all_files,
     compact_small_files,
@@ -258,7 +265,7 @@ def _compare_rows(pipeline: Pipeline, table: str) -> None:
     """Raise if the newest compaction changed the number of rows."""
     stored_table = load_table(pipeline, table)
     for snapshot in ancestors_of(stored_table, head(stored_table)):
-        if snapshot.summary is None or snapshot.summary.operation is not Operation.REPLACE:
+        if not is_compaction(snapshot):
             continue
         parent = stored_table.metadata.snapshot_by_id(snapshot.parent_snapshot_id or -1)
         before, after = count_rows(parent), count_rows(snapshot)

@@ -6,9 +6,9 @@ from itertools import takewhile
 from typing import Final
 
 from pyiceberg.table import Table
-from pyiceberg.table.snapshots import Operation, Snapshot
+from pyiceberg.table.snapshots import Snapshot
 
-from cdc_platform.lake.commits.commits import ancestors_of, fact, head, number_of
+from cdc_platform.lake.commits.commits import ancestors_of, fact, head, is_compaction, number_of
 from cdc_platform.model.base.stored_names import CYCLE
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 
@@ -37,10 +37,7 @@ def _adds_small_files(small_file_bytes: int, snapshot: Snapshot) -> bool:
 
 def cycles_since(table: Table, counts: Callable[[Snapshot], bool] = lambda _: True) -> int:
     """Return the number of cycles since a table was compacted, among those whose snapshots count."""
-    since = takewhile(
-        lambda snapshot: snapshot.summary is None or snapshot.summary.operation is not Operation.REPLACE,
-        ancestors_of(table, head(table)),
-    )
+    since = takewhile(lambda snapshot: not is_compaction(snapshot), ancestors_of(table, head(table)))
     return len({fact(snapshot, CYCLE) for snapshot in since if counts(snapshot)} - {None})
 
 
