@@ -1,7 +1,7 @@
 """Markers: messages that users write into the source's log to find moments of the lake."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,17 @@ from cdc_platform.model.stream.records import RecordKind
 
 
 @dataclass(frozen=True)
-class Marker:
+class _Message:
+    """Metadata of a message's raw record."""
+
+    prefix: str
+    content: str
+    lsn: int | None
+    transaction: str | None
+
+
+@dataclass(frozen=True)
+class Marker(_Message):
     """A message of the source's log; ``cycle`` is the cycle that read it, with all changes before it.
 
     ``ordering_key`` is its place among the changes: changes with a smaller key were committed before it.
@@ -21,10 +31,6 @@ class Marker:
 
     cycle: int
     ordering_key: str
-    prefix: str
-    content: str
-    lsn: int | None
-    transaction: str | None
 
 
 @understanding(RAW)
@@ -47,17 +53,7 @@ def marker_of(row: Mapping[str, Any]) -> Marker:
     """
     place = f"the message {row['record_sequence']}"
     message = read_stored(partial(parse_stored, shape=_Message), row["event"]["metadata"], RAW, place)
-    return Marker(row["cycle"], row["record_order"], **asdict(message))
-
-
-@dataclass(frozen=True)
-class _Message:
-    """Metadata of a message's raw record."""
-
-    prefix: str
-    content: str
-    lsn: int | None
-    transaction: str | None
+    return Marker(**vars(message), cycle=row["cycle"], ordering_key=row["record_order"])
 
 
 def markers_of(cuts: tuple[Cut, ...], markers: tuple[Marker, ...]) -> Mapping[int, tuple[Marker, ...]]:

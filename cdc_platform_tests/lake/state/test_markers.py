@@ -11,7 +11,7 @@ def test_markers_are_listed_with_the_first_cut_that_has_them() -> None:
     """A cycle without its own cut counts towards the next cut; cycles that no cut has yet are not counted."""
     cuts = tuple(Cut(number, number * 1_000_000, cycle, {}, 0) for number, cycle in ((1, 2), (2, 5)))
     markers = tuple(
-        Marker(cycle, f"{cycle:04d}", "batch", f"of {cycle}", cycle, None) for cycle in (1, 2, 4, 6)
+        Marker("batch", f"of {cycle}", cycle, None, cycle, f"{cycle:04d}") for cycle in (1, 2, 4, 6)
     )
     by_cut = markers_of(cuts, markers)
     assert {number: [marker.cycle for marker in cut_markers] for number, cut_markers in by_cut.items()} == {
