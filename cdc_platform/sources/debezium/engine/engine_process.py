@@ -5,7 +5,6 @@ import json
 import logging
 import os
 import selectors
-import signal
 import subprocess
 import sys
 from contextlib import ExitStack, suppress
@@ -138,12 +137,8 @@ class EngineProcess:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self.is_running():
-            self._process.terminate()
-            try:
-                self._process.wait(STOP_WITHIN_S)
-            except subprocess.TimeoutExpired:
-                os.kill(self._process.pid, signal.SIGKILL)
-                self._process.wait()
+            with suppress(CdcError):
+                self.stop()
         self._report.close()
         if self._process.stdin is not None:
             with suppress(BrokenPipeError):
