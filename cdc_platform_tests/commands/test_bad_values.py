@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -129,8 +130,8 @@ def message_of(line: bytes) -> tuple[bytes, bytes]:
 
 
 @contextmanager
-def datastream_json(folder: Path, _request: pytest.FixtureRequest) -> Iterator[Sent]:
-    """Lines of a file, and of a gzip with a line beyond the bound."""
+def datastream(folder: Path, _request: pytest.FixtureRequest) -> Iterator[Sent]:
+    """Lines of a file, and of a gzip with a line beyond the bound; Avro files, bad in part or as a whole."""
     bad = list(hostile_datastream.BAD_LINES.values())
     octets, reason = hostile_datastream.NOT_UTF8
     good = hostile_datastream.good_lines()
@@ -138,35 +139,33 @@ def datastream_json(folder: Path, _request: pytest.FixtureRequest) -> Iterator[S
     (folder / "lines.jsonl").write_bytes(b"\n".join(lines))
     (folder / "long.jsonl.gz").write_bytes(hostile_datastream.gzip_of_a_long_line())
     rows = [row for _, row in good] + hostile_datastream.GZIPPED
-    reasons = [*(record.reason for record in bad), reason, hostile_datastream.TOO_LONG]
-    tables: dict[str, tuple[str, Rows]] = {hostile_datastream.TABLE: ("id", {row["id"]: row for row in rows})}
-    yield Sent(
-        "datastream.DatastreamPipeline", {"path": str(folder), **hostile_datastream.SETTINGS}, reasons, tables
-    )
-
-
-@contextmanager
-def datastream_avro(folder: Path, _request: pytest.FixtureRequest) -> Iterator[Sent]:
-    """Files with a bad record, or bad as a whole, and one of MongoDB."""
-    rows: dict[Any, Mapping[str, Any]] = {}
-    for name, (octets, keys, _) in hostile_datastream.AVRO_FILES.items():
-        (folder / f"{name}.avro").write_bytes(octets)
-        rows |= {key: {"c0": key, "t": '{"a":1}', "j": '{"a":1}'} for key in keys}
-    documents: list[dict[str, Any]] = [*scenario("mongodb")[:3]]
-    documents[1]["payload"]["_id"] = json.dumps(HALF)
-    write_avro(folder / "documents.avro", documents)
-    reasons = [reason for _, _, reason in hostile_datastream.AVRO_FILES.values()]
-    by_id = {
-        event["payload"]["_id"]: {
-            "_id": event["payload"]["_id"],
-            "data": json.dumps(event["payload"]["data"], separators=(",", ":")),
-        }
-        for event in (documents[0], documents[2])
+    of_avro: dict[Any, Mapping[str, Any]] = {}
+    for name, (content, keys, _) in hostile_datastream.AVRO_FILES.items():
+        (folder / f"{name}.avro").write_bytes(content)
+        of_avro |= {key: {"c0": key, "t": '{"a":1}', "j": '{"a":1}'} for key in keys}
+    tables: dict[str, tuple[str, Rows]] = {
+        hostile_datastream.TABLE: ("id", {row["id"]: row for row in rows}),
+        "s.t": ("c0", of_avro),
+        "shop.documents": ("_id", _write_documents(folder / "documents.avro")),
     }
-    tables: dict[str, tuple[str, Rows]] = {"s.t": ("c0", rows), "shop.items": ("_id", by_id)}
-    columns = {"s.t": hostile_datastream.COLUMNS["s.t"]}
-    source = {"path": str(folder), **hostile_datastream.SETTINGS, "columns": columns}
+    reasons = [*(record.reason for record in bad), reason, hostile_datastream.TOO_LONG]
+    reasons += [reason for _, _, reason in hostile_datastream.AVRO_FILES.values()]
+    source = {"path": str(folder), **hostile_datastream.SETTINGS}
     yield Sent("datastream.DatastreamPipeline", source, [*reasons, hostile_datastream.BAD_KEY], tables)
+
+
+def _write_documents(file: Path) -> Rows:
+    """Write documents of MongoDB, one with a bad key, and return the rows of the others."""
+    documents: list[dict[str, Any]] = deepcopy(scenario("mongodb")[:3])
+    for document in documents:
+        document["source_metadata"]["collection"] = "documents"
+    documents[1]["payload"]["_id"] = json.dumps(HALF)
+    write_avro(file, documents)
+    payloads = [document["payload"] for document in (documents[0], documents[2])]
+    return {
+        payload["_id"]: {"_id": payload["_id"], "data": json.dumps(payload["data"], separators=(",", ":"))}
+        for payload in payloads
+    }
 
 
 @contextmanager
@@ -206,7 +205,7 @@ def spanner_postgresql(_folder: Path, _request: pytest.FixtureRequest) -> Iterat
 
 Sending = Callable[[Path, pytest.FixtureRequest], AbstractContextManager[Sent]]
 SOURCES: Final[tuple[Sending, ...]] = (
-    *(datastream_json, datastream_avro, debezium_files, debezium_topics),
+    *(datastream, debezium_files, debezium_topics),
     *(spanner_googlesql, spanner_postgresql),
 )
 
