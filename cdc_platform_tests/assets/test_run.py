@@ -273,23 +273,13 @@ def test_a_failing_check_ends_the_following(bench: Bench, monkeypatch: pytest.Mo
     assert [record.status for record in history] == [AssetCheckExecutionRecordStatus.FAILED]
 
 
-def test_a_failing_check_keeps_the_cut_from_being_published(bench: Bench) -> None:
-    """When the log holds a change twice, readers keep the last cut that was right, and the run fails."""
-    begun = source_of(bench.pipeline).first_micros
-    answer_with(bench.pipeline, begun + SECOND, opening(1, 100, begun + 1))
-    cycle.run_cycle(bench.pipeline, bench.spark)
-    _damage_log(bench.pipeline)
-    answer_with(bench.pipeline, begun + 2 * SECOND, opening(2, 100, begun + SECOND + 1))
-    result = bench.run(bench.assets.all_keys, has_full_checks=True)
-    assert not result.success
-    assert "cut" not in materialized(result)
-    assert balances(bench.pipeline) == {1: 100}
-
-
 def test_what_a_check_has_refused_no_other_run_publishes(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
-    """A run without the log and its checks, or that rebuilds a table, or repeats steps, checks them first."""
+    """A run without the log and its checks, or that rebuilds a table, or repeats steps, checks them first.
+
+    Where the log has a change twice, a run of everything fails, too, and readers keep the last right cut.
+    """
     with open_bench(spark, session_lake, accounts=TableOptions(history=True)) as bench:
         begun = source_of(bench.pipeline).first_micros
         answer_with(bench.pipeline, begun + SECOND, opening(1, 100, begun + 1))
@@ -303,6 +293,11 @@ def test_what_a_check_has_refused_no_other_run_publishes(
         for key, config in rebuilds:
             assert_refused(bench, [key], {key.to_python_identifier(): config})
         assert not bench.repeat([account, history, transfers, bench.assets.cut]).success
+        assert balances(bench.pipeline) == {1: 100}
+        answer_with(bench.pipeline, begun + 3 * SECOND, opening(3, 100, begun + 2 * SECOND + 1))
+        result = bench.run(bench.assets.all_keys, has_full_checks=True)
+        assert not result.success
+        assert "cut" not in materialized(result)
         assert balances(bench.pipeline) == {1: 100}
 
 
@@ -324,22 +319,22 @@ def _damage_log(pipeline: Pipeline) -> None:
 
 
 def test_one_table_alone_catches_up_unseen(bench: Bench) -> None:
-    """A single table follows the log on its branch; readers see it with the next cut."""
+    """A single table follows the log on its branch; readers see it with the next cut.
+
+    The cut merges what no step of the run has: a table may be left out, or be newer than the code location
+    that planned the run.
+    """
     feed_cycle(bench.pipeline, 1)
     assert bench.run([bench.assets.lineage, bench.assets.log]).success
     result = bench.run([bench.assets.table("accounts")])
     assert (result.success, rows_of(bench.pipeline, "accounts")) == (True, [])
     assert bench.run([bench.assets.table("transfers"), bench.assets.cut]).success
     assert balances(bench.pipeline) == expected_balances(1)
-
-
-def test_the_cut_merges_what_no_step_of_the_run_has(bench: Bench) -> None:
-    """A table may be left out, or be newer than the code location that planned the run."""
-    feed_cycle(bench.pipeline, 1)
+    feed_cycle(bench.pipeline, 2)
     assert bench.run([bench.assets.lineage, bench.assets.log]).success
     result = bench.run([bench.assets.table("transfers"), bench.assets.cut])
     assert result.success
-    assert balances(bench.pipeline) == expected_balances(1)
+    assert balances(bench.pipeline) == expected_balances(2)
     assert materialized(result) == ["transfers", "accounts", "cut"]
 
 
