@@ -96,9 +96,9 @@ class History:
         with self._lock:
             return self.tree.changes_between(start_micros, start_micros + BLOCK_MICROS)
 
-    def serial(self, first_block: int = 0) -> Iterator[Transaction]:
-        """Yield the transactions in their true order, from a block on."""
-        for number in self._numbers[bisect_left(self._numbers, first_block) :]:
+    def serial(self) -> Iterator[Transaction]:
+        """Yield the transactions so far in their true order."""
+        for number in [*self._numbers]:
             yield from self.block(number)
 
     def transactions_until(self, micros: int) -> int:
