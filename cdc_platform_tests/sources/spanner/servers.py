@@ -135,10 +135,6 @@ class Server:
         """Return how the server refuses a change stream query; fail when it answers."""
         return _refused(lambda: list(self.read(*arguments, **options)))
 
-    def refused_statement(self, sql: str) -> Refused:
-        """Return how the server refuses another statement; fail when it answers."""
-        return _refused(lambda: self.select(sql))
-
 
 def _refused(call: Callable[[], Any]) -> Refused:
     from google.api_core.exceptions import GoogleAPICallError

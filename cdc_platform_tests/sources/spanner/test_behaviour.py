@@ -36,11 +36,6 @@ def start(server: Server) -> datetime:
     return to_datetime(server.created_micros)
 
 
-def first_token(server: Server) -> str:
-    """Return the token of a partition that begins with the stream."""
-    return next(iter(children_of(list(server.read(start(server))))))
-
-
 def test_first_query_returns_children_only(server: Server) -> None:
     """The query without a token names the partitions of its start, without parents, and ends."""
     records = list(server.read(start(server)))

@@ -180,7 +180,6 @@ def _array(depth: int) -> Payload:
     return payload
 
 
-_DAMAGED: Final = "The Avro file is damaged: "
 AVRO_FILES: Final[dict[str, tuple[bytes, tuple[int, ...], str]]] = {
     "text in json": (_among_good(100, j=json.dumps({"a": HALF})), (100, 102), _half("new_values.j")),
     "name in json": (_among_good(110, j=json.dumps({HALF: 1})), (110, 112), _half("new_values.j")),

@@ -40,11 +40,6 @@ GEOMETRY = {
     "name": "geometry",
     "fields": [{"name": "value", "type": "bytes"}, {"name": "srid", "type": "int"}],
 }
-OLD_VARCHAR = {
-    "type": "record",
-    "name": "varchar",
-    "fields": [{"name": "value", "type": "string"}, {"name": "length", "type": "int"}],
-}
 DAY = 86_400_000_000
 GREAT = (10**64).to_bytes(28, signed=True)
 HALF = (5 * 10**29).to_bytes(28, signed=True)
