@@ -99,12 +99,16 @@ def count_by_reason(lake: Lake) -> Counter[tuple[str | None, str]]:
 
 @dataclass(frozen=True, slots=True)
 class QuarantinedPlace:
-    """The origin of an open record, without its text; see `QuarantinedRecord`."""
+    """The origin of a record that is open or was replayed from its file, without its text.
+
+    ``replayed_cycle`` is None for an open record; see `QuarantinedRecord`.
+    """
 
     cycle: int
     record_id: str
     sequence: str
     origin: str
+    replayed_cycle: int | None
 
     @property
     def identity(self) -> tuple[int, str]:
@@ -112,8 +116,8 @@ class QuarantinedPlace:
         return self.cycle, self.record_id
 
 
-def open_places(lake: Lake) -> Sequence[QuarantinedPlace]:
-    """Return the open records that come from files or topics; needs no Spark."""
+def load_places(lake: Lake) -> Sequence[QuarantinedPlace]:
+    """Return the records from files or topics that are open or were replayed from files; needs no Spark."""
     version = Version.newest(lake.system_table(QUARANTINE))
     return _read_places(version) if version is not None else ()
 
@@ -199,10 +203,11 @@ def _read_replays(version: Version) -> Replays:
 @lru_cache(maxsize=4)
 @understanding(QUARANTINE)
 def _read_places(version: Version) -> Sequence[QuarantinedPlace]:
-    fields = ("cycle", "transaction_id", "record_id", "origin", "replayed_at")
-    rows = version.table.scan(_OPEN, selected_fields=fields, snapshot_id=version.snapshot_id).to_arrow()
+    fields = ("cycle", "transaction_id", "record_id", "origin", "replayed_at", "replayed_cycle")
+    condition = Or(_OPEN, equals("replayed_from", ReplaySource.FILE.value))
+    rows = version.table.scan(condition, selected_fields=fields, snapshot_id=version.snapshot_id).to_arrow()
     return tuple(
-        QuarantinedPlace(row["cycle"], row["record_id"], _sequence(row), row["origin"])
+        QuarantinedPlace(row["cycle"], row["record_id"], _sequence(row), row["origin"], row["replayed_cycle"])
         for row in rows.to_pylist()
         if row["origin"] is not None
     )

@@ -19,7 +19,7 @@ class ReplaySource(StrEnum):
     FILE = "file"
     """The record's file: a cycle reads the whole file again."""
     TEXT = "text"
-    """The event's own text, if its file is gone or it came from a topic."""
+    """The event's own text, if its file is gone or lacks it, or it came from a topic."""
     RECORDS = "records"
     """The raw records of its transaction, which the lake keeps as the source sent them."""
 

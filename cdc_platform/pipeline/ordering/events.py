@@ -13,7 +13,8 @@ from pyspark.sql import functions as F
 
 from cdc_platform.lake.commits.commits import count_rows, head, read_mark
 from cdc_platform.lake.commits.filters import all_of, equals, is_any
-from cdc_platform.lake.state.quarantine import QuarantinedPlace, ReplayMark, mark_replayed, open_places
+from cdc_platform.lake.state.cuts import newest_cut
+from cdc_platform.lake.state.quarantine import QuarantinedPlace, ReplayMark, load_places, mark_replayed
 from cdc_platform.lake.state.read_progress import ReadFile, last_reads
 from cdc_platform.model.base.stored_names import LOG, RAW
 from cdc_platform.model.base.timestamps import clock_micros, to_datetime
@@ -134,10 +135,10 @@ class Events:
         return tuple(stats.tables) if is_late else ()
 
     def finish(self) -> None:
-        """Close the records in quarantine that a newer version of their file has."""
+        """Resolve the records in quarantine whose file was read again."""
         if not self.pipeline.capabilities.comes_in_order:
             # The other sources continue a file after the part that they have read.
-            close_rewritten(self.pipeline)
+            resolve_rewritten(self.pipeline)
 
     def _new_records(self, records: DataFrame, window: Window, count: int) -> tuple[DataFrame, Repeats]:
         """Return the raw records of a window that the log has not had, and the repeats of a large window."""
@@ -189,32 +190,47 @@ class Events:
         return EqualRows(self.pipeline, self.spark, window.mark.cycle, log)
 
 
-def close_rewritten(pipeline: Pipeline) -> int:
-    """Mark records in quarantine as replayed if a newer version of their file has them; return their number.
+def resolve_rewritten(pipeline: Pipeline) -> None:
+    """Close the records in quarantine that a newer version of their file has, and find what it lacks.
 
     A file may be read before it is complete, and a faulty one may be repaired. Its newer version is read
-    whole, without a request. An event that it lacks stays open: nothing else shows that it is missing.
+    whole, without a request. An event that it lacks stays open: nothing else shows that it is missing. If
+    its replay was requested, its text is replayed.
 
     Raises:
         CommitConflict: other runs committed at the same time; nothing was changed.
     """
-    places = open_places(pipeline.lake)
-    reads = last_reads(pipeline.lake, {place.origin for place in places}) if places else {}
-    log_cycle = read_mark(pipeline.lake.system_table(LOG)).cycle
+    places = load_places(pipeline.lake)
+    if not places:
+        return
+    reads = last_reads(pipeline.lake, {place.origin for place in places})
+    cut = newest_cut(pipeline.lake)
+    cycles = cut.cycle if cut is not None else 0, read_mark(pipeline.lake.system_table(LOG)).cycle
     reread_places = [
-        place
-        for place in places
-        if place.origin in reads and place.cycle < reads[place.origin].cycle <= log_cycle
+        place for place in places if place.origin in reads and _is_reread(place, reads[place.origin], *cycles)
     ]
-    events = _find_events(pipeline, reread_places, reads)
-    now_micros = clock_micros()
-    marks = {
-        place.identity: ReplayMark(now_micros, place.cycle, ReplaySource.FILE)
-        for place in reread_places
-        if (place.origin, place.sequence) in events or _is_replaced(place, reads[place.origin])
-    }
+    events, marks, now_micros = _find_events(pipeline, reread_places, reads), {}, clock_micros()
+    for place in reread_places:
+        has_event = (place.origin, place.sequence) in events
+        if place.replayed_cycle is None and (has_event or _is_replaced(place, reads[place.origin])):
+            marks[place.identity] = ReplayMark(now_micros, place.cycle, ReplaySource.FILE)
+        elif (
+            place.replayed_cycle is not None
+            and not has_event
+            and not is_of_file(place.sequence, place.origin)
+        ):
+            marks[place.identity] = ReplayMark(now_micros, place.replayed_cycle, ReplaySource.TEXT)
     mark_replayed(pipeline.lake, marks)
-    return len(marks)
+
+
+def _is_reread(place: QuarantinedPlace, newest_read: ReadFile, cut_cycle: int, log_cycle: int) -> bool:
+    """Return whether the log has a read of a record's file that may decide on the record.
+
+    One before the newest cut has decided on the replays that it brought.
+    """
+    if place.replayed_cycle is None:
+        return place.cycle < newest_read.cycle <= log_cycle
+    return max(place.replayed_cycle, cut_cycle) < newest_read.cycle <= log_cycle
 
 
 def _is_replaced(place: QuarantinedPlace, newest_read: ReadFile) -> bool:

@@ -130,6 +130,26 @@ def test_a_text_is_enough(spark: "SparkSession", session_lake: LakeSettings, tmp
     assert failed_checks(pipeline, spark) == {}
 
 
+@pytest.mark.parametrize("is_read", [True, False])
+def test_a_text_is_enough_where_the_file_lacks_the_event(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path, *, is_read: bool
+) -> None:
+    """An event that a newer version of its file lacks is replayed, whether or not that version was read."""
+    folder = StreamFolder(tmp_path)
+    path = tmp_path / "shop_visits/2027/01/15/08/00/one.jsonl"
+    pipeline = with_source(make_pipeline(session_lake, tmp_path), keyless={"*": "refuse"})
+    folder.put(path, line("a", 1, 100, **KEYLESS) + line("b", 2, 110) + BAD_LINE)
+    pipeline = sync(pipeline, spark)
+    folder.put(path, line("b", 2, 110) + line("c", 3, 120))
+    pipeline = sync(pipeline, spark) if is_read else pipeline
+    pipeline = with_source(pipeline, keyless={}, keys={"visits": ("id",)})
+    replay_records(pipeline, QuarantineFilter())
+    pipeline = sync(pipeline, spark)
+    assert [row["name"] for row in found_rows(pipeline, "visits")] == ["a", "b", "c"]
+    assert count_quarantined_records(pipeline.lake) == 0
+    assert failed_checks(pipeline, spark) == {}
+
+
 def test_a_replay_at_new_year(spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path) -> None:
     """Replayed files and texts take their place before newer ones; nothing is retried without a request."""
     last_s = NEW_YEAR_S - 1
