@@ -115,7 +115,7 @@ class EventSource(Source, Protocol):
         """
 
     def decode_again(
-        self, origin: str, text: str, position: int | None
+        self, origin: str, text: str, position: int | None, former_key: str | None = None
     ) -> Iterator[SourceEvent | FaultyEvent]:
         """Yield the events that the text of a faulty event contains under the present settings.
 
@@ -123,6 +123,7 @@ class EventSource(Source, Protocol):
             origin: the file, or the topic and partition, that contained the event.
             text: the text of its `FaultyEvent`.
             position: its position in the origin.
+            former_key: the key that its row had before, JSON, if another event shows it.
         """
 
 

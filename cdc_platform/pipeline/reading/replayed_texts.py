@@ -1,8 +1,8 @@
 """Replay of events from their texts in quarantine and in raw records."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -13,13 +13,21 @@ from cdc_platform.model.base.progress import Step
 from cdc_platform.model.base.schemas import RAW_EVENT_RECORDS
 from cdc_platform.model.base.stored_names import RAW
 from cdc_platform.model.base.timestamps import to_datetime
+from cdc_platform.model.rows.keyless import is_keyless
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.model.stream.files import SourceFile
+from cdc_platform.model.stream.ordering_key import place_of
 from cdc_platform.model.stream.quarantined_records import QuarantinedRecord
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadWindow
-from cdc_platform.model.stream.records import RecordKind
+from cdc_platform.model.stream.records import ModType, RecordKind
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.sources.event_batches import EventBatches, FileCounts
+
+Raw: TypeAlias = Mapping[str, Any]
+"""A raw record."""
+Event: TypeAlias = SourceEvent | FaultyEvent
+DeletedKeys: TypeAlias = Mapping[tuple[str, str], str]
+"""Keys of deleted rows, by table and by the place that both halves of a key change share."""
 
 
 def replayed_records(
@@ -44,19 +52,24 @@ class _Replay:
 
     def records(self, micros: int, records: Sequence[QuarantinedRecord]) -> pa.Table:
         """Return the records, and the report that adds them to the read progress."""
-        unchanged_rows = []
+        unchanged_rows, decoded = list[dict[str, Any]](), list[tuple[QuarantinedRecord, Raw, Event]]()
         for record, raw in self._as_read(records):
-            event = raw["event"] if raw is not None else None
-            if raw is None or event is None:
+            if raw is None or raw["event"] is None:
                 raise LakeError(
                     f"The raw record of {record.record_id} is missing in `{RAW}`, so replay is impossible. "
                     "Restore the lake from a backup, or report this."
                 )
-            if event["text"] is None:
+            if raw["event"]["text"] is None:
                 unchanged_rows.append(self._again(raw))
             else:
-                self._decode(record, raw)
+                decoded += ((record, raw, event) for event in self._decode(record, raw))
             self._step.advance()
+        if self._pipeline.capabilities.comes_in_order:
+            keys = _deleted_keys(unchanged_rows, (event for *_, event in decoded))
+            unchanged_rows = [_with_former_key(row, keys) for row in unchanged_rows]
+            decoded = [self._with_former_key(entry, keys) for entry in decoded]
+        for record, raw, event in decoded:
+            self._add(record, raw, event)
         window = self._plan.windows[0]
         report = SourceFile(replay_path(micros), window.token, 0, micros)
         window = replace(window, end_inclusive_micros=self._plan.end_micros)
@@ -84,20 +97,51 @@ class _Replay:
         self._counts.events += 1
         return {**raw, "cycle": self._cycle, "record_timestamp": to_datetime(self._plan.end_micros)}
 
-    def _decode(self, record: QuarantinedRecord, raw: Mapping[str, Any]) -> None:
-        origin, position = raw["event"]["origin"], raw["event"]["position"]
+    def _decode(self, record: QuarantinedRecord, raw: Raw, former_key: str | None = None) -> Iterator[Event]:
+        origin, text, position = (raw["event"][name] for name in ("origin", "text", "position"))
+        for event in self._pipeline.event_source.decode_again(origin, text, position, former_key):
+            yield _placed(event, record, position)
+
+    def _with_former_key(
+        self, decoded: tuple[QuarantinedRecord, Raw, Event], keys: DeletedKeys
+    ) -> tuple[QuarantinedRecord, Raw, Event]:
+        """Return an event, decoded once more if another one shows which key its row had before."""
+        record, raw, event = decoded
+        if not isinstance(event, SourceEvent) or event.mod_type is not ModType.INSERT or event.previous_keys:
+            return decoded
+        key = keys.get((event.table, place_of(event.ordering_key)))
+        return decoded if key is None else (record, raw, next(self._decode(record, raw, key)))
+
+    def _add(self, record: QuarantinedRecord, raw: Raw, event: Event) -> None:
         window = ReadWindow(record.partition_token, 0, self._plan.end_micros)
-        file = SourceFile(origin, record.partition_token, 0, 0)
+        file = SourceFile(raw["event"]["origin"], record.partition_token, 0, 0)
         # The record stays in the transaction that counts it.
         transaction = raw["server_transaction_id"] if self._pipeline.capabilities.keeps_transactions else ""
-        for event in self._pipeline.event_source.decode_again(origin, raw["event"]["text"], position):
-            records = raw["number_of_records_in_transaction"]
-            self._batches.add(_placed(event, record, position), window, file, transaction, records)
+        self._batches.add(event, window, file, transaction, raw["number_of_records_in_transaction"])
 
 
-def _placed(
-    event: SourceEvent | FaultyEvent, record: QuarantinedRecord, position: int
-) -> SourceEvent | FaultyEvent:
+def _deleted_keys(rows: Iterable[Raw], events: Iterable[Event]) -> DeletedKeys:
+    """Return the keys of deleted rows by table and place: without headers, nothing else pairs the halves."""
+    changes = [
+        *((row["table_name"], row["mod_type"], row["record_order"], row["mods"][0]["keys"]) for row in rows),
+        *((*event[:3], event.keys) for event in events if isinstance(event, SourceEvent)),
+    ]
+    return {
+        (table, place_of(order)): key
+        for table, mod_type, order, key in changes
+        if mod_type == ModType.DELETE and not is_keyless(key)
+    }
+
+
+def _with_former_key(row: dict[str, Any], keys: DeletedKeys) -> dict[str, Any]:
+    """Return a raw record whose insert has its former key, even if the other half was faulty."""
+    if row["mod_type"] != ModType.INSERT or row["event"]["previous_keys"]:
+        return row
+    key = keys.get((row["table_name"], place_of(row["record_order"])))
+    return {**row, "event": {**row["event"], "previous_keys": key}}
+
+
+def _placed(event: Event, record: QuarantinedRecord, position: int) -> Event:
     """Return an event at the position of its record; a faulty event also keeps the record's identity."""
     if isinstance(event, SourceEvent):
         return event._replace(position=position)

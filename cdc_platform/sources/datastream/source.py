@@ -123,7 +123,7 @@ class DatastreamSource(ArrivalTimeSource, SparkSource):
         return self.store.existing(origins)
 
     def decode_again(
-        self, origin: str, text: str, position: int | None
+        self, origin: str, text: str, position: int | None, _former_key: str | None = None
     ) -> Iterator[SourceEvent | FaultyEvent]:
         """Yield the events that the text of a faulty event contains under the present settings."""
         return decode_text(self.settings, text, position, lambda: self._borrow_columns(origin, text))

@@ -179,11 +179,14 @@ class DebeziumSource(ArrivalTimeSource):
         return {}
 
     def decode_again(
-        self, _origin: str, text: str, position: int | None
+        self, _origin: str, text: str, position: int | None, former_key: str | None = None
     ) -> Iterator[SourceEvent | FaultyEvent]:
         """Yield the events of a faulty event's text under the present settings, without earlier state."""
-        for event in Decoder(self.settings).decode_lines([text], position or 0):
-            if isinstance(event, SourceEvent | FaultyEvent):
+        decoder = Decoder(self.settings, is_half=former_key is not None)
+        for event in decoder.decode_lines([text], position or 0):
+            if isinstance(event, SourceEvent) and former_key is not None:
+                yield event._replace(previous_keys=former_key)
+            elif isinstance(event, SourceEvent | FaultyEvent):
                 yield event
 
     def _spooled_lines(self, progress: Mapping[str, str]) -> dict[str, int]:

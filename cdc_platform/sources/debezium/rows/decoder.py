@@ -47,12 +47,17 @@ from cdc_platform.sources.debezium.wire.positions import event_id, is_snapshot, 
 class Decoder:
     """Decodes messages; its state has the needed facts of earlier ones, and later decoders continue with it.
 
+    ``is_half`` means that an insert is half of a key change, though neither header nor state has the old key.
+
     Raises:
         SettingError: the settings describe a marker in an unknown way.
     """
 
-    def __init__(self, settings: DebeziumSettings, state: DecoderState | None = None) -> None:
+    def __init__(
+        self, settings: DebeziumSettings, state: DecoderState | None = None, *, is_half: bool = False
+    ) -> None:
         check_masks(settings)
+        self._is_half = is_half
         self.settings = settings
         self.state = state or DecoderState()
         self.rows = RowDecoder(settings, Planner(settings), self.state)
@@ -147,6 +152,8 @@ class Decoder:
             self.state.floors[event.source.server] = max(floor, event.source.lsn)
         self._check_owner(table, label, event.source.database)
         event = self._with_key(event, table)
+        if self._is_half and event.op is CREATE:
+            event = replace(event, old_key=event.key)
         self._check_identity(event, table)
         self.state.remember(event)
         changes = self.rows.decode(event, table, self._is_full(event, table))
