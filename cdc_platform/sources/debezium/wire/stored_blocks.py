@@ -5,6 +5,7 @@ same block in each spool of a process.
 """
 
 import re
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -14,7 +15,8 @@ from cdc_platform.private_files import make_private_folder, write_whole
 
 FOLDER: Final = "schemas"
 _NAME: Final = re.compile(rf'"({FOLDER}/[0-9a-f]{{32}}\.json)"', re.ASCII)
-_NAMED: Final = re.compile(rf'(?<="schema":){_NAME.pattern}', re.ASCII)
+_NAMED: Final = re.compile(rf'("(?:key|value)":{{"schema":){_NAME.pattern}', re.ASCII)
+"""The name before a key or value: a row may have a column `schema` with the same text."""
 _spools: set[Path] = set()
 
 
@@ -28,8 +30,8 @@ def store_block(spool: Path, block: str) -> str:
     Raises:
         OSError: the spool cannot be written.
     """
-    name = f"{FOLDER}/{sha256(block.encode()).hexdigest()[:32]}.json"
-    if not (spool / name).exists():
+    name = _name_of(block.encode())
+    if _stored_in(spool, name) is None:
         make_private_folder(spool / FOLDER)
         write_whole(spool / name, block)
     return name
@@ -45,7 +47,7 @@ def read_block(text: str) -> str:
 
     Raises:
         SpoolAbsent: it names a file, and this process reads no spool.
-        SpoolUnusable: no spool of this process has the file.
+        SpoolUnusable: no spool of this process has the whole file.
     """
     name = _NAME.fullmatch(text)
     if name is not None and not _spools:
@@ -60,16 +62,29 @@ def with_blocks(text: str) -> str:
     """Return the text of an event with its blocks: it can be decoded without the spool.
 
     Raises:
-        SpoolUnusable: no spool of this process has one of them.
+        SpoolUnusable: no spool of this process has the whole file of one of them.
     """
-    return _NAMED.sub(lambda name: _read(name[1]), text) if _spools else text
+    return _NAMED.sub(lambda part: part[1] + _read(part[2]), text) if _spools else text
+
+
+def _name_of(block: bytes) -> str:
+    return f"{FOLDER}/{sha256(block).hexdigest()[:32]}.json"
+
+
+def _stored_in(spool: Path, name: str) -> str | None:
+    """Return a block; None if the spool lacks its file, or has another content in it."""
+    with suppress(OSError):
+        block = (spool / name).read_bytes()
+        return block.decode() if _name_of(block) == name else None
+    return None
 
 
 def _read(name: str) -> str:
     for spool in _spools:
-        if (spool / name).exists():
-            return (spool / name).read_text(encoding="utf-8")
+        if (block := _stored_in(spool, name)) is not None:
+            return block
     raise SpoolUnusable(
-        f"The spool lacks the file `{name}`, which states the types of its events. Put it back; the spool: "
+        f"The spool lacks the file `{name}`, which states the types of its events, or it was changed or "
+        "cannot be read. Put it back, and grant permission to read it; the spool: "
         f"{', '.join(map(str, sorted(_spools)))}"
     )

@@ -82,6 +82,27 @@ def test_a_missing_block_stops_the_reading(tmp_path: Path) -> None:
         decode_all(text, columns={})
 
 
+@pytest.mark.parametrize("content", ["", "{", "null", json.dumps(BLOCK | {"fields": []})])
+def test_a_changed_block_stops_the_reading(tmp_path: Path, content: str) -> None:
+    """Its events would go to quarantine, or get other values; an engine writes it again."""
+    use_blocks_of(tmp_path)
+    text = spooled(tmp_path, {"id": 7, "day": 19782})
+    for path in (tmp_path / "schemas").iterdir():
+        path.write_text(content)
+    with pytest.raises(SpoolUnusable, match="or it was changed or cannot be read"):
+        decode_all(text, columns={})
+    assert text == spooled(tmp_path, {"id": 7, "day": 19782})
+    assert only_event(text, columns={}).new_values == '{"day":"2024-02-29"}'
+
+
+def test_a_column_may_have_the_text_of_a_name(tmp_path: Path) -> None:
+    """Only the name before a key or value is one: another file was asked for, which ended the cycle."""
+    use_blocks_of(tmp_path)
+    name = f"schemas/{0:032}.json"
+    fault = only_fault(spooled(tmp_path, {"id": 7, "day": "x", "schema": name}), columns={})
+    assert json.loads(line(KEY_BLOCK, BLOCK, {"id": 7, "day": "x", "schema": name})) == json.loads(fault.text)
+
+
 def test_lines_that_were_copied_from_a_spool_go_to_quarantine(tmp_path: Path) -> None:
     """The reason says where they can be read; so it does for messages of topics."""
     text = spooled(tmp_path, {"id": 7, "day": 1})
