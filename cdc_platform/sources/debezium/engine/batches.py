@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +21,8 @@ from cdc_platform.sources.debezium.wire.plain_lines import RUN_ID
 from cdc_platform.sources.debezium.wire.stored_blocks import store_block
 
 CAUGHT_UP: Final = b"\n"
+_MAX_NAMES: Final = 1_000
+"""Schemas whose names are kept: a transform may join tables in a topic, or make a schema for each event."""
 
 
 @dataclass
@@ -63,18 +66,22 @@ class SchemaBlocks:
         self._converter = jpype.JClass("org.apache.kafka.connect.json.JsonConverter")()
         self._converter.configure(jpype.JClass("java.util.HashMap")(), False)
         self._newest: dict[tuple[str, str], tuple[Any, str]] = {}
+        self._name_of = lru_cache(_MAX_NAMES)(self._store)
 
     def wrap(self, topic: str, part: str, text: str, schema: Any) -> str:
         """Return the JSON of a key or value of a topic with the name of its block."""
         if schema is None:
             return text
         newest, name = self._newest.get((topic, part), (None, ""))
-        # Equal schemas are most often the same Java object.
+        # Equal schemas are most often the same Java object, which is faster to compare than to hash.
         if newest is None or not newest.equals(schema):
-            with reported_as_unusable(self._spool):
-                name = store_block(self._spool, str(self._converter.asJsonSchema(schema).toString()))
+            name = self._name_of(schema)
             self._newest[topic, part] = schema, name
         return f'{{"schema":"{name}","payload":{text}}}'
+
+    def _store(self, schema: Any) -> str:
+        with reported_as_unusable(self._spool):
+            return store_block(self._spool, str(self._converter.asJsonSchema(schema)))
 
 
 class BatchWriter:
