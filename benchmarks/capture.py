@@ -64,6 +64,8 @@ def drop_events(properties: Mapping[str, str], count: int) -> None:
 
     threading.Thread(target=close, daemon=True).start()
     engine.run()
+    # The library logs a failure, and returns.
+    must_equal(True, has_all.is_set(), "all changes have arrived")
 
 
 class Captured:
