@@ -16,6 +16,7 @@ import pytest
 from cdc_platform.errors import DiskFull, OffsetsLost, SettingError, SlotInUse, SpoolUnusable
 from cdc_platform.sources.debezium.engine.spool import Spool
 from cdc_platform.sources.debezium.engine.spool_files import SpoolFile, reported_as_unusable
+from cdc_platform.sources.debezium.wire.stored_blocks import store_block
 from cdc_platform_tests.support.crash_points.local_files import dying_in, watched
 from cdc_platform_tests.support.crash_points.points import (
     POINTS,
@@ -354,33 +355,32 @@ class Capture:
         self.read: dict[int, str] = {}
 
     def run(self) -> None:
-        """Send three batches of two events, each with the engine's file of offsets, and read them."""
+        """Send three batches of two events, each with a block and the engine's file of offsets; read them."""
         with self.spool.open_writer(SOURCE) as writer:
             while (sent := self._acknowledged()) < 6:
-                writer.write([EVENT.format(number) for number in range(sent, sent + 2)], 0)
+                event = EVENT.replace('{{"n":1.10}}', f'"{store_block(self.spool.folder, str(sent // 2))}"')
+                writer.write([event.format(number) for number in range(sent, sent + 2)], 0)
                 self.spool.offsets.write_text(str(sent + 2))
                 writer.keep_offsets()
                 self._read()
         self._read()
 
     def _acknowledged(self) -> int:
-        offsets = [self.spool.offsets, self.spool.offsets_copy]
-        texts = [file.read_text() for file in offsets if file.exists()]
-        return int(next((text for text in texts if text), "0"))
+        offsets = self.spool.offsets, self.spool.offsets_copy
+        return int(next((text for file in offsets if file.exists() and (text := file.read_text())), "0"))
 
     def _read(self) -> None:
-        for file in self.spool.files(len(self.read)):
-            for line in file.lines():
-                event = json.loads(line)
-                assert self.read.setdefault(event["offset"], event["key"]["id"]) == event["key"]["id"]
+        files = self.spool.files(len(self.read))
+        for event in (json.loads(line) for file in files for line in file.lines()):
+            assert self.read.setdefault(event["offset"], event["key"]["id"]) == event["key"]["id"]
+            assert (self.spool.folder / event["value"]).read_text() == str(event["key"]["id"] // 2)
         delete_before(self.spool, len(self.read))
 
 
 def test_a_death_at_any_file_of_a_spool_loses_nothing(tmp_path: Path) -> None:
     """If a file operation fails, offsets have no gap, and all events arrive."""
-    whole = Capture(tmp_path / "whole")
     with dying_in(tmp_path, None):
-        whole.run()
+        Capture(tmp_path / "whole").run()
         effects = len(POINTS.effects)
     assert effects > 20
     for number in range(1, effects + 1):
