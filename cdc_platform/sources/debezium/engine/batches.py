@@ -133,13 +133,15 @@ class BatchWriter:
 
         A header with the run of the connector is added.
         """
-        members = f'"{RUN_ID}":"{NEW_TABLES_RUN if self._new_tables.are_read else self._run_id}"'
+        members = ""
         headers = record.headers()
         # Calls into Java are expensive, and few events have headers.
         if not headers.isEmpty():
-            members += "".join(
-                f",{json.dumps(str(header.getKey()))}:{_json(header.getValue())}" for header in headers
+            members = "".join(
+                f"{json.dumps(str(header.getKey()))}:{_json(header.getValue())}," for header in headers
             )
+        # Of two headers of one name the last one counts: a transform may add this one, too.
+        members += f'"{RUN_ID}":"{NEW_TABLES_RUN if self._new_tables.are_read else self._run_id}"'
         key, value = _json(record.key()), _json(record.value())
         if self._blocks is not None and topic != self._transactions:
             sent = record.sourceRecord()

@@ -1,48 +1,39 @@
 """Names of schema blocks in the engine's batches."""
 
+import multiprocessing
 from pathlib import Path
 
 import pytest
 
 from cdc_platform.sources.debezium.engine.batches import SchemaBlocks
+from cdc_platform.sources.debezium.engine.jvm import start_java
 
-jpype = pytest.importorskip("jpype")
-
-
-class Schema(str):
-    """Stands for Kafka's schema: its text is its JSON."""
-
-    __slots__ = ()
-
-    def equals(self, other: object) -> bool:
-        """Compare it as Java does."""
-        return self == other
+pytestmark = pytest.mark.integration
 
 
-class Converter:
-    """Stands for Kafka's converter."""
+def wrapped(spool: Path) -> list[str]:
+    """Return values of two schemas, twice in turn; Java stays in the process.
 
-    def __init__(self) -> None:
-        self.converted: list[str] = []
+    The files are deleted in between, and a schema that is converted again writes its file again.
+    """
+    start_java(spool / "engine.log")
+    import jpype
 
-    def configure(self, _settings: object, _is_key: object) -> None:
-        """Take no settings."""
+    builder = jpype.JClass("org.apache.kafka.connect.data.SchemaBuilder")
+    schemas = [builder.struct().field(name, builder.int64().build()).build() for name in ("a", "b")]
+    blocks = SchemaBlocks(spool)
+    texts = [blocks.wrap("all", "value", "1", schema) for schema in schemas]
+    for path in (spool / "schemas").iterdir():
+        path.unlink()
+    return texts + [blocks.wrap("all", "value", "1", schema) for schema in (*schemas, None)]
 
-    def asJsonSchema(self, schema: Schema) -> str:  # noqa: N802  Kafka's name
-        """Return the JSON."""
-        self.converted.append(schema)
-        return schema
 
-
-def test_schemas_that_alternate_in_a_topic_are_converted_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each event of tables that `ByLogicalTableRouter` joins had its block converted and compared."""
-    converter = Converter()
-    monkeypatch.setattr(jpype, "JClass", lambda name: (lambda: converter) if "json" in name else dict)
-    blocks, schemas = SchemaBlocks(tmp_path), [Schema("{}"), Schema("[]")]
-    texts = [blocks.wrap("all", "value", "1", schema) for schema in (*schemas, *schemas, None)]
-    assert schemas == converter.converted
-    names = sorted(f'{{"schema":"schemas/{path.name}","payload":1}}' for path in tmp_path.glob("schemas/*"))
-    assert names == sorted(texts[:2]) == sorted(texts[2:4])
-    assert texts[4] == "1"
+@pytest.mark.usefixtures("capturing")
+def test_schemas_that_alternate_in_a_topic_are_converted_once(tmp_path: Path) -> None:
+    """Such a topic has the events of tables that `ByLogicalTableRouter` joins."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        first, second, *again, without = pool.apply(wrapped, (tmp_path,))
+    assert not [*(tmp_path / "schemas").iterdir()]
+    assert first != second
+    assert [first, second] == again
+    assert without == "1"
