@@ -56,7 +56,7 @@ def test_debezium_continues(spark: "SparkSession", session_lake: LakeSettings, t
     (tmp_path / "a.jsonl").write_text("\n".join([good[0], *bad, good[1], ""]), encoding="utf-8")
     tables = (TABLE, f"{HALF}.orders", f"public.{HALF}")
     source = settings_with(input=FilesInput(str(tmp_path)), columns=dict.fromkeys(tables, columns))
-    pipeline = sync(open_pipeline(PipelineSettings("bad_debezium", source, session_lake)), spark)
+    pipeline = sync(open_pipeline(PipelineSettings("limits_debezium", source, session_lake)), spark)
     rows = {row["id"]: row["big"] for row in rows_of(pipeline, TABLE)}
     assert {101: "a", 102: "a"}.items() <= rows.items()
     assert not {6, 7} & rows.keys()
@@ -84,7 +84,7 @@ def test_datastream_continues(spark: "SparkSession", session_lake: LakeSettings,
         (tmp_path / f"{number}.avro").write_bytes(data)
     source = DatastreamSettings(str(tmp_path), max_block_bytes=2**20, max_digits=200, max_depth=40)
     # Spark, which does not read such names, merges whatever there is.
-    settings = PipelineSettings("bad_datastream", source, session_lake, local_merge_bytes=0)
+    settings = PipelineSettings("limits_datastream", source, session_lake, local_merge_bytes=0)
     pipeline = sync(open_pipeline(settings), spark)
     expected = {str(event["payload"]["id"]): event["payload"]["v"] for event in (events[0], events[2])}
     values = {str(row["id"]): row["v"] for row in rows_of(pipeline, "shop.items")}
