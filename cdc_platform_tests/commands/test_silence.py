@@ -21,14 +21,16 @@ import json, os, sys
 from cdc_platform.cli import main
 from cdc_platform.components import loading
 
-for log, command in json.loads(sys.argv[1]).items():
+commands = json.loads(sys.argv[1])
+for log, command in commands.items():
     if not os.fork():
         for output in (1, 2):
             os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), output)
         main(command)
-os.wait()
+for _ in commands:
+    os.wait()
 """
-"""Runs commands at once, each in a process of its own with the libraries imported; ends with the first."""
+"""Runs commands at once, each in a process of its own with the libraries imported; ends with the last."""
 
 
 @pytest.fixture(scope="module")
