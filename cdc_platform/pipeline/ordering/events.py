@@ -35,7 +35,7 @@ from cdc_platform.pipeline.reading.read_reports import (
     replayed_origins,
 )
 from cdc_platform.pipeline.reading.window_content import TypedTable
-from cdc_platform.pipeline.schema.key_shapes import fitting_shapes
+from cdc_platform.pipeline.schema.key_shapes import fitting_shapes, tables_to_check
 from cdc_platform.pipeline.schema.schema_evolution import history_through
 from cdc_platform.pipeline.schema.schema_policies import with_refusals
 from cdc_platform.pipeline.versions.lake_frames import read_own
@@ -92,7 +92,8 @@ class Events:
         counts = final_counts(window.content, types, capabilities) if records is read_records else None
         first_ordinal, tables = window.mark.next_ordinal, window.tables_among(self.pipeline.known_tables)
         with ExitStack() as cache:
-            facts = WindowFacts(types, window.places, repeats, counts, self._completion(window, cache))
+            doubtful = tables_to_check(window.content.shapes, types)
+            facts = WindowFacts(doubtful, window.places, repeats, counts, self._completion(window, cache))
             yield order_events(records, first_ordinal, expected_records, tables, capabilities, facts)
         if has_addresses:
             call_waiting(self.pipeline, raw, read_records)

@@ -1,7 +1,7 @@
 """Events of another key or database than their table: their rows would mix with its rows, or replace them."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -16,7 +16,7 @@ from cdc_platform.model.schema.observed_columns import (
 )
 from cdc_platform.model.schema.widening import key_family
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.pipeline.reading.window_content import TypedTable
+from cdc_platform.pipeline.reading.window_content import ShapeKey, TypedTable
 
 Key = frozenset[tuple[str, str]]
 """Columns of a key with the families of their types; keys of different families do not compare as equal."""
@@ -112,7 +112,7 @@ def _reason(table: str, owner: KeyedTable, keyed: KeyedTable) -> str:
 
 
 MAX_FITTING_SHAPES: Final = 200
-"""Maximum number of such shapes, each a condition of one query; the values of further shapes are checked."""
+"""Maximum number of shapes that one query names because tables have others, too; more of them are checked."""
 
 
 def fitting_shapes(pipeline: Pipeline, shapes: Iterable[TypedTable]) -> list[TypedTable]:
@@ -120,5 +120,20 @@ def fitting_shapes(pipeline: Pipeline, shapes: Iterable[TypedTable]) -> list[Typ
     if not pipeline.capabilities.values_fit:
         return []
     tables = {table.name: table for table in pipeline.known_tables}
-    typed_shapes = (shape for shape in sorted(shapes) if declares_types_of(tables.get(shape[0]), shape[1]))
-    return list(islice(typed_shapes, MAX_FITTING_SHAPES))
+    return [shape for shape in sorted(shapes) if declares_types_of(tables.get(shape[0]), shape[1])]
+
+
+def tables_to_check(
+    shapes: Iterable[ShapeKey], fitting_types: Collection[TypedTable]
+) -> Mapping[str, Sequence[str]]:
+    """Return the tables with events whose values may not fit, each with column types of others, which do.
+
+    Nearly always there are none, so queries do not depend on the number of tables.
+    """
+    fitting_shapes = {*fitting_types}
+    tables = {table for table, _, _, text in shapes if table and (table, text) not in fitting_shapes}
+    types_by_table: dict[str, list[str]] = {table: [] for table in sorted(tables)}
+    others = (shape for shape in sorted(fitting_shapes) if shape[0] in types_by_table)
+    for table, text in islice(others, MAX_FITTING_SHAPES):
+        types_by_table[table].append(text)
+    return types_by_table

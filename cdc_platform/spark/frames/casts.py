@@ -75,16 +75,20 @@ def unfit_expression(text: str, column_type: ColumnType) -> str | None:
     return None if cast == text else f"({text} IS NOT NULL AND {cast} IS NULL)"
 
 
-def unfit_names_expression(texts: str, column_type: ColumnType, names: Sequence[str]) -> str | None:
+def names_array(names: Sequence[str]) -> str:
+    """Return the SQL of an array of names, which Spark analyses as one literal."""
+    return f"from_json({quote_text(json.dumps(list(names)))}, {TEXTS})"
+
+
+def unfit_names_expression(texts: str, column_type: ColumnType, names: str) -> str | None:
     """Return the SQL of the names of columns of one type whose texts cannot be cast; None if all can be.
 
-    ``texts`` is the SQL of a map from names to texts.
+    ``texts`` is the SQL of a map from names to texts, and ``names`` that of an array of the columns.
     """
     unfit = unfit_expression("text", column_type)
     if unfit is None:
         return None
-    array = f"from_json({quote_text(json.dumps(list(names)))}, {TEXTS})"
-    return f"array_intersect({array}, map_keys(map_filter({texts}, (name, text) -> {unfit})))"
+    return f"array_intersect({names}, map_keys(map_filter({texts}, (name, text) -> {unfit})))"
 
 
 def key_unfit_expression(text: str, column_type: ColumnType) -> str | None:

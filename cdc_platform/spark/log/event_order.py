@@ -4,8 +4,8 @@ An event contains its ordering key and one mod, and its transaction is complete 
 So changes are compared only to find duplicates. They are sorted as rows of the log: raw records are wider.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple
@@ -88,13 +88,14 @@ It gets a function that orders some of them as all of them will be.
 class WindowFacts(NamedTuple):
     """Facts about the records of a window that are known before Spark reads them.
 
-    ``fitting`` are tables and column types of events whose values fit and need no check. The others matter if
-    there are many records: ``places`` are times and ordering keys of some of them, and ``counts`` those of
+    ``doubtful`` are the tables with events whose values may not fit and need a check, each with column types
+    of others, which do not; without them all events need one. The other facts matter if there are many
+    records: ``places`` are times and ordering keys of some of them, and ``counts`` those of
     the changes by table, if all of them enter the log. These are unchanged except for the values that
     ``complete`` adds, which is None if no change needs it.
     """
 
-    fitting: Iterable[tuple[str, str]] = ()
+    doubtful: Mapping[str, Sequence[str]] | None = None
     places: Sequence[OrderPlace] = ()
     repeats: Repeats = UNKNOWN_REPEATS
     counts: Mapping[str, TableStats] | None = None
@@ -115,7 +116,7 @@ def order_events(
         records: data change records of RAW_EVENT_RECORDS between two watermarks.
         first_ordinal: first available ordinal.
         expected_records: approximate number of records, which determines the number of tasks.
-        tables: current source tables; values of other tables are not checked.
+        tables: current source tables; values of other tables are not checked, nor those that fit for certain.
         capabilities: capabilities of the source.
         facts: known facts about these records, which save examining them one by one.
 
@@ -134,8 +135,12 @@ def order_events(
             next_ordinal = first_ordinal + (range_count(records, expected_records) << 33)
             stats = LogStats(dict(facts.counts), repeats.transactions, 0, next_ordinal, None)
             return OrderedChanges(in_ranges(completion.frame), stats.with_further(completion.partial_updates))
-    records = _with_fitting(records if is_large else records.coalesce(1), facts.fitting)
-    fault = f"coalesce(event.fault, if({FITS}, null, {fault_of(tables, capabilities)}))"
+    records, doubtful = (
+        _with_fitting(records if is_large else records.coalesce(1), facts.doubtful),
+        facts.doubtful,
+    )
+    doubtful_tables = [table for table in tables if doubtful is None or table.name in doubtful]
+    fault = f"coalesce(event.fault, if({FITS}, null, {fault_of(doubtful_tables, capabilities)}))"
     distinct_records = _distinct(records, capabilities) if repeats.among_them else records
     changes = _changes_of(distinct_records, fault)
     return OrderedChanges(in_ranges(changes) if is_large else _number(changes, first_ordinal))
@@ -168,21 +173,20 @@ def without_order(ordered: DataFrame) -> DataFrame:
     return ordered.selectExpr("* EXCEPT (ordering_key, ordinal)", "ordering_key AS record_order")
 
 
-def _with_fitting(records: DataFrame, fitting_types: Iterable[tuple[str, str]]) -> DataFrame:
+def _with_fitting(records: DataFrame, doubtful: Mapping[str, Sequence[str]] | None) -> DataFrame:
     """Return records with a flag for fitting values; fitting records lose the columns for quarantine."""
-    by_table: defaultdict[str, list[str]] = defaultdict(list)
-    for table, column_types in fitting_types:
-        by_table[table].append(quote_text(column_types))
-    if not by_table:
+    if doubtful is None:
         return records.withColumn(FITS, F.lit(False))
     branches = " ".join(
-        f"WHEN {quote_text(table)} THEN column_types IN ({', '.join(texts)})"
-        for table, texts in by_table.items()
+        f"WHEN {quote_text(table)} THEN column_types IN ({', '.join(map(quote_text, texts)) or 'NULL'})"
+        for table, texts in doubtful.items()
     )
+    has_fitting_types = f"CASE table_name {branches} ELSE true END" if branches else "true"
     is_short = " AND ".join(
         f"coalesce(octet_length(mods[0].{part}), 0) < {LONGEST_TEXT}" for part in ("keys", "new_values")
     )
-    is_fitting = f"coalesce(event.fault IS NULL AND {is_short} AND CASE table_name {branches} END, false)"
+    is_sound = f"event.fault IS NULL AND table_name IS NOT NULL AND {is_short}"
+    is_fitting = f"coalesce({is_sound} AND {has_fitting_types}, false)"
     flagged_records = records.withColumn(FITS, F.expr(is_fitting))
     return flagged_records.withColumns(
         {

@@ -1,17 +1,15 @@
 """Faults that keep a change out of the log, detected without other changes."""
 
-from collections.abc import Iterator, Sequence
-from functools import partial
+import json
+from collections.abc import Sequence
 
 from cdc_platform.model.base.names import quote_text
 from cdc_platform.model.schema.table_schema import DECIMAL, ColumnType, TableSchema
-from cdc_platform.model.schema.table_schema import Column as SourceColumn
 from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM, SourceCapabilities
 from cdc_platform.spark.frames.casts import (
     LONGEST_TEXT,
     is_wide,
     key_unfit_expression,
-    names_by_type,
     parsed_object,
     shown_expression,
     unfit_expression,
@@ -49,6 +47,8 @@ _IS_LONG = " OR ".join(
     for parsed, part in ((KEYS, "keys"), (VALUES, "new_values"))
 )
 _HAS_ROW = "mod_type <> 'TRUNCATE'"
+_NAMES, _KEY_FIELD = "names", "of_key"
+_LACKS_KEY = "concat('the keys lack `', n, '` of `', table_name, '`')"
 _DECLARED = (
     "'array<struct<name:string,is_primary_key:boolean,type:struct<code:string,type_annotation:string,"
     "array_element_type:struct<code:string>>>>'"
@@ -67,9 +67,7 @@ def fault_of(tables: Sequence[TableSchema], capabilities: SourceCapabilities = C
     An invalid change lacks required fields, contains invalid JSON, or has a value that does not fit the type
     of its column and would be NULL in the table.
     """
-    by_table = [(table.name, _table_faults(table, capabilities)) for table in tables]
-    branches = " ".join(f"WHEN {quote_text(name)} THEN {faults}" for name, faults in by_table if faults)
-    unfit = f"WHEN {_HAS_ROW} THEN CASE table_name {branches} END" if branches else ""
+    unfit = f"WHEN {_HAS_ROW} THEN {_unfit_part(tables, capabilities)}" if tables else ""
     shape = {_IS_LONG: LONG_FAULT}
     malformed_fault = ""
     if capabilities.keeps_transactions:
@@ -86,63 +84,71 @@ def fault_of(tables: Sequence[TableSchema], capabilities: SourceCapabilities = C
     return f"CASE {malformed_fault} {cases} {unfit} END"
 
 
-def _table_faults(table: TableSchema, capabilities: SourceCapabilities) -> str | None:
-    """Return the SQL of the first fault of a change of the table; None if it can have none."""
-    of_key = [_key_fault(table, column) for column in table.key_columns]
-    if of_key and not capabilities.delivers_events:
-        of_key = [_unless_recreated(table, f"coalesce({', '.join([*of_key, 'NULL'])})")]
-    of_values = (
-        _faults_by_type(table) if is_wide(table) else map(partial(_value_fault, table), table.value_columns)
-    )
-    faults = [*of_key, *of_values]
-    possible_faults = [fault for fault in faults if fault is not None]
-    return f"coalesce({', '.join([*possible_faults, 'NULL'])})" if possible_faults else None
+def _unfit_part(tables: Sequence[TableSchema], capabilities: SourceCapabilities) -> str:
+    """Return the SQL of the first fault among the keys and values of a change.
+
+    The names of all columns are one literal, those of the key and those of each type by table: Spark would
+    analyse conditions of each column of hundreds of tables for a minute.
+    """
+    fields: dict[tuple[str, ColumnType], str] = {}
+    names_by_table: dict[str, dict[str, list[str]]] = {}
+    for table in tables:
+        names = names_by_table[table.name] = {_KEY_FIELD: [column.name for column in table.key_columns]}
+        keys = ((KEYS, column.name, column.type) for column in table.key_columns)
+        values = ((VALUES, column.source_name, column.type) for column in table.value_columns)
+        for texts, name, kind in (*keys, *values):
+            names.setdefault(fields.setdefault((texts, kind), f"of_type_{len(fields)}"), []).append(name)
+    key_names = f"{_NAMES}.{_KEY_FIELD}"
+    lacks = f"transform(filter({key_names}, n -> NOT map_contains_key({KEYS}, n)), n -> {_LACKS_KEY})"
+    of_key, of_values = [f"get({lacks}, 0)"], list[str]()
+    has_many = any(map(is_wide, tables))
+    for (texts, kind), field in fields.items():
+        unfit = _unfit_names(texts, kind, f"{_NAMES}.{field}", has_many=has_many and texts == VALUES)
+        if unfit is not None:
+            (of_key if texts == KEYS else of_values).append(_unfit_fault(unfit, texts, kind))
+    key_fault = f"coalesce({', '.join(of_key)}, NULL)"
+    if not capabilities.delivers_events:
+        key_fault = _unless_recreated(key_fault, key_names)
+    members = ", ".join(f"{field}: array<string>" for field in (_KEY_FIELD, *fields.values()))
+    literal = f"from_json({quote_text(json.dumps(names_by_table))}, 'map<string, struct<{members}>>')"
+    fault = f"coalesce({', '.join([key_fault, *of_values])}, NULL)"
+    return f"get(transform(array({literal}[table_name]), {_NAMES} -> {fault}), 0)"
 
 
-def _unless_recreated(table: TableSchema, fault: str) -> str:
+def _unless_recreated(fault: str, key_names: str) -> str:
     """Return the SQL of a fault of the key, which is checked again if the table has got another key."""
     declarations = f"filter(from_json(column_types, {_DECLARED}), c -> c.is_primary_key)"
     names = f"transform({declarations}, c -> c.name)"
-    key_names = ", ".join(quote_text(column.name) for column in table.key_columns)
     is_other = f"coalesce(array_size({names}) > 0 AND NOT ({_same(names, key_names)}), false)"
-    lacks = quote_text(f"the keys lack a column that the record has in the key of `{table.name}`")
+    lacks = "concat('the keys lack a column that the record has in the key of `', table_name, '`')"
     key_fault = f"CASE WHEN exists({names}, c -> NOT map_contains_key({KEYS}, c)) THEN {lacks} END"
     return f"CASE WHEN {fault} IS NOT NULL THEN CASE WHEN {is_other} THEN {key_fault} ELSE {fault} END END"
 
 
 def _same(names: str, key_names: str) -> str:
-    return f"sort_array({names}) = sort_array(array({key_names}))"
+    return f"sort_array({names}) = sort_array({key_names})"
 
 
-def _key_fault(table: TableSchema, column: SourceColumn) -> str:
-    name, text = quote_text(column.name), f"{KEYS}[{quote_text(column.name)}]"
-    lacks = quote_text(f"the keys lack `{column.name}` of `{table.name}`")
-    unfit = key_unfit_expression(text, column.type)
-    fault_text = _fault_text(table, column, text)
-    branch = (
-        f" WHEN {unfit} AND NOT {_declares_other(quote_text(column.name), column.type)} THEN {fault_text}"
-        if unfit
-        else ""
+def _unfit_names(texts: str, kind: ColumnType, names: str, *, has_many: bool) -> str | None:
+    """Return the SQL of those names of columns of one type whose texts do not fit it; None if all do.
+
+    Spark looks up a value by comparing names one by one. Where there are many, it casts all values instead,
+    also those of other types, which may take a hundred times as long for each.
+    """
+    if has_many:
+        return unfit_names_expression(texts, kind, names)
+    is_unfit = key_unfit_expression if texts == KEYS else unfit_expression
+    unfit = is_unfit(f"{texts}[n]", kind)
+    return f"filter({names}, n -> {unfit})" if unfit is not None else None
+
+
+def _unfit_fault(unfit: str, texts: str, kind: ColumnType) -> str:
+    """Return the SQL of the fault of the first of some names that a record does not declare otherwise."""
+    unfit_names = f"filter({unfit}, n -> NOT {_declares_other('n', kind)})"
+    about = f"'` of `', table_name, {quote_text(f'` is {kind.text}, which cannot hold: ')}"
+    return (
+        f"get(transform({unfit_names}, n -> concat('`', n, {about}, {shown_expression(f'{texts}[n]')})), 0)"
     )
-    return f"CASE WHEN NOT map_contains_key({KEYS}, {name}) THEN {lacks}{branch} END"
-
-
-def _value_fault(table: TableSchema, column: SourceColumn) -> str | None:
-    text = f"{VALUES}[{quote_text(column.name)}]"
-    unfit = unfit_expression(text, column.type)
-    is_own = f"NOT {_declares_other(quote_text(column.name), column.type)}"
-    return f"CASE WHEN {unfit} AND {is_own} THEN {_fault_text(table, column, text)} END" if unfit else None
-
-
-def _faults_by_type(table: TableSchema) -> Iterator[str | None]:
-    """Yield the SQL of the first fault among the values of each type."""
-    for kind, names in names_by_type(table).items():
-        unfit = unfit_names_expression(VALUES, kind, names)
-        if unfit is not None:
-            unfit_names = f"filter({unfit}, n -> NOT {_declares_other('n', kind)})"
-            about = f"'` of `', {quote_text(f'{table.name}` is {kind.text}, which cannot hold: ')}"
-            value = shown_expression(f"{VALUES}[n]")
-            yield f"get(transform({unfit_names}, n -> concat('`', n, {about}, {value})), 0)"
 
 
 def _declares_other(name: str, kind: ColumnType) -> str:
@@ -160,8 +166,3 @@ def _declares_other(name: str, kind: ColumnType) -> str:
         has_type += f" AND c.type.type_annotation = {quote_text(kind.annotation or '')}"
     differs = f"c.name = {name} AND NOT ({has_type})"
     return f"coalesce(exists(from_json(column_types, {_DECLARED}), c -> {differs}), false)"
-
-
-def _fault_text(table: TableSchema, column: SourceColumn, text: str) -> str:
-    about = quote_text(f"`{column.name}` of `{table.name}` is {column.type.text}, which cannot hold: ")
-    return f"concat({about}, {shown_expression(text)})"

@@ -18,6 +18,7 @@ from cdc_platform.spark.frames.casts import (
     cast_expression,
     convert_expression,
     is_wide,
+    names_array,
     names_by_type,
     parsed_object,
     shown_expression,
@@ -175,7 +176,8 @@ def _fitting(texts: str, mod: str, table: TableSchema) -> str:
     """
     sound_texts, values = texts, parsed_object(mod)
     for kind, names in names_by_type(table).items():
-        is_unfit, unfit = unfit_expression("text", kind), unfit_names_expression(values, kind, names)
+        is_unfit = unfit_expression("text", kind)
+        unfit = unfit_names_expression(values, kind, names_array(names))
         if is_unfit is not None:
             failure = _failure(table, f"get({unfit}, 0)", kind, f"{values}[get({unfit}, 0)]")
             fields = ", ".join(f"{texts}.{_field(name)}" for name in names)

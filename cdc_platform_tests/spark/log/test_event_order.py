@@ -17,6 +17,7 @@ from cdc_platform.model.stream.records import ModType
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities
 from cdc_platform.pipeline.ordering.final_counts import final_counts
 from cdc_platform.pipeline.reading.window_content import content_of
+from cdc_platform.pipeline.schema.key_shapes import tables_to_check
 from cdc_platform.sources.event_batches import EventBatches
 from cdc_platform.spark.log import event_order
 from cdc_platform.spark.log.event_order import (
@@ -84,8 +85,9 @@ def records_of(spark: "SparkSession", events: Sequence[SourceEvent | FaultyEvent
 def facts_of(
     events: Sequence[SourceEvent | FaultyEvent], types: Sequence[tuple[str, str]] = ()
 ) -> WindowFacts:
-    """Return the places of events, by which several tasks sort them."""
-    return WindowFacts(types, [(NOW, event.ordering_key or "") for event in events])
+    """Return the places of events, by which several tasks sort them, and the tables to check."""
+    doubtful = tables_to_check(content_of(raw_rows(events)).shapes, types)
+    return WindowFacts(doubtful, [(NOW, event.ordering_key or "") for event in events])
 
 
 @SIZES
@@ -162,7 +164,12 @@ def test_texts_that_the_parser_does_not_take_are_looked_at(
     long, short = (event(size, keys=f"no JSON but {'x' * size}") for size in (100, 10))
     records = records_of(spark, [long, short])
     ordered = order_events(
-        records, 0, 2, (), replace(EVENTS, keeps_transactions=False), facts_of([], [("visits", "[]")])
+        records,
+        0,
+        2,
+        (),
+        replace(EVENTS, keeps_transactions=False),
+        facts_of([long, short], [("visits", "[]")]),
     ).frame
     assert [row["fault"] for row in ordered.sort(F.desc("ordering_key")).collect()] == [KEYS_FAULT, None]
 
@@ -175,7 +182,9 @@ def test_a_text_that_is_too_long_for_the_parser_has_that_for_a_reason(
     """A value of more than 20 million characters is not taken, and the reason says so."""
     long = event(1)._replace(new_values=json.dumps({"a": "x" * 20_000_001}))
     alone = replace(EVENTS, keeps_transactions=False)
-    ordered = order_events(records_of(spark, [long, event(2)]), 0, 2, (), alone, facts_of([], types)).frame
+    ordered = order_events(
+        records_of(spark, [long, event(2)]), 0, 2, (), alone, facts_of([long, event(2)], types)
+    ).frame
     assert [row["fault"] for row in ordered.sort("ordering_key").collect()] == [LONG_FAULT, None]
 
 

@@ -1,4 +1,4 @@
-"""Values of a table with many columns, which are judged by type, and those of one with few, by column."""
+"""Values of tables with many columns, all of which are cast to each type, and of tables with few."""
 
 import json
 from dataclasses import replace
@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from cdc_platform.model.schema.table_schema import ColumnType
+from cdc_platform.model.schema.table_schema import ColumnType, TableSchema
 from cdc_platform.model.stream.records import ModType
+from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM, SourceCapabilities
 from cdc_platform.spark.frames import casts
+from cdc_platform.spark.log.faults import fault_of
 from cdc_platform.spark.log.order import order_records
 from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.spark.tables.value_texts import UNFIT, VALUES, with_nanoseconds
@@ -37,6 +39,15 @@ ODD: Final = (
     ("ARRAY<DATE>", '["2024-02-30", null]'),
 )
 """Values that fit the type of a column, and such that do not."""
+KEYS: Final[tuple[dict[str, str | None], ...]] = (
+    {"id": "1", "at": "2024-02-29T00:00:00Z"},
+    {"id": "1", "at": "2024-02-29T00:00:00.1234567Z"},
+    {"id": "2024-02-29", "at": "2024-02-29T00:00:00Z"},
+    {"id": None, "at": "x"},
+    {"of_key": "x"},
+    {"new": "1"},
+)
+"""Keys that fit some of the tables."""
 TYPES: Final = tuple(dict.fromkeys(text for text, _ in ODD))
 OTHER: Final = ColumnType("A_LATER_TYPE")
 NAMES: Final = ("it's", "back\\slash", "é😀", "tick`", 'quote"', "line\nbreak", "text", "name", "n", "c")
@@ -47,7 +58,7 @@ NAMES: Final = ("it's", "back\\slash", "é😀", "tick`", 'quote"', "line\nbreak
 def test_many_columns_and_few_are_judged_alike(
     spark: "SparkSession", monkeypatch: pytest.MonkeyPatch, has_nanoseconds: bool
 ) -> None:
-    """Whether values are judged by type or by column, the same ones are refused, for the same reason."""
+    """Whether all values are cast to a type or only those of its columns, the same ones are refused."""
     types = {f"{name} {number}": kind for number, kind in enumerate(TYPES) for name in NAMES[number % 3 :: 3]}
     schema = table("t", {"id": "INT64"}, types)
     schema = with_nanoseconds(schema) if has_nanoseconds else schema
@@ -65,13 +76,60 @@ def test_many_columns_and_few_are_judged_alike(
         for number, (mod, declared) in enumerate(made)
     ]
     frame = spark.createDataFrame(raw_table(records))
-    monkeypatch.setattr(casts, "WIDE_COLUMNS", 10_000)
-    by_column = faults_of(order_records(frame, 0, len(records), [schema]))
-    monkeypatch.setattr(casts, "WIDE_COLUMNS", 0)
-    assert by_column == faults_of(order_records(frame, 0, len(records), [schema]))
-    assert {True, False} == {fault is None for fault in by_column}
+    few, many = faults_in_both_ways(frame, [schema], monkeypatch)
+    assert few == many
+    assert {True, False} == {fault is None for fault in few}
 
 
-def faults_of(ordered: "DataFrame") -> list[str | None]:
-    """Return the fault of each change."""
-    return [row["fault"] for row in ordered.orderBy("ordinal").collect()]
+def test_each_table_is_judged_by_its_own_columns(
+    spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Values and keys of several tables are judged together, by the types of the same names in each."""
+    tables = [
+        table("it's", {"id": "INT64", "at": "TIMESTAMP"}, {"v": "INT64", "text": "STRING(MAX)"}),
+        table("back\\slash", {"id": "DATE"}, {"v": "DATE", "w": "INT64"}),
+        table("names", {"of_key": "STRING(MAX)"}, {}),
+    ]
+    others = [replace(schema, columns=(replace(schema.columns[0], name="new"),)) for schema in tables]
+    made = [
+        (schema, declared, (keys, values))
+        for schema, other in zip(tables, others, strict=True)
+        for declared in (schema, other, None)
+        for keys in KEYS
+        for values in ({"v": "1", "w": "1"}, {"v": "2024-02-29"}, {"v": None, "text": "x"}, {"w": "x"})
+    ]
+    records = [
+        data_change(
+            schema.name, ModType.INSERT, mod, at_micros=1, transaction=f"{number:09}", schema=declared
+        )
+        | {"cycle": 1}
+        for number, (schema, declared, mod) in enumerate(
+            [*made, (replace(tables[0], name="other"), *made[0][1:])]
+        )
+    ]
+    few, many = faults_in_both_ways(spark.createDataFrame(raw_table(records)), tables, monkeypatch)
+    assert few == many
+    assert {True, False} == {fault is None for fault in few}
+    assert few[-1] is None, "other tables are not judged"
+
+
+@pytest.mark.parametrize("capabilities", [CHANGE_STREAM, replace(CHANGE_STREAM, delivers_events=True)])
+def test_the_number_of_tables_adds_no_conditions(capabilities: SourceCapabilities) -> None:
+    """Spark would analyse a query with conditions for each column of hundreds of tables for a minute."""
+    columns = {f"c{number}": kind for number, kind in enumerate(dict.fromkeys(TYPES))}
+    tables = [table(f"t{number}", {"id": "INT64"}, columns) for number in range(400)]
+    few, many = (fault_of(some, capabilities) for some in (tables[:4], tables))
+    assert few.count("try_cast") == many.count("try_cast")
+    assert few.count("(") == many.count("(")
+
+
+def faults_in_both_ways(
+    frame: "DataFrame", tables: list[TableSchema], monkeypatch: pytest.MonkeyPatch
+) -> list[list[str | None]]:
+    """Return the fault of each change, with few columns and with many."""
+    faults: list[list[str | None]] = []
+    for wide_columns in (10_000, 0):
+        monkeypatch.setattr(casts, "WIDE_COLUMNS", wide_columns)
+        ordered = order_records(frame, 0, frame.count(), tables)
+        faults.append([row["fault"] for row in ordered.orderBy("ordinal").collect()])
+    return faults
