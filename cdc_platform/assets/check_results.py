@@ -153,7 +153,7 @@ def run_full_checks(
     checks = checks_of(run.pipeline.capabilities)
     due_checks = [check for check in checks if not (check.every_cycle or _is_step(context, assets, check))]
     try:
-        with checking(run.pipeline, run.spark, total=len(due_checks)) as step:
+        with checking(run.pipeline, run.spark, due_checks, total=len(due_checks)) as step:
             for check in due_checks:
                 with run.progress.step(f"check {check.name}"):
                     results[check] = check.examine(run.pipeline, run.spark, EVERYTHING)

@@ -36,7 +36,7 @@ def _build_check(assets: PipelineAssets, check: Check) -> dg.AssetChecksDefiniti
     def invariant(context: AssetCheckExecutionContext) -> Iterator[AssetCheckResult]:
         run = find_run(context, assets.run_key)
         mark = read_mark(run.pipeline.lake.system_table(LOG))
-        with checking(run.pipeline, run.spark):
+        with checking(run.pipeline, run.spark, [check]):
             scope = _scope(context, run.pipeline, assets, check)
             result = check.examine(run.pipeline, run.spark, scope)
         store_results(run.pipeline, {check: result}, scope)

@@ -88,7 +88,7 @@ def run_checks(
         for invariant in takewhile(lambda _: wants_more(), checks):
             start_s = time.monotonic()
             try:
-                with checking(pipeline, spark, invariant.name):
+                with checking(pipeline, spark, [invariant], invariant.name):
                     result = invariant.examine(pipeline, spark, EVERYTHING)
             except Exception as error:  # an error in one check fails only that check
                 if not wants_more():

@@ -1,9 +1,10 @@
 """Checks, their scope, and their results."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
+from itertools import chain
 from typing import Final
 
 from pyspark.sql import SparkSession
@@ -140,24 +141,26 @@ def raise_failures(results: Mapping[Check, CheckResult]) -> None:
 
 
 @contextmanager
-def checking(pipeline: Pipeline, spark: SparkSession, name: str = "checks", total: int = 0) -> Iterator[Step]:
+def checking(
+    pipeline: Pipeline, spark: SparkSession, checks: Sequence[Check], name: str = "checks", total: int = 0
+) -> Iterator[Step]:
     """Yield a step for checks, counted if given a total; in it Spark compiles no query of a small lake."""
+    # The checks of cycles read no merged tables, of which there may be hundreds.
+    reads_tables = not all(check.every_cycle for check in checks)
     with (
         pipeline.progress.step(name, "checks" if total else "", total or None) as step,
-        interpreting(spark, when=_is_small(pipeline.lake), in_one_task=True),
+        interpreting(spark, when=_is_small(pipeline.lake, reads_tables=reads_tables), in_one_task=True),
     ):
         yield step
 
 
-def _is_small(lake: Lake) -> bool:
+def _is_small(lake: Lake, *, reads_tables: bool) -> bool:
     try:
-        cut = newest_cut(lake)
-        stored_tables = map(lake.table, cut.tables if cut is not None else ())
-        tables = [
-            *map(lake.system_table, (RAW, LOG)),
-            *(table for table in stored_tables if table is not None),
-        ]
+        cut = newest_cut(lake) if reads_tables else None
+        tables = chain(
+            map(lake.system_table, (RAW, LOG)), map(lake.table, cut.tables if cut is not None else ())
+        )
+        return all(table is None or has_at_most(head(table), SMALL_LAKE_ROWS) for table in tables)
     except LakeDamaged:
         # Each check reports what it cannot read.
         return False
-    return all(has_at_most(head(table), SMALL_LAKE_ROWS) for table in tables)

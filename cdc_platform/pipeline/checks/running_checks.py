@@ -71,7 +71,7 @@ class CheckRunner:
         ]
         results: dict[Check, CheckResult] = {}
         try:
-            with checking(self._pipeline, self._spark, total=len(news)) as step:
+            with checking(self._pipeline, self._spark, news, total=len(news)) as step:
                 make = step.counting(self._make)
                 for check in news:
                     results[check] = make(check, mark.cycle)
