@@ -86,8 +86,11 @@ class MaintenanceOutcome:
 
 NO_MAINTENANCE: Final = MaintenanceOutcome()
 
-MAX_LOOKED_AT: Final = 50
-"""Maximum number of unchanged tables that maintenance examines after a cycle, in turn."""
+MAX_LOOKED_AT: Final = 10
+"""Maximum number of unchanged tables that maintenance examines after a cycle, in turn.
+
+Each is a request to the catalog, which may have to read the table's metadata for it.
+"""
 
 
 @dataclass(frozen=True)
