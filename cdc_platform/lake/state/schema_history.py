@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -9,7 +10,7 @@ from pyiceberg.table import Table
 
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.catalog.lake import Lake
-from cdc_platform.lake.commits.commits import POSITION, Mark, conflicts_as, read_mark
+from cdc_platform.lake.commits.commits import POSITION, Mark, Version, conflicts_as, read_mark
 from cdc_platform.model.base.schemas import SCHEMA_CHANGES
 from cdc_platform.model.base.stored_names import CYCLE, SCHEMA
 from cdc_platform.model.base.stored_texts import understanding
@@ -26,7 +27,14 @@ def list_schema_events(lake: Lake) -> tuple[SchemaEvent, ...]:
 def load_history(lake: Lake) -> SchemaHistory:
     """Return the stored history of the source's schema."""
     table = lake.system_table(SCHEMA)
-    return at_mark(build_stored_history(_list_events(table)), read_mark(table))
+    version = Version.newest(table)
+    return at_mark(_read_history(version) if version is not None else SchemaHistory(), read_mark(table))
+
+
+# The status page and the sensors ask every few seconds, and hundreds of tables have ten thousands of changes.
+@lru_cache(maxsize=4)
+def _read_history(version: Version) -> SchemaHistory:
+    return build_stored_history(_list_events(version.table))
 
 
 def load_history_at(lake: Lake, cycle: int) -> SchemaHistory:
