@@ -45,9 +45,14 @@ class KafkaConnection:
         from confluent_kafka.admin import AdminClient
 
         self._last_problem = None
-        client_properties = {**properties, **self.settings.client_properties(), "error_cb": self.remember}
+        client_properties = {
+            # The platform's errors report problems; librdkafka's log repeats them with each of its tries.
+            "log_level": 2,
+            **properties,
+            **self.settings.client_properties(),
+            "error_cb": self.remember,
+        }
         try:
-            # Its own log goes to the error output; the platform's errors report what matters.
             client_type = {"AdminClient": AdminClient, "Consumer": library.Consumer}[kind]
             return client_type(client_properties, logger=LOGGER)
         except (library.KafkaException, TypeError, ValueError, AttributeError) as error:

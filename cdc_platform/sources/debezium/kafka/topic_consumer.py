@@ -31,8 +31,6 @@ _PROPERTIES: Final[dict[str, object]] = {
     "enable.partition.eof": True,
     # All requested messages exist, so a broker need not wait for more.
     "fetch.wait.max.ms": 10,
-    # The platform's errors report problems; librdkafka's log would repeat them with every try.
-    "log_level": 2,
     # Limits the data that is fetched ahead of this process.
     "queued.max.messages.kbytes": 16 * 1024,
 }

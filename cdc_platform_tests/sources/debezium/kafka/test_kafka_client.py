@@ -16,11 +16,12 @@ from cdc_platform_tests.programs import free_port
 NOBODY: Final = KafkaInput(f"127.0.0.1:{free_port()}", "shop[.].*", timeout_s=1.0)
 
 
-def test_brokers_that_do_not_answer_are_named() -> None:
-    """The look ends in time, and may be taken again."""
+def test_brokers_that_do_not_answer_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    """The look ends in time, may be taken again, and leaves no line of the client for each of its tries."""
     with pytest.raises(SourceUnreachable, match=NOBODY.bootstrap_servers) as raised:
         KafkaClient(NOBODY).partitions()
     assert raised.value.retryable
+    assert caplog.messages == []
 
 
 class Moving(KafkaClient):
