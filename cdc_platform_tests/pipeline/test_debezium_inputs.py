@@ -17,7 +17,7 @@ from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.opened.pipeline import Pipeline, open_pipeline
 from cdc_platform.sources.debezium.kafka import topics_reader
 from cdc_platform.sources.debezium.kafka.kafka_client import KafkaClient
-from cdc_platform.sources.debezium.kafka.topic_ranges import TopicPartition
+from cdc_platform.sources.debezium.kafka.topic_partition import TopicPartition
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
 from cdc_platform_tests.programs import free_port
 from cdc_platform_tests.servers.kafka import MAX_MEMBERS, Broker, Group

@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadWindow
 from cdc_platform.sources.debezium.kafka.message_dealer import DEALT_MESSAGES
 from cdc_platform.sources.debezium.kafka.messages import MESSAGES
-from cdc_platform.sources.debezium.kafka.topic_ranges import TopicPartition, TopicRange, plan_ranges
+from cdc_platform.sources.debezium.kafka.topic_partition import TopicPartition
+from cdc_platform.sources.debezium.kafka.topic_ranges import TopicRange, plan_ranges
 from cdc_platform.sources.debezium.kafka.topics_reader import TopicsReading
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from cdc_platform.sources.debezium.kafka.connection import MOVING, KafkaConnection, name_of
 from cdc_platform.sources.debezium.kafka.messages import in_order
 from cdc_platform.sources.debezium.kafka.topic_consumer import TopicConsumer
-from cdc_platform.sources.debezium.kafka.topic_ranges import TopicPartition, TopicRange
+from cdc_platform.sources.debezium.kafka.topic_partition import TopicPartition
+from cdc_platform.sources.debezium.kafka.topic_ranges import TopicRange, first_messages
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
 from cdc_platform.sources.debezium.wire.messages import RawMessage
 
@@ -118,7 +119,7 @@ class KafkaClient:
             partition for partition in self.partitions() if partition.end_exclusive > partition.earliest
         ]
         share = max(1, limit // max(1, len(partitions)))
-        ranges = [partition.first(share) for partition in partitions]
+        ranges = [first_messages(partition, share) for partition in partitions]
         yield from in_order(TopicConsumer(self._settings, ranges).batches())
 
     def oldest_micros(self, ranges: Sequence[TopicRange]) -> int | None:

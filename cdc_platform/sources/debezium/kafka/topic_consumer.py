@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from cdc_platform.sources.debezium.kafka.connection import MOVING, KafkaConnection
 from cdc_platform.sources.debezium.kafka.messages import MESSAGES
-from cdc_platform.sources.debezium.kafka.topic_ranges import TopicPartition, TopicRange, check_offsets
+from cdc_platform.sources.debezium.kafka.topic_partition import TopicPartition, check_losses, find_loss
+from cdc_platform.sources.debezium.kafka.topic_ranges import TopicRange
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
 
 MAX_MESSAGES: Final = 5_000
@@ -135,7 +136,8 @@ class TopicConsumer:
             ends = consumer.get_watermark_offsets(Place(item.topic, item.partition), timeout=self._timeout_s)
         except KafkaException as error:
             raise self._connection.meaning(error) from error
-        check_offsets(TopicPartition(item.topic, item.partition, item.topic_id, *ends), item.start)
+        tp = TopicPartition(item.topic, item.partition, item.topic_id, *ends)
+        check_losses(filter(None, (find_loss(tp, item.start),)))
 
 
 def read_few(settings: KafkaInput, ranges: Sequence[TopicRange]) -> list[pa.RecordBatch] | None:

@@ -9,13 +9,9 @@ from cdc_platform.errors import OffsetsLost, SourceNotFound
 from cdc_platform.model.base.stored_names import READ_PROGRESS
 from cdc_platform.model.base.stored_texts import parse_stored, read_stored
 from cdc_platform.model.stream.files import SourceFile
+from cdc_platform.sources.debezium.kafka.topic_partition import Loss, TopicPartition, check_losses, find_loss
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
 from cdc_platform.sources.debezium.transactions.progress import Place
-
-_OTHER_WAY: Final = (
-    "Nothing was skipped. To get the rows back, let the connector take a new snapshot of its tables; to "
-    "continue without the lost messages, specify the next offset in `input.kafka.start_offsets`"
-)
 
 _AHEAD_MILLIS: Final = 3_600_000
 """Milliseconds by which clocks of producers may be ahead; newer brokers refuse messages beyond."""
@@ -24,36 +20,6 @@ OffsetsAfter = Callable[[int], Mapping[str, int]]
 
 Partitions without such a message are missing.
 """
-
-
-@dataclass(frozen=True)
-class TopicPartition:
-    """A partition's state at the brokers.
-
-    Args:
-        topic: name of its topic.
-        partition: its number.
-        topic_id: identity of the topic, which differs for a recreated topic of the same name.
-        earliest: offset of the first available message.
-        end_exclusive: offset after the last available message.
-    """
-
-    topic: str
-    partition: int
-    topic_id: str
-    earliest: int
-    end_exclusive: int
-
-    @property
-    def origin(self) -> str:
-        """Name in the read progress."""
-        return f"{self.topic}/{self.partition}"
-
-    def first(self, limit: int) -> "TopicRange":
-        """Return the range of its first messages, at most ``limit``."""
-        end_exclusive = min(self.end_exclusive, self.earliest + limit)
-        identity = self.topic, self.partition, self.topic_id
-        return TopicRange(*identity, self.earliest, self.earliest, end_exclusive)
 
 
 @dataclass(frozen=True)
@@ -129,6 +95,12 @@ class TopicRange:
         return SourceFile(self.origin, self.topic, 0, 0, self.topic_id)
 
 
+def first_messages(tp: TopicPartition, limit: int) -> TopicRange:
+    """Return the range of the first messages of a partition, at most ``limit``."""
+    end_exclusive = min(tp.end_exclusive, tp.earliest + limit)
+    return TopicRange(tp.topic, tp.partition, tp.topic_id, tp.earliest, tp.earliest, end_exclusive)
+
+
 def plan_ranges(
     partitions: Sequence[TopicPartition],
     read_progress: Mapping[str, str],
@@ -146,11 +118,16 @@ def plan_ranges(
     """
     progress = _stored_progress(read_progress, settings)
     _check_topics(partitions, progress, settings)
-    read_topics = {origin.rpartition("/")[0] for origin in progress}
+    read_topics = {_topic_of(origin) for origin in progress}
     ranges = [
-        _begin(topic_range, progress.get(topic_range.origin), settings, topic_range.topic in read_topics)
-        for topic_range in partitions
+        _begin(tp, progress.get(tp.origin), settings.start_offsets.get(tp.origin), tp.topic in read_topics)
+        for tp in partitions
     ]
+    losses = [
+        _find_recreation(tp, progress.get(tp.origin), settings) or find_loss(tp, topic_range.start)
+        for tp, topic_range in zip(partitions, ranges, strict=True)
+    ]
+    check_losses(filter(None, losses))
     parts: Sequence[TopicRange] = ranges
     if _new_messages(ranges) > settings.max_messages:
         parts = _first_messages(ranges, settings.max_messages, offsets_after, now_millis + _AHEAD_MILLIS)
@@ -215,31 +192,48 @@ def _stored_progress(read_progress: Mapping[str, str], settings: KafkaInput) -> 
     }
 
 
-def _check_topics(partitions: Iterable[TopicPartition], origins: Iterable[str], settings: KafkaInput) -> None:
-    present_origins = {tp.origin for tp in partitions}
-    if not present_origins:
+def _check_topics(
+    partitions: Sequence[TopicPartition], progress: Mapping[str, TopicProgress], settings: KafkaInput
+) -> None:
+    if not partitions:
         raise SourceNotFound(
             "No topic matches the setting `input.kafka.topics_pattern`, which has to match whole "
             f"names: {settings.topics_pattern}"
         )
-    absent_topics = sorted(set(origins) - present_origins)
-    if absent_topics:
+    gone = {origin: progress[origin] for origin in sorted(progress.keys() - {tp.origin for tp in partitions})}
+    # A recreated topic may have fewer partitions: those that it has show whether the others are given up.
+    continued = {*progress, *settings.start_offsets}
+    topic_ids = {tp.topic: tp.topic_id for tp in partitions if tp.origin in continued}
+    unknown = [origin for origin in gone if topic_ids.get(_topic_of(origin)) in {None, gone[origin].topic_id}]
+    if unknown:
         raise OffsetsLost(
-            f"The partition {absent_topics[0]} is gone, with the messages since the last cycle. If its "
-            "topic was deleted on purpose, remove it from `input.kafka.topics_pattern`, for instance by "
-            f"`(?!TOPIC$).*`. Gone: {', '.join(absent_topics)}"
+            f"The partition {unknown[0]} is gone, with the messages since the last cycle. If its topic was "
+            "deleted on purpose, remove it from `input.kafka.topics_pattern`, such as by `(?!TOPIC$).*`. If "
+            "it was recreated with fewer partitions, specify the next offset of each that it has in "
+            f"`input.kafka.start_offsets`, such as `TOPIC/0: 0`. Gone: {', '.join(unknown)}"
         )
 
 
-def _begin(
-    tp: TopicPartition, progress: TopicProgress | None, settings: KafkaInput, is_topic_known: bool
-) -> TopicRange:
-    """Return the range of all messages of a partition that are to be read.
+def _topic_of(origin: str) -> str:
+    return origin.rpartition("/")[0]
 
-    Raises:
-        OffsetsLost: the next messages are gone.
-    """
-    start_offset = settings.start_offsets.get(tp.origin)
+
+def _find_recreation(tp: TopicPartition, progress: TopicProgress | None, settings: KafkaInput) -> Loss | None:
+    """Return the loss of a partition of a recreated topic; None for others, and if it is given up."""
+    if progress is None or progress.topic_id == tp.topic_id or tp.origin in settings.start_offsets:
+        return None
+    problem = (
+        f"The topic {tp.topic} was deleted and recreated. The lake has the old topic's messages before "
+        f"offset {progress.next_offset} of partition {tp.partition}; the new topic's messages begin at "
+        f"{tp.earliest}"
+    )
+    return Loss(tp.origin, problem, tp.earliest)
+
+
+def _begin(
+    tp: TopicPartition, progress: TopicProgress | None, start_offset: int | None, is_topic_known: bool
+) -> TopicRange:
+    """Return the range of all messages of a partition that are to be read."""
     if progress is None:
         # A new partition of a known topic must be read from its beginning.
         start = newest = 0 if is_topic_known else tp.earliest
@@ -247,54 +241,7 @@ def _begin(
         progress.topic_id != tp.topic_id or start_offset <= tp.end_exclusive < progress.next_offset
     ):
         start = newest = start_offset
-    elif progress.topic_id != tp.topic_id:
-        raise OffsetsLost(
-            f"The topic {tp.topic} was deleted and recreated. The lake has the old topic's messages before "
-            f"offset {progress.next_offset} of partition {tp.partition}; the new topic's messages begin at "
-            f"{tp.earliest}. {_OTHER_WAY}, such as `{tp.origin}: {tp.earliest}`."
-        )
     else:
         start, newest = progress.next_offset, progress.seen_exclusive
     start = max(start, start_offset or 0)
-    check_offsets(tp, start)
     return TopicRange(tp.topic, tp.partition, tp.topic_id, start, max(newest, start), tp.end_exclusive)
-
-
-def check_offsets(tp: TopicPartition, start: int) -> None:
-    """Check that a partition still has the next messages.
-
-    Raises:
-        OffsetsLost: messages from `start` on are gone.
-    """
-    if start < tp.earliest:
-        raise OffsetsLost(
-            f"Messages of the topic {tp.topic}, partition {tp.partition}, were deleted before they were "
-            f"read: the next one has offset {start}, the first available one {tp.earliest}, so "
-            f"{tp.earliest - start} offsets are lost; check the topic's retention. {_OTHER_WAY}, such as "
-            f"`{tp.origin}: {tp.earliest}`."
-        )
-    if start > tp.end_exclusive:
-        raise OffsetsLost(
-            f"The topic {tp.topic}, partition {tp.partition}, ends at offset {tp.end_exclusive}, before "
-            f"the next message to read, {start}: a broker has lost messages that had been read, see "
-            f"`unclean.leader.election.enable`. {_OTHER_WAY}, such as `{tp.origin}: {tp.end_exclusive}`."
-        )
-
-
-def deal_ranges(ranges: Sequence[TopicRange], max_tasks: int) -> list[tuple[TopicRange, ...]]:
-    """Cut ranges, and return those of each task, which have about the same number of offsets."""
-    offsets = sum(item.end_exclusive - item.start for item in ranges)
-    share = max(1, -(-offsets // max_tasks))
-    tasks: list[list[TopicRange]] = [[]]
-    space = share
-    for item in ranges:
-        rest = item
-        while not rest.is_empty:
-            if not space:
-                tasks.append([])
-                space = share
-            end_exclusive = min(rest.end_exclusive, rest.start + space)
-            tasks[-1].append(replace(rest, end_exclusive=end_exclusive))
-            space -= end_exclusive - rest.start
-            rest = replace(rest, start=end_exclusive, is_rest=True)
-    return [tuple(task) for task in tasks]

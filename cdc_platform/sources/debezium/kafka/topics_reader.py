@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain
 from typing import Final, TypeVar
@@ -14,7 +14,7 @@ from cdc_platform.model.stream.read_windows import ReadPlan
 from cdc_platform.sources.debezium.kafka.message_dealer import DEALT_MESSAGES, MessageDealer, messages_of
 from cdc_platform.sources.debezium.kafka.messages import in_order
 from cdc_platform.sources.debezium.kafka.topic_consumer import TopicConsumer
-from cdc_platform.sources.debezium.kafka.topic_ranges import TopicProgress, TopicRange, deal_ranges
+from cdc_platform.sources.debezium.kafka.topic_ranges import TopicProgress, TopicRange
 from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
@@ -194,6 +194,25 @@ class TopicsReading:
 def _progress(topic_range: TopicRange, resume: int | None) -> str:
     next_offset = topic_range.end_exclusive if resume is None else resume
     return TopicProgress(topic_range.topic_id, next_offset, topic_range.end_exclusive).to_text()
+
+
+def deal_ranges(ranges: Sequence[TopicRange], max_tasks: int) -> list[tuple[TopicRange, ...]]:
+    """Cut ranges, and return those of each task, which have about the same number of offsets."""
+    offsets = sum(item.end_exclusive - item.start for item in ranges)
+    share = max(1, -(-offsets // max_tasks))
+    tasks: list[list[TopicRange]] = [[]]
+    space = share
+    for item in ranges:
+        rest = item
+        while not rest.is_empty:
+            if not space:
+                tasks.append([])
+                space = share
+            end_exclusive = min(rest.end_exclusive, rest.start + space)
+            tasks[-1].append(replace(rest, end_exclusive=end_exclusive))
+            space -= end_exclusive - rest.start
+            rest = replace(rest, start=end_exclusive, is_rest=True)
+    return [tuple(task) for task in tasks]
 
 
 def read_messages(

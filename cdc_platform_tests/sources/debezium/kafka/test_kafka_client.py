@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from cdc_platform.errors import LibraryMissing, SettingError, SourceUnreachable
 from cdc_platform.sources.debezium.kafka.kafka_client import KafkaClient
-from cdc_platform.sources.debezium.kafka.topic_ranges import TopicPartition
+from cdc_platform.sources.debezium.kafka.topic_partition import TopicPartition
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
 from cdc_platform_tests.programs import free_port
 

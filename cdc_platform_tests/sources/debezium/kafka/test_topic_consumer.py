@@ -24,8 +24,9 @@ from cdc_platform.sources.debezium.kafka.topic_consumer import (
     TopicConsumer,
     read_few,
 )
-from cdc_platform.sources.debezium.kafka.topic_ranges import TopicPartition, TopicRange, deal_ranges
-from cdc_platform.sources.debezium.kafka.topics_reader import read_messages
+from cdc_platform.sources.debezium.kafka.topic_partition import TopicPartition
+from cdc_platform.sources.debezium.kafka.topic_ranges import TopicRange, first_messages
+from cdc_platform.sources.debezium.kafka.topics_reader import deal_ranges, read_messages
 from cdc_platform.sources.debezium.kafka.topics_source import TopicsSource
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
@@ -105,7 +106,7 @@ def _cut(partition: TopicPartition, cuts: Sequence[float]) -> list[TopicRange]:
     offsets = sorted(
         {partition.earliest, *(round(cut * partition.end_exclusive) for cut in cuts), partition.end_exclusive}
     )
-    whole = partition.first(partition.end_exclusive)
+    whole = _all_of(partition)
     return [
         replace(whole, start=start, seen=start, end_exclusive=end)
         for start, end in itertools.pairwise(offsets)
@@ -121,7 +122,8 @@ def whole(topics: KafkaInput) -> dict[str, list[RawMessage]]:
     places = {isolation: replace(topics, client={"isolation.level": isolation}) for isolation in ISOLATIONS}
     return {
         isolation: _read(
-            place, [partition.first(partition.end_exclusive) for partition in KafkaClient(place).partitions()]
+            place,
+            [_all_of(partition) for partition in KafkaClient(place).partitions()],
         )
         for isolation, place in places.items()
     }
@@ -198,7 +200,7 @@ def test_spark_reads_the_same(
 def test_each_task_gets_one_split(spark: "SparkSession", topics: KafkaInput) -> None:
     """As many tasks as splits decode, and each of them has one."""
     partitions = KafkaClient(topics).partitions()
-    ranges = [partition.first(partition.end_exclusive) for partition in partitions]
+    ranges = [_all_of(partition) for partition in partitions]
     frame = read_messages(spark, topics, deal_ranges(ranges, 2), MessageDealer(3, spreads_snapshots=True))
     of_tasks = frame.rdd.mapPartitions(lambda rows: [{row[SPLIT] for row in rows}]).collect()
     assert [{0}, {1}, {2}] == [splits or {number} for number, splits in enumerate(of_tasks)]
@@ -213,9 +215,12 @@ def test_many_or_large_messages_are_left_to_spark(kafka: Broker) -> None:
     assert producer.flush(ANSWERED_WITHIN_S) == 0
     place = KafkaInput(kafka.address, "large[.].*")
     (partition,) = KafkaClient(place).partitions()
-    assert read_few(place, [partition.first(partition.end_exclusive)]) is None
-    assert len(_read(place, [partition.first(partition.end_exclusive - 1)])) == partition.end_exclusive - 1
-    many = replace(partition, end_exclusive=MAX_OFFSETS + 1).first(MAX_OFFSETS + 1)
+    assert read_few(place, [_all_of(partition)]) is None
+    assert (
+        len(_read(place, [first_messages(partition, partition.end_exclusive - 1)]))
+        == partition.end_exclusive - 1
+    )
+    many = first_messages(replace(partition, end_exclusive=MAX_OFFSETS + 1), MAX_OFFSETS + 1)
     assert read_few(place, [many]) is None
 
 
@@ -228,7 +233,7 @@ def test_a_broker_may_restart_while_messages_are_read(kafka: Broker) -> None:
     assert producer.flush(ANSWERED_WITHIN_S) == 0
     place = KafkaInput(kafka.address, "restarted[.].*")
     (partition,) = KafkaClient(place).partitions()
-    batches = TopicConsumer(place, [partition.first(partition.end_exclusive)]).batches()
+    batches = TopicConsumer(place, [_all_of(partition)]).batches()
     offsets = next(batches).column("offset").to_pylist()
     kafka.stop()
     kafka.start()
@@ -243,7 +248,7 @@ def test_an_end_that_is_not_there_is_waited_for(topics: KafkaInput) -> None:
     partition = next(item for item in KafkaClient(place).partitions() if item.origin == "polled.b/0")
     beyond = partition.end_exclusive + 1
     with pytest.raises(SourceUnreachable, match="no message came"):
-        read_few(place, [replace(partition, end_exclusive=beyond).first(beyond)])
+        read_few(place, [first_messages(replace(partition, end_exclusive=beyond), beyond)])
 
 
 @pytest.mark.parametrize("is_local", [True, False])
@@ -255,7 +260,7 @@ def test_messages_deleted_after_the_plan_are_lost(
     kafka.create(topic)
     kafka.send([json.dumps({"topic": topic, "key": 1, "value": 1, "timestamp": NOW_MS})] * 9, {})
     place = KafkaInput(kafka.address, topic.replace(".", "[.]"))
-    ranges = [partition.first(partition.end_exclusive) for partition in KafkaClient(place).partitions()]
+    ranges = [_all_of(partition) for partition in KafkaClient(place).partitions()]
     kafka.forget(topic, 0, 4)
     with pytest.raises(OffsetsLost, match="the next one has offset 0, the first available one 4"):
         read_few(place, ranges) if is_local else _raise_of_tasks(spark, place, ranges)
@@ -265,7 +270,7 @@ def test_a_file_that_workers_lack_is_no_reason_to_try_again(
     spark: "SparkSession", topics: KafkaInput
 ) -> None:
     """The error of a task names the setting and the property."""
-    ranges = [partition.first(partition.end_exclusive) for partition in KafkaClient(topics).partitions()]
+    ranges = [_all_of(partition) for partition in KafkaClient(topics).partitions()]
     place = replace(topics, client={"security.protocol": "SSL", "ssl.ca.location": "missing.pem"})
     with pytest.raises(SourceError, match=r"`input\.kafka\.client`.*ssl\.ca\.location") as raised:
         _raise_of_tasks(spark, place, ranges)
@@ -277,3 +282,7 @@ def _raise_of_tasks(spark: "SparkSession", place: KafkaInput, ranges: Sequence[T
     source = TopicsSource(DebeziumSettings(place), place)
     with source.reading():
         read_messages(spark, place, deal_ranges(ranges, 2), MessageDealer(2)).toArrow()
+
+
+def _all_of(partition: TopicPartition) -> TopicRange:
+    return first_messages(partition, partition.end_exclusive)

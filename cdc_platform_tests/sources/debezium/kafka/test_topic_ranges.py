@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_platform.errors import OffsetsLost, SettingError, SourceNotFound
+from cdc_platform.sources.debezium.kafka.topic_partition import TopicPartition
 from cdc_platform.sources.debezium.kafka.topic_ranges import (
-    TopicPartition,
     TopicProgress,
     TopicRange,
-    deal_ranges,
     first_left,
     plan_ranges,
 )
+from cdc_platform.sources.debezium.kafka.topics_reader import deal_ranges
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
 
 SETTINGS: Final = KafkaInput("localhost:9092", "shop[.].*", max_messages=100)
@@ -171,6 +171,22 @@ def test_what_is_gone_is_given_up_on_demand(partition: TopicPartition, start: in
     assert expected == planned([partition], read_progress((FIRST, 30, 30)), settings)
     later = read_progress((partition, partition.end_exclusive, partition.end_exclusive))
     assert planned([partition], later, settings) == ()
+
+
+def test_a_topic_that_is_recreated_with_fewer_partitions_is_given_up_at_once() -> None:
+    """One error names the offsets of all partitions that are there; the others stay given up afterwards."""
+    old = read_progress((FIRST, 30, 30), (SECOND, 4, 4), (replace(SECOND, partition=2), 5, 5))
+    first, second = (replace(tp, topic_id="NEW", earliest=0, end_exclusive=3) for tp in (FIRST, SECOND))
+    named = r"1 more partitions are lost.*`\{shop.public.a/b/0: 0, shop.public.a/b/1: 0\}`"
+    with pytest.raises(OffsetsLost, match=f"was deleted and recreated.*{named}"):
+        planned([first, second], old, SETTINGS)
+    settings = replace(SETTINGS, start_offsets={first.origin: 0, second.origin: 0})
+    expected = (span(first, 0, 0, 3), span(second, 0, 0, 3))
+    assert expected == planned([first, second], old, settings)
+    read = {**old, **read_progress((first, 3, 3), (second, 3, 3))}
+    assert planned([first, second], read, SETTINGS) == ()
+    with pytest.raises(OffsetsLost, match=r"a/b/2 is gone.*If it was recreated with fewer partitions"):
+        planned([first, second], read_progress((replace(SECOND, partition=2), 5, 5)), SETTINGS)
 
 
 def test_no_topic_is_an_error() -> None:
