@@ -48,6 +48,14 @@ MEANINGS: Final = (
         "The slot is gone or was recreated, and the changes in between are lost to it. Begin with a new "
         "spool and a new lake, or set `snapshot` to `when_needed`, which reads all rows again.",
     ),
+    ErrorMeaning(
+        # The server looks for the publication as it was at each change, so a new one does not help.
+        r"publication \".*\" does not exist",
+        SlotOutrun,
+        "The publication was dropped, and the server cannot deliver the changes from before it is created "
+        "again. Drop the slot with `pg_drop_replication_slot`, and begin with a new spool and a new lake, or "
+        "set `snapshot` to `when_needed`, which reads all rows again.",
+    ),
     ErrorMeaning(r"slot \S+ is active", SlotInUse, "Another engine or connector reads the slot: stop it."),
     ErrorMeaning(
         r"wal_level|logical decoding requires",

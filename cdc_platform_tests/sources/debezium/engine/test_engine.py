@@ -194,18 +194,24 @@ def test_a_slot_that_another_spool_uses_is_an_error_and_a_spool_that_another_eng
 
 
 def test_rows_are_read_again_where_the_slot_is_gone(capturing: Cluster, tmp_path: Path) -> None:
-    """With `when_needed`; else the engine refuses to continue behind the gap."""
+    """With `when_needed`; else the engine refuses to continue behind the gap.
+
+    A publication that lacks a part of the slot's past is such a gap, though the engine has created it again.
+    """
     settings = settings_for(capturing, "gap", tmp_path)
     with database(capturing, "gap") as name:
         play(capturing, name, ["CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1), (2)"])
         capture_until_caught_up(settings, WITHIN_S)
+        play(capturing, name, ["DROP PUBLICATION cdc_platform", "UPDATE t SET id = 5 WHERE id = 2"])
+        with pytest.raises(SlotOutrun, match=r"publication was dropped.*when_needed"):
+            capture_until_caught_up(settings, WITHIN_S)
         play(capturing, name, [f"SELECT pg_drop_replication_slot('{settings.slot}')"])
         play(capturing, name, ["DELETE FROM t WHERE id = 1", "INSERT INTO t VALUES (3)"])
         with pytest.raises(SlotOutrun, match="when_needed"):
             capture_until_caught_up(settings, WITHIN_S)
         before = len(rows_in(Spool(tmp_path)))
         capture_until_caught_up(replace(settings, snapshot=Snapshot.WHEN_NEEDED), WITHIN_S)
-    assert rows_in(Spool(tmp_path))[before:] == [("r", 2, None), ("r", 3, None)]
+    assert rows_in(Spool(tmp_path))[before:] == [("r", 5, None), ("r", 3, None)]
 
 
 def test_an_engine_without_its_library_says_what_to_install(
