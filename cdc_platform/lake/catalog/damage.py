@@ -33,7 +33,9 @@ _OF_SNAPSHOT: Final = re.compile(
 )
 _SCHEME: Final = re.compile(r"^\w+:/*")
 _FULL: Final = re.compile(
-    r"[^\n]{0,200}(?:No space left on device|Disk quota exceeded|database or disk is full)", re.IGNORECASE
+    # Of a long line it shows the end, from a whole name on.
+    r"(?:(?<![\w.])[^\n]{0,200})?(?:No space left on device|Disk quota exceeded|database or disk is full)",
+    re.IGNORECASE,
 )
 
 

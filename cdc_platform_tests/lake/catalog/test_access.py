@@ -24,6 +24,7 @@ from cdc_platform.errors import (
 )
 from cdc_platform.lake.catalog.access import reaching
 from cdc_platform.lake.catalog.catalogs import open_catalog
+from cdc_platform.lake.catalog.damage import find_full
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.model.base.schemas import CUTS, RAW_CHANGE_RECORDS
@@ -66,6 +67,15 @@ def test_errors_of_python(error: Exception, kind: type[CdcError]) -> None:
     """What the catalog's client and the object store's report is one of our errors."""
     with pytest.raises(kind), reaching(BUCKET):
         raise error
+
+
+@pytest.mark.parametrize("length", [80, 85, 300])
+def test_a_full_disk_is_reported_in_whole_words(length: int) -> None:
+    """A line of Spark may be longer than what is shown of it."""
+    line = f"org.apache.spark.SparkException: {'a' * length} of {'b' * 90}: No space left on device"
+    disk_error = find_full(RuntimeError(line))
+    assert disk_error is not None
+    assert disk_error.text.split()[0] in {"org.apache.spark.SparkException:", "a" * length, "of"}
 
 
 @pytest.mark.parametrize(
