@@ -7,7 +7,7 @@ from typing import Final
 import dagster as dg
 
 from cdc_platform.components.loading import DeclaredPipeline, find_pipelines, load_declared
-from cdc_platform.components.places import PLACE_VARIABLE
+from cdc_platform.components.places import FILE_NAMES, PLACE_VARIABLE
 from cdc_platform.errors import SettingError
 
 DEMO: Final = Path(".cdc_platform/defs.yaml")
@@ -41,7 +41,10 @@ def _load_place(place: Path) -> dict[str, DeclaredPipeline]:
     if find_pipelines(place):
         return load_declared([place])
     if PLACE_VARIABLE in os.environ:
-        problem = f"names no file or folder that declares a pipeline: {place}"
+        problem = (
+            f"names no file that declares a pipeline, and no folder with one named "
+            f"{' or '.join(FILE_NAMES)}: {place}"
+        )
         raise SettingError(PLACE_VARIABLE, problem)
     return {}
 

@@ -209,6 +209,8 @@ def test_the_place_is_configured_or_found(tmp_path: Path, monkeypatch: pytest.Mo
     assert definitions.find_places() == (definitions.DEMO, ROOT / "examples")
     monkeypatch.setenv(PLACE_VARIABLE, "elsewhere")
     assert (Path("elsewhere"),) == definitions.find_places()
+    with pytest.raises(SettingError, match=r"no folder with one named defs\.yaml or defs\.yml: elsewhere"):
+        definitions.defs()
 
 
 def test_the_demo_is_defined_with_the_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
