@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from cdc_platform.errors import AccessDenied, LibraryMissing, SettingError, SourceNotFound, SourceUnreachable
+from cdc_platform.model.base.store_refusals import DENIED
 from cdc_platform.model.stream.files import SourceFile
 from cdc_platform.sources.locations import DEADLINE_S, arrow_location, check_location, scheme_of
 from cdc_platform.visible import visible_line
@@ -19,7 +20,7 @@ from cdc_platform.visible import visible_line
 _LOG: Final = logging.getLogger(__name__)
 TIME_PATH: Final = re.compile(r"(?:/|^)\d{4}/\d{2}/\d{2}/\d{2}/\d{2}$")
 _TIME_PREFIX: Final = re.compile(r"(?:/|^)\d{4}(?:/\d{2}){0,4}$")
-_DENIALS: Final = ("Permission denied", "403", "ACCESS_DENIED")
+_FORBIDDEN: Final = re.compile(r"Permission denied|\b403\b")
 _LACKS_LIBRARY: Final = re.compile(r"load lib(?:jvm|hdfs)")
 _BUFFER_BYTES: Final = 4 * 1024**2
 """Buffer of a file that is read in parts: object stores take as long for a few bytes as for this many."""
@@ -244,12 +245,16 @@ def store_error_of(
 ) -> AccessDenied | SourceNotFound | SourceUnreachable:
     """Return the platform's error for a file system's error."""
     text = str(error)
+    # Of an unknown key, S3 says that it does not exist.
+    if isinstance(error, PermissionError) or DENIED.search(text) or _FORBIDDEN.search(text):
+        return AccessDenied(
+            "The store denies access; check the credentials of this machine, and grant this user read access "
+            f"to: {place} ({text})"
+        )
     if isinstance(error, FileNotFoundError) or "does not exist" in text:
         return SourceNotFound(
             f"There is no such file or folder; check the setting `source.{setting}`: {place}"
         )
-    if isinstance(error, PermissionError) or any(word in text for word in _DENIALS):
-        return AccessDenied(f"The store denies access; grant this user read access to: {place} ({text})")
     return SourceUnreachable(
         f"It cannot be read now; check the network and the credentials of this machine: {place} ({text})"
     )

@@ -16,7 +16,7 @@ from cdc_platform.sources.datastream.source import DatastreamSource
 from cdc_platform.sources.debezium.files.decoding import event_files
 from cdc_platform.sources.debezium.settings.debezium_settings import DebeziumSettings, FilesInput
 from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
-from cdc_platform.sources.file_store import FileStore
+from cdc_platform.sources.file_store import FileStore, store_error_of
 
 MINUTE = "2026/01/31/08/00"
 
@@ -84,6 +84,23 @@ def test_a_locked_folder_is_one_that_cannot_be_read(root: Path, monkeypatch: pyt
     assert expected == listed(root)
     with pytest.raises(AccessDenied, match=r"grant this user read access to: .*/b"):
         FileStore(str(root), ()).read(str(root / "b"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # What S3 says of an unknown key, and of a wrong secret.
+        "AWS Error INVALID_ACCESS_KEY_ID during ListObjectsV2: The Key Id does not exist in our records.",
+        "AWS Error SIGNATURE_DOES_NOT_MATCH during ListObjectsV2: The request signature does not match.",
+        "google::cloud::Status(PERMISSION_DENIED: no storage.objects.list)",
+        "AWS Error UNKNOWN (HTTP status 403) during HeadObject operation: No response body.",
+    ],
+)
+def test_credentials_that_a_store_refuses_are_no_missing_folder_and_not_tried_again(text: str) -> None:
+    """Only their owner can change that."""
+    error = store_error_of(OSError(text), "s3://b/p", "path")
+    assert isinstance(error, AccessDenied)
+    assert "check the credentials" in str(error)
 
 
 def test_a_source_that_may_not_be_listed_at_all_is_an_error(

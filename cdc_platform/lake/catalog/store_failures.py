@@ -6,13 +6,9 @@ from typing import Final
 from cdc_platform.errors import CdcError, LakeAccessDenied, LakeUnreachable, SettingError
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.catalog.object_store import ObjectStore
+from cdc_platform.model.base.store_refusals import DENIED
 
 _NO_BUCKET: Final = re.compile("NO_SUCH_BUCKET|NoSuchBucket|bucket does not exist|ContainerNotFound")
-_DENIED: Final = re.compile(
-    "ACCESS_DENIED|INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH|INVALID_CLIENT_TOKEN_ID|InvalidToken"
-    "|PERMISSION_DENIED|UNAUTHENTICATED|AuthorizationFailure|AuthenticationFailed"
-    "|HTTP status 40[13]|Status Code: 40[13]|Unable to load (?:credentials|region)|access denied"
-)
 _EXPIRED: Final = re.compile(
     "EXPIRED_TOKEN|ExpiredToken|token has expired"
     # S3's answer to a HEAD request has no text.
@@ -55,7 +51,7 @@ def explain_store(settings: LakeSettings, store: ObjectStore, text: str) -> CdcE
             "this machine, and check `s3.endpoint` and `s3.region` in the setting `lake.catalog`: "
             f"{cause_in(text, _EXPIRED)}"
         )
-    sign = next((sign for sign in (_DENIED, _EXPIRED) if sign.search(text)), None)
+    sign = next((sign for sign in (DENIED, _EXPIRED) if sign.search(text)), None)
     if sign is not None:
         names = ", ".join(f"`{name}`" for name in store.credentials)
         return LakeAccessDenied(
