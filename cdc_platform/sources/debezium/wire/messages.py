@@ -137,11 +137,8 @@ def is_utf8(text: bytes | str) -> bool:
 
 
 def has_utf8_parts(raw: RawMessage) -> bool:
-    """Return whether a message can be quarantined as text."""
-    key, value, headers = raw.key, raw.value, raw.headers
-    if not ((key is None or is_utf8(key)) and (value is None or is_utf8(value))):
-        return False
-    return not headers or all(is_utf8(part) for part in headers.values() if part is not None)
+    """Return whether the key and the value of a message are text."""
+    return (raw.key is None or is_utf8(raw.key)) and (raw.value is None or is_utf8(raw.value))
 
 
 def _message_of(fields: dict[str, Any], position: int, text: str) -> Message:
@@ -175,14 +172,14 @@ def parse_raw(raw: RawMessage) -> Message | FaultyEvent:
     """Return the message of a record from Kafka or the engine."""
     try:
         headers = (
-            None if raw.headers is None else {name: parse_part(item) for name, item in raw.headers.items()}
+            None if raw.headers is None else {name: parse_header(item) for name, item in raw.headers.items()}
         )
         return Message(
             raw.topic,
             raw.partition,
             raw.offset,
             raw.timestamp_micros,
-            parse_part(raw.key),
+            _parse_key(raw.key),
             _parse_value(raw.value),
             headers,
             raw.position,
@@ -192,12 +189,23 @@ def parse_raw(raw: RawMessage) -> Message | FaultyEvent:
         return FaultyEvent(f"The message cannot be read: {error}.", _raw_text(raw), raw.position)
 
 
+def parse_header(value: bytes | str | None) -> Any:
+    """Return the JSON or the text of a header; those that are neither belong to other programs."""
+    return parse_part(value if value is None or is_utf8(value) else _as_text(value))
+
+
+def _parse_key(key: bytes | str | None) -> Any:
+    if key is not None and not is_utf8(key):
+        raise _MessageMalformed("its key is not a JSON object; use the JSON converter for keys")
+    return parse_part(key)
+
+
 def _parse_value(value: bytes | str | None) -> Any:
     """Return the JSON of a value; all other formats are errors."""
     if value is None or value in (b"", ""):
         return None
     if isinstance(value, bytes) and value.startswith(_AVRO_MAGIC):
-        raise _MessageMalformed("its value is Avro or Protobuf of a schema registry; use the JSON converter")
+        raise _MessageMalformed("its value is Avro or Protobuf of a schema registry; use JSON converters")
     if isinstance(value, bytes) and not value.isascii():
         value = text_of_bytes(value)
     return load_part(value)

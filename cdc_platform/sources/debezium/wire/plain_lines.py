@@ -17,7 +17,7 @@ from cdc_platform.sources.debezium.wire.messages import (
     has_block_in,
     has_utf8_parts,
     is_utf8,
-    parse_part,
+    parse_header,
 )
 from cdc_platform.sources.debezium.wire.positions import ORDERS
 from cdc_platform.sources.debezium.wire.schema_blocks import (
@@ -123,7 +123,7 @@ class PlainChange(msgspec.Struct, frozen=True, gc=False):
     @property
     def run_id(self) -> object:
         """The connector's run, if the message has its headers."""
-        return (parse_part(self.headers.get(RUN_ID)) or None) if self.headers else None
+        return (parse_header(self.headers.get(RUN_ID)) or None) if self.headers else None
 
 
 _LINES: Final = msgspec.json.Decoder(PlainLine[dict[str, Any], PlainEnvelope], float_hook=Decimal)

@@ -113,11 +113,15 @@ def test_files_are_read_in_their_order(tmp_path: Path, *, is_gzip: bool) -> None
 
 
 def test_octets_of_a_topic_are_read() -> None:
-    """Kafka hands out octets; null and nothing are tombstones; other converters than JSON's are refused."""
-    raw = RawMessage("t", b'{"id":1}', b'{"op":"c"}', {"h": b"x", "k": b'{"id":2}', "n": None}, 3, 9, 5)
+    """Kafka hands out octets; null and nothing are tombstones; other converters than JSON's are refused.
+
+    Programs on the way add headers of any octets, such as the identifier of a schema.
+    """
+    headers = {"h": b"x", "k": b'{"id":2}', "n": None, "schema": b"\x01\xff"}
+    raw = RawMessage("t", b'{"id":1}', b'{"op":"c"}', headers, 3, 9, 5)
     message = parse_raw(raw)
     assert isinstance(message, Message)
-    expected = {"h": "x", "k": {"id": 2}, "n": None}
+    expected = {"h": "x", "k": {"id": 2}, "n": None, "schema": "\x01\\xff"}
     assert expected == message.headers
     place = (3, 9, 5)
     assert place == (message.partition, message.offset, message.timestamp_micros)
@@ -129,6 +133,9 @@ def test_octets_of_a_topic_are_read() -> None:
         fault = parse_raw(RawMessage("t", None, value))
         assert isinstance(fault, FaultyEvent)
         fault.text.encode()
+    fault = parse_raw(RawMessage("t", b"\x00\x00\x00\x00\x01\xe4", b"{}"))
+    assert isinstance(fault, FaultyEvent)
+    assert "use the JSON converter for keys" in fault.reason
 
 
 def test_schema_blocks_are_taken_off() -> None:
