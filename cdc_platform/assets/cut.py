@@ -28,7 +28,7 @@ from cdc_platform.model.base.schemas import CUTS
 from cdc_platform.model.base.stored_names import CUT
 from cdc_platform.model.schema.table_options import history_name
 from cdc_platform.partitions import sync_partitions
-from cdc_platform.pipeline.cycle_loop import follow_source, pause
+from cdc_platform.pipeline.cycle_loop import describe_retry, follow_source, pause
 from cdc_platform.pipeline.histories.history_build import extend_histories
 from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.publishing.publication import publish_cut
@@ -153,7 +153,7 @@ def _follow(
         run.pipeline,
         run.spark,
         wants_more,
-        error_listener=lambda error: context.log.warning(visible_text(str(error))),
+        error_listener=lambda error: context.log.warning(describe_retry(error)),
         check_listener=lambda *result: evaluations.extend(evaluate(assets, run.pipeline, *result)),
     )
     versions, states = DataVersions(assets, context.instance), LoggedStates()

@@ -113,6 +113,11 @@ def follow_source(
                 pause(pipeline.settings.idle_interval_s, wants_more)
 
 
+def describe_retry(error: CdcError) -> str:
+    """Return the line for an error after which the cycle is tried again."""
+    return f"{type(error).__name__}: {error} Trying again."
+
+
 def is_idle(outcome: CycleOutcome) -> bool:
     """Return whether a cycle read no data change record, and had nothing more to read or copy."""
     if not outcome.read.committed:

@@ -10,7 +10,7 @@ from cdc_platform.errors import CdcError, CommitConflict, DiskFull, LakeError, L
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
 from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.pipeline import cycle_loop
-from cdc_platform.pipeline.cycle_loop import follow_source
+from cdc_platform.pipeline.cycle_loop import describe_retry, follow_source
 from cdc_platform.pipeline.opened.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform_tests.pipeline.bank import balances, bank_pipeline, expected_balances, feed_cycle
@@ -58,6 +58,11 @@ def test_what_may_pass_is_tried_again(monkeypatch: pytest.MonkeyPatch, error: Cd
     pauses: list[float] = []
     assert run(monkeypatch, error, None, pauses) == [error] * TRIES
     assert [2, 4, 8, 16, *[30] * (TRIES - 4)] == pauses
+
+
+def test_an_error_that_is_tried_again_is_reported_with_its_name() -> None:
+    """The lines of a run in Dagster and of the command line say what failed, and that the run continues."""
+    assert describe_retry(LakeError("It is gone.")) == "LakeError: It is gone. Trying again."
 
 
 def test_what_a_library_reports_of_storage_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:

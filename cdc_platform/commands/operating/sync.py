@@ -211,7 +211,9 @@ def _warn_of_quarantine(pipeline: "Pipeline") -> None:
 
 
 def _as_fault(error: CdcError) -> None:
-    print_text(f"{type(error).__name__}: {error} Trying again.", "yellow", err=True)
+    from cdc_platform.pipeline.cycle_loop import describe_retry
+
+    print_text(describe_retry(error), "yellow", err=True)
 
 
 def _is_caught_up(outcome: "CycleOutcome", target_micros: int, *, delivers_events: bool) -> bool:
