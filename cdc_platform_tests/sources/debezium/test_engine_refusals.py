@@ -9,6 +9,7 @@ from contextlib import closing
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -176,3 +177,22 @@ def test_a_full_disk_comes_over_by_the_exit_code(tmp_path: Path, monkeypatch: py
     expected = f"No space left on device: {tmp_path}"
     with EngineProcess(settings) as process, pytest.raises(DiskFull, match=expected):
         process.wait()
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"), [(OSError(errno.ENOSPC, "No space left on device"), errno.ENOSPC), (KeyError(), 1)]
+)
+def test_an_unexpected_error_ends_the_engines_process(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, expected: int
+) -> None:
+    """It would wait for Java's threads, and the pipeline for it; the disk of its output may be full, too."""
+
+    def fail(*_: object) -> None:
+        raise error
+
+    def fill(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(engine, "main", fail)
+    monkeypatch.setattr(sys, "stderr", SimpleNamespace(write=fill))
+    assert expected == engine.exit_code()

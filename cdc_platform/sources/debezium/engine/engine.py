@@ -13,6 +13,7 @@ import select
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -188,8 +189,9 @@ def _close(engine: Any) -> None:
     try:
         engine.close()
     except jpype.JException as error:
-        # The engine has closed itself after a failure.
-        sys.stderr.write(f"closing: {error}\n")
+        # The engine has closed itself after a failure, such as of a disk without room for this line.
+        with suppress(OSError):
+            sys.stderr.write(f"closing: {error}\n")
 
 
 def main() -> int:
@@ -208,6 +210,19 @@ def main() -> int:
             _report(error, order.settings.folder())
         return errno.ENOSPC if isinstance(error, DiskFull) else 1
     return 0
+
+
+def exit_code() -> int:
+    """Return the exit code of `main`, also after an error that it does not expect.
+
+    At such an error Python would end Java first, and wait without end for its threads that hang.
+    """
+    try:
+        return main()
+    except Exception as error:  # noqa: BLE001  the program ends with it
+        with suppress(OSError):
+            traceback.print_exc()
+        return errno.ENOSPC if isinstance(error, OSError) and error.errno == errno.ENOSPC else 1
 
 
 def _signals() -> int:
@@ -243,7 +258,7 @@ def _report(error: CdcError, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    code = main()
+    code = exit_code()
     with suppress(OSError):
         sys.stderr.flush()
     if code == 0:
