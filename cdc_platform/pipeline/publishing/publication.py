@@ -1,8 +1,10 @@
 """The last step of a cycle: a cut names one snapshot of every table, then `main` moves there."""
 
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, partial
+from typing import Final
 
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
@@ -22,6 +24,8 @@ from cdc_platform.pipeline.versions.log_span import applied_cycle, pending_span
 from cdc_platform.pipeline.versions.unchanged_tables import find_unchanged_in_lake
 
 FindTable = Callable[[str], Table | None]
+_PARALLEL_MOVES: Final = 8
+"""Number of tables whose `main` moves at a time: each waits for a request to the catalog and the store."""
 
 
 @dataclass(frozen=True)
@@ -116,16 +120,24 @@ def _find_version(
 
 
 def _move_mains(pipeline: Pipeline, cut: Cut, names: Iterable[str], find_table: FindTable) -> None:
-    """Move `main` of some tables and histories to the snapshots that a cut names."""
-    for name in names:
-        table = find_table(name) or load_table(pipeline, name)
-        # If compaction has since built on the cut's snapshot, `main` is already right.
-        try:
-            advance_main(table, cut.tables[name], partial(_is_newest, pipeline, cut, name))
-        except NoSuchTableError:
-            # Dropped or replaced since it was loaded.
-            require_published(pipeline.lake, pipeline.lake.table(name), name, cut)
-            raise
+    """Move `main` of some tables and histories to the snapshots that a cut names, also if one move fails.
+
+    Readers without the cut see tables of two cuts until the last one has moved.
+    """
+    with ThreadPoolExecutor(max_workers=_PARALLEL_MOVES) as pool:
+        for moved in [pool.submit(_move_main, pipeline, cut, name, find_table) for name in names]:
+            moved.result()
+
+
+def _move_main(pipeline: Pipeline, cut: Cut, name: str, find_table: FindTable) -> None:
+    table = find_table(name) or load_table(pipeline, name)
+    # If compaction has since built on the cut's snapshot, `main` is already right.
+    try:
+        advance_main(table, cut.tables[name], partial(_is_newest, pipeline, cut, name))
+    except NoSuchTableError:
+        # Dropped or replaced since it was loaded.
+        require_published(pipeline.lake, pipeline.lake.table(name), name, cut)
+        raise
 
 
 def _is_newest(pipeline: Pipeline, cut: Cut, name: str) -> bool:

@@ -2,11 +2,13 @@
 
 from contextlib import suppress
 from pathlib import Path
+from threading import Barrier
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 import pytest
+from pyiceberg.table import Table
 
 from cdc_platform.errors import CommitConflict, LakeDamaged
 from cdc_platform.lake.catalog.lake import Lake
@@ -56,6 +58,30 @@ def test_a_table_that_is_rebuilt_meanwhile_stays_so(tmp_path: Path) -> None:
             newest = head(table.refresh())
             assert newest is not None
             assert rebuilt == newest.snapshot_id
+
+
+def test_tables_move_together_and_one_that_cannot_keeps_no_other_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Readers see tables of two cuts as briefly as the catalog allows; the error is that of the first one."""
+    lake = Lake(LakeSettings(str(tmp_path)), "p")
+    pipeline = cast("Pipeline", SimpleNamespace(lake=lake, name="p"))
+    names = ["a", "b", "c"]
+    for name in names:
+        lake.catalog.create_table(f"p.{name}", ROWS.schema)
+    met, moved = Barrier(len(names), timeout=30), set[str]()
+
+    def advance(table: Table, snapshot_id: int, _is_newest: object) -> None:
+        met.wait()
+        if snapshot_id == 1:
+            raise CommitConflict(table.name()[-1])
+        moved.add(table.name()[-1])
+
+    monkeypatch.setattr(publication, "advance_main", advance)
+    cut = Cut(1, 5, 2, dict(zip(names, (1, 2, 3), strict=True)), 6)
+    with pytest.raises(CommitConflict, match="a"):
+        publication._move_mains(pipeline, cut, names, lake.table)  # noqa: SLF001  without a whole cycle
+    assert {"b", "c"} == moved
 
 
 @pytest.mark.integration
