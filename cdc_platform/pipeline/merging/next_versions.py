@@ -1,6 +1,7 @@
 """Next versions of tables and histories: all are planned first, then built on their branches together."""
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar
@@ -18,7 +19,7 @@ from cdc_platform.model.base.stored_names import LOG
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.pipeline.merging.build import MergeOutcome
 from cdc_platform.pipeline.opened.pipeline import Pipeline
-from cdc_platform.pipeline.versions.attempts import run_attempts
+from cdc_platform.pipeline.versions.attempts import PARALLEL_TABLES, run_attempts
 from cdc_platform.pipeline.versions.branch import FELL_BACK, Attempt, finished_head
 from cdc_platform.pipeline.versions.change_source import starts_over
 from cdc_platform.pipeline.versions.handover import Handover, find_handover
@@ -69,13 +70,18 @@ def catch_up(
     # Before anything is planned: if another run publishes from here on, it voids these attempts.
     cut = newest_cut(pipeline.lake)
     unchanged_tables, cycle = find_unchanged(pipeline), read_mark(pipeline.lake.system_table(LOG)).cycle
-    plans: list[BuildT | MergeOutcome] = []
-    for name, schema in schemas.items():
-        handover = _find_handover(pipeline, name, schema.name, cut) if name not in unchanged_tables else None
+
+    def plan_next(name: str, schema: TableSchema) -> BuildT | MergeOutcome:
+        if name in unchanged_tables:
+            return MergeOutcome(name, cycle)
+        handover = _find_handover(pipeline, name, schema.name, cut)
         # Until the handover, the table has only the columns of its copy, and its history waits.
         is_waiting = handover is not None and not handover.is_ready
-        has_plan = name not in unchanged_tables and not is_waiting
-        plans.append(plan(schema, cut, handover) if has_plan else MergeOutcome(name, cycle))
+        return MergeOutcome(name, cycle) if is_waiting else plan(schema, cut, handover)
+
+    # Each table waits for some requests to the catalog.
+    with ThreadPoolExecutor(max_workers=PARALLEL_TABLES) as pool:
+        plans = list(pool.map(plan_next, schemas.keys(), schemas.values()))
     built = iter(build_all([each for each in plans if not isinstance(each, MergeOutcome)], cut))
     return tuple(each if isinstance(each, MergeOutcome) else next(built) for each in plans)
 
