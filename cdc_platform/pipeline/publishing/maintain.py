@@ -1,6 +1,7 @@
 """Maintenance between cycles: without it, tens of small commits would slow down everything."""
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from math import ceil
@@ -54,6 +55,7 @@ from cdc_platform.pipeline.publishing.expiry import (
     forget_deletion_markers,
 )
 from cdc_platform.pipeline.publishing.urgency import cycles_since, deleted_share, fragmentation, fragments
+from cdc_platform.pipeline.versions.attempts import PARALLEL_TABLES
 from cdc_platform.pipeline.versions.branch import load_table
 from cdc_platform.pipeline.versions.log_span import tables_changed_after
 
@@ -141,8 +143,11 @@ def maintain_lake(pipeline: Pipeline, spark: SparkSession, *, thorough: bool = F
     run = MaintenanceRun(pipeline, spark, thorough, clock_micros())
     tasks = _list_tasks(run)
     due_tasks = tasks if thorough else choose_tasks(pipeline.settings.maintenance, tasks)
-    with pipeline.progress.step("maintain", "tables", len(due_tasks)) as step:
-        outcomes = (step.counting(task.run)(run) for task in due_tasks)
+    with (
+        pipeline.progress.step("maintain", "tables", len(due_tasks)) as step,
+        ThreadPoolExecutor(max_workers=PARALLEL_TABLES) as pool,
+    ):
+        outcomes = pool.map(lambda task: step.counting(task.run)(run), due_tasks)
         return sum(outcomes, start=MaintenanceOutcome())
 
 
@@ -155,7 +160,9 @@ def choose_tasks(settings: MaintenanceSettings, tasks: Sequence[TableTask]) -> S
 
 def _list_tasks(run: MaintenanceRun) -> list[TableTask]:
     pipeline = run.pipeline
-    tables = {name: pipeline.lake.table(name) for name in choose_tables(run)}
+    names = choose_tables(run)
+    with ThreadPoolExecutor(max_workers=PARALLEL_TABLES) as pool:
+        tables = dict(zip(names, pool.map(pipeline.lake.table, names), strict=True))
     for name, table in tables.items():
         newest = head(table) if table is not None else None
         pipeline.examined_tables.compare(name, newest.snapshot_id if newest is not None else None)

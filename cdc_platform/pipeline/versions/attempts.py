@@ -21,7 +21,7 @@ from cdc_platform.spark.session.session_settings import interpreting
 from cdc_platform.spark.tables.typed_columns import unfit_values
 
 PARALLEL_TABLES: Final = 4
-"""Number of tables built at a time; planning a small merge takes longer than running it."""
+"""Number of tables planned, built or maintained at a time; for small ones, this waits more than it works."""
 
 SMALL_TABLE_ROWS: Final = 500_000
 """Maximum number of rows of a table that is scanned without generated code if the changes are few, too."""
