@@ -189,9 +189,9 @@ def parse_raw(raw: RawMessage) -> Message | FaultyEvent:
         return FaultyEvent(f"The message cannot be read: {error}.", _raw_text(raw), raw.position)
 
 
-def parse_header(value: bytes | str | None) -> Any:
-    """Return the JSON or the text of a header; those that are neither belong to other programs."""
-    return parse_part(value if value is None or is_utf8(value) else _as_text(value))
+def parse_header(value: Any) -> Any:
+    """Return the JSON or the text of a header; octets that are neither belong to other programs."""
+    return parse_part(_as_text(value) if isinstance(value, bytes) else value)
 
 
 def _parse_key(key: bytes | str | None) -> Any:

@@ -256,6 +256,17 @@ def test_single_changes_do_not_divide_the_others(column: str, values: Sequence[A
     assert run.call_count == 2
 
 
+@pytest.mark.parametrize("run_id", [5, True, ["r"], {"type": "string"}])
+def test_a_header_of_a_file_need_not_be_a_text(run_id: Any) -> None:
+    """Changes with a header of another type of JSON are decoded together, too."""
+    headers = {"__debezium.context.runId": run_id}
+    texts = [change("u", 2 * place + 1, headers=headers) for place in range(8)]
+    with patch(f"{PlainChanges.__module__}.plain_run", side_effect=plain_run) as run:
+        check_same(texts, {})
+
+    assert run.call_count == 1
+
+
 @pytest.mark.parametrize("bad", [0, 1, 6, 7])
 @pytest.mark.parametrize("op", ["c", "u"])
 def test_a_value_that_cannot_be_used_makes_no_other_change_a_fault(bad: int, op: str) -> None:
