@@ -21,6 +21,7 @@ _LOG: Final = logging.getLogger(__name__)
 TIME_PATH: Final = re.compile(r"(?:/|^)\d{4}/\d{2}/\d{2}/\d{2}/\d{2}$")
 _TIME_PREFIX: Final = re.compile(r"(?:/|^)\d{4}(?:/\d{2}){0,4}$")
 _FORBIDDEN: Final = re.compile(r"Permission denied|\b403\b")
+_QUOTED_NAME: Final = re.compile(r"'[^'\n]*'")
 _LACKS_LIBRARY: Final = re.compile(r"load lib(?:jvm|hdfs)")
 _BUFFER_BYTES: Final = 4 * 1024**2
 """Buffer of a file that is read in parts: object stores take as long for a few bytes as for this many."""
@@ -245,13 +246,15 @@ def store_error_of(
 ) -> AccessDenied | SourceNotFound | SourceUnreachable:
     """Return the platform's error for a file system's error."""
     text = str(error)
+    is_missing = isinstance(error, FileNotFoundError)
+    own_words = "" if is_missing else _QUOTED_NAME.sub("", text)
     # Of an unknown key, S3 says that it does not exist.
-    if isinstance(error, PermissionError) or DENIED.search(text) or _FORBIDDEN.search(text):
+    if isinstance(error, PermissionError) or DENIED.search(own_words) or _FORBIDDEN.search(own_words):
         return AccessDenied(
             "The store denies access; check the credentials of this machine, and grant this user read access "
             f"to: {place} ({text})"
         )
-    if isinstance(error, FileNotFoundError) or "does not exist" in text:
+    if is_missing or "does not exist" in text:
         return SourceNotFound(
             f"There is no such file or folder; check the setting `source.{setting}`: {place}"
         )

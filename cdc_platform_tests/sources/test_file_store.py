@@ -103,6 +103,18 @@ def test_credentials_that_a_store_refuses_are_no_missing_folder_and_not_tried_ag
     assert "check the credentials" in str(error)
 
 
+@pytest.mark.parametrize("name", ["part-403.jsonl", "403/a.jsonl", "access denied.jsonl"])
+def test_a_missing_file_whose_name_looks_like_a_refusal_is_missing(root: Path, name: str) -> None:
+    """Only the store's own words count, not the names in them."""
+    with pytest.raises(SourceNotFound):
+        FileStore(str(root), ()).read(str(root / name))
+
+    text = (
+        f"When reading information for key '{name}' in bucket 'b': AWS Error NO_SUCH_KEY: It does not exist."
+    )
+    assert isinstance(store_error_of(OSError(text), f"s3://b/{name}", "path"), SourceNotFound)
+
+
 def test_a_source_that_may_not_be_listed_at_all_is_an_error(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
