@@ -90,22 +90,22 @@ def _unfit_part(tables: Sequence[TableSchema], capabilities: SourceCapabilities)
     The names of all columns are one literal, those of the key and those of each type by table: Spark would
     analyse conditions of each column of hundreds of tables for a minute.
     """
-    fields: dict[tuple[str, ColumnType], str] = {}
+    fields: dict[tuple[str, ColumnType, bool], str] = {}
     names_by_table: dict[str, dict[str, list[str]]] = {}
     for table in tables:
         names = names_by_table[table.name] = {_KEY_FIELD: [column.name for column in table.key_columns]}
-        keys = ((KEYS, column.name, column.type) for column in table.key_columns)
-        values = ((VALUES, column.source_name, column.type) for column in table.value_columns)
-        for texts, name, kind in (*keys, *values):
-            names.setdefault(fields.setdefault((texts, kind), f"of_type_{len(fields)}"), []).append(name)
+        keys = ((column.name, (KEYS, column.type, False)) for column in table.key_columns)
+        has_many = is_wide(table)
+        values = ((column.source_name, (VALUES, column.type, has_many)) for column in table.value_columns)
+        for name, kind in (*keys, *values):
+            names.setdefault(fields.setdefault(kind, f"of_type_{len(fields)}"), []).append(name)
     key_names = f"{_NAMES}.{_KEY_FIELD}"
     lacks = f"transform(filter({key_names}, n -> NOT map_contains_key({KEYS}, n)), n -> {_LACKS_KEY})"
     of_key, of_values = [f"get({lacks}, 0)"], list[str]()
-    has_many = any(map(is_wide, tables))
-    for (texts, kind), field in fields.items():
-        unfit = _unfit_names(texts, kind, f"{_NAMES}.{field}", has_many=has_many and texts == VALUES)
+    for (texts, column_type, has_many), field in fields.items():
+        unfit = _unfit_names(texts, column_type, f"{_NAMES}.{field}", has_many=has_many)
         if unfit is not None:
-            (of_key if texts == KEYS else of_values).append(_unfit_fault(unfit, texts, kind))
+            (of_key if texts == KEYS else of_values).append(_unfit_fault(unfit, texts, column_type))
     key_fault = f"coalesce({', '.join(of_key)}, NULL)"
     if not capabilities.delivers_events:
         key_fault = _unless_recreated(key_fault, key_names)

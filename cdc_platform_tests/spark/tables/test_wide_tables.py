@@ -123,6 +123,15 @@ def test_the_number_of_tables_adds_no_conditions(capabilities: SourceCapabilitie
     assert few.count("(") == many.count("(")
 
 
+def test_values_of_a_narrow_table_are_not_cast_to_each_type_because_another_table_is_wide() -> None:
+    """Casts of values of other types take many times as long, and may be spared where columns are few."""
+    wide = table("wide", {"id": "INT64"}, {f"c{number}": "INT64" for number in range(casts.WIDE_COLUMNS + 1)})
+    narrow = table("narrow", {"id": "INT64"}, {"n": "INT64", "on": "DATE"})
+    both, of_wide = fault_of([wide, narrow]), fault_of([wide])
+    assert both.count("map_filter") == of_wide.count("map_filter") == 1
+    assert both.count("try_cast") == of_wide.count("try_cast") + 2
+
+
 def faults_in_both_ways(
     frame: "DataFrame", tables: list[TableSchema], monkeypatch: pytest.MonkeyPatch
 ) -> list[list[str | None]]:
