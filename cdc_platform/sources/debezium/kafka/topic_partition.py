@@ -11,6 +11,9 @@ _OTHER_WAY: Final = (
     "continue without the lost messages, specify the next offset in `input.kafka.start_offsets`"
 )
 
+NO_ID: Final = "0" * 32
+"""Identity of all topics at brokers before 2.8."""
+
 
 @dataclass(frozen=True)
 class TopicPartition:

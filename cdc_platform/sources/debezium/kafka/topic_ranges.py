@@ -9,7 +9,13 @@ from cdc_platform.errors import OffsetsLost, SourceNotFound
 from cdc_platform.model.base.stored_names import READ_PROGRESS
 from cdc_platform.model.base.stored_texts import parse_stored, read_stored
 from cdc_platform.model.stream.files import SourceFile
-from cdc_platform.sources.debezium.kafka.topic_partition import Loss, TopicPartition, check_losses, find_loss
+from cdc_platform.sources.debezium.kafka.topic_partition import (
+    NO_ID,
+    Loss,
+    TopicPartition,
+    check_losses,
+    find_loss,
+)
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
 from cdc_platform.sources.debezium.transactions.progress import Place
 
@@ -204,7 +210,13 @@ def _check_topics(
     # A recreated topic may have fewer partitions: those that it has show whether the others are given up.
     continued = {*progress, *settings.start_offsets}
     topic_ids = {tp.topic: tp.topic_id for tp in partitions if tp.origin in continued}
-    unknown = [origin for origin in gone if topic_ids.get(_topic_of(origin)) in {None, gone[origin].topic_id}]
+    without_offset = {tp.topic for tp in partitions if tp.origin not in settings.start_offsets}
+    unknown = [
+        origin
+        for origin, place in gone.items()
+        if (topic_id := topic_ids.get(_topic_of(origin))) in {None, place.topic_id}
+        and (topic_id != NO_ID or _topic_of(origin) in without_offset)
+    ]
     if unknown:
         raise OffsetsLost(
             f"The partition {unknown[0]} is gone, with the messages since the last cycle. If its topic was "

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_platform.errors import OffsetsLost, SettingError, SourceNotFound
-from cdc_platform.sources.debezium.kafka.topic_partition import TopicPartition
+from cdc_platform.sources.debezium.kafka.topic_partition import NO_ID, TopicPartition
 from cdc_platform.sources.debezium.kafka.topic_ranges import (
     TopicProgress,
     TopicRange,
@@ -187,6 +187,21 @@ def test_a_topic_that_is_recreated_with_fewer_partitions_is_given_up_at_once() -
     assert planned([first, second], read, SETTINGS) == ()
     with pytest.raises(OffsetsLost, match=r"a/b/2 is gone.*If it was recreated with fewer partitions"):
         planned([first, second], read_progress((replace(SECOND, partition=2), 5, 5)), SETTINGS)
+
+
+def test_without_identifiers_start_offsets_of_all_partitions_show_that_a_topic_is_recreated() -> None:
+    """Brokers before 2.8 have none, so a topic with fewer partitions could never be continued."""
+    first, second, third = (
+        replace(FIRST, topic_id=NO_ID, partition=number, earliest=0) for number in range(3)
+    )
+    old = read_progress((first, 30, 30), (second, 30, 30), (third, 5, 5))
+    left = [replace(tp, end_exclusive=3) for tp in (first, second)]
+    for origins in ([], [first.origin]):
+        settings = replace(SETTINGS, start_offsets=dict.fromkeys(origins, 0))
+        with pytest.raises(OffsetsLost, match=r"a/b/2 is gone.*specify the next offset of each"):
+            planned(left, old, settings)
+    settings = replace(SETTINGS, start_offsets={first.origin: 0, second.origin: 0})
+    assert planned(left, old, settings) == tuple(span(tp, 0, 0, 3) for tp in left)
 
 
 def test_no_topic_is_an_error() -> None:
