@@ -1,8 +1,8 @@
 """Requests of cycles to an object store or a catalog, and what each round trip costs.
 
-`python -m benchmarks.round_trips [--of store|catalog]`. A pipeline has its lake on an S3 server, or its
-tables in a REST catalog, behind a proxy that counts requests and, in every other cycle, answers each one
-late, as a service in the same region does. At the end the tables must equal what the source has.
+`python -m benchmarks.round_trips [--of store|catalog] [--tables N]`. A pipeline has its lake on an S3 server,
+or its tables in a REST catalog, behind a proxy that counts requests and, in every other cycle, answers each
+one late, as a service in the same region does. At the end the tables must equal what the source has.
 """
 
 import argparse
@@ -10,13 +10,14 @@ import shutil
 import statistics
 import time
 from collections import Counter
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from threading import Lock
 from typing import Final
 
+from benchmarks.many_tables import ManyTables
 from benchmarks.measure.harness import Report, arguments, must_equal
 from benchmarks.measure.tables import open_session
 from cdc_platform.lake.catalog.lake_settings import LakeSettings
@@ -57,7 +58,11 @@ def run(lake: LakeSettings, counting: Counting, folder: Path, options: argparse.
     report = Report("round_trips", options)
     settings = SparkSettings(driver_memory="2g", conf={"spark.ui.enabled": "false"})
     place = Place(folder / "source", lake, "counted", options.changes, options.seed)
-    with open_session(settings, lake) as spark, WORKLOADS[options.workload](place, None) as workload:
+    source = nullcontext(ManyTables(place, options.tables)) if options.tables else None
+    with (
+        open_session(settings, lake) as spark,
+        source or WORKLOADS[options.workload](place, None) as workload,
+    ):
         for name, value in session_secrets(settings, lake).items():
             spark.conf.set(name, value)
         soak, numbers = Soak(workload, spark), count(1)
@@ -88,6 +93,7 @@ def main() -> None:
     parser = arguments(__doc__ or "")
     parser.add_argument("--of", choices=["store", "catalog"], default="store", help="what is asked")
     parser.add_argument("--workload", choices=list(WORKLOADS), default="spanner", help="what is read")
+    parser.add_argument("--tables", type=int, default=0, help="this many tables that all change, instead")
     parser.add_argument("--cycles", type=int, default=8, help="cycles with and without a delay")
     parser.add_argument("--delay-s", type=float, default=0.03, help="delay of each request")
     parser.add_argument("--changes", type=int, default=50, help="changes for a cycle, about")
