@@ -88,11 +88,11 @@ It gets a function that orders some of them as all of them will be.
 class WindowFacts(NamedTuple):
     """Facts about the records of a window that are known before Spark reads them.
 
-    ``doubtful`` are the tables with events whose values may not fit and need a check, each with column types
-    of others, which do not; without them all events need one. The other facts matter if there are many
-    records: ``places`` are times and ordering keys of some of them, and ``counts`` those of
-    the changes by table, if all of them enter the log. These are unchanged except for the values that
-    ``complete`` adds, which is None if no change needs it.
+    ``doubtful`` are the tables with events whose values are checked, each with the column types of its other
+    events, whose values fit; None if all events are checked. The other facts matter if there are many
+    records: ``places`` are times and ordering keys of some of them, and ``counts`` those of the changes by
+    table, if all of them enter the log. These are unchanged except for the values that ``complete`` adds,
+    which is None if no change needs it.
     """
 
     doubtful: Mapping[str, Sequence[str]] | None = None
@@ -135,10 +135,8 @@ def order_events(
             next_ordinal = first_ordinal + (range_count(records, expected_records) << 33)
             stats = LogStats(dict(facts.counts), repeats.transactions, 0, next_ordinal, None)
             return OrderedChanges(in_ranges(completion.frame), stats.with_further(completion.partial_updates))
-    records, doubtful = (
-        _with_fitting(records if is_large else records.coalesce(1), facts.doubtful),
-        facts.doubtful,
-    )
+    doubtful = facts.doubtful
+    records = _with_fitting(records if is_large else records.coalesce(1), doubtful)
     doubtful_tables = [table for table in tables if doubtful is None or table.name in doubtful]
     fault = f"coalesce(event.fault, if({FITS}, null, {fault_of(doubtful_tables, capabilities)}))"
     distinct_records = _distinct(records, capabilities) if repeats.among_them else records
