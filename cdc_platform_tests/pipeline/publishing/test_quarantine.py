@@ -95,6 +95,8 @@ def test_rows_of_an_interrupted_cycle_are_in_no_common_file(
         quarantine(pipeline.lake, cycle)
     interrupt = partial(leave_unfinished, pipeline, name, 4)
     if is_within:
+        # Not while it compacts the same one, which ends with a conflict.
+        monkeypatch.setattr(maintain, "PARALLEL_TABLES", 1)
         interrupt_once(monkeypatch, maintain, "compact_small_files", interrupt)
     else:
         interrupt()
