@@ -10,6 +10,7 @@ from cdc_platform.model.schema.table_schema import ColumnType, TableSchema
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM, SourceCapabilities
 from cdc_platform.spark.frames import casts
+from cdc_platform.spark.log import faults
 from cdc_platform.spark.log.faults import fault_of
 from cdc_platform.spark.log.order import order_records
 from cdc_platform_tests.example_tables import table
@@ -76,8 +77,8 @@ def test_many_columns_and_few_are_judged_alike(
         for number, (mod, declared) in enumerate(made)
     ]
     frame = spark.createDataFrame(raw_table(records))
-    few, many = faults_in_both_ways(frame, [schema], monkeypatch)
-    assert few == many
+    few, many, wide = faults_in_each_way(frame, [schema], monkeypatch)
+    assert few == many == wide
     assert {True, False} == {fault is None for fault in few}
 
 
@@ -107,8 +108,8 @@ def test_each_table_is_judged_by_its_own_columns(
             [*made, (replace(tables[0], name="other"), *made[0][1:])]
         )
     ]
-    few, many = faults_in_both_ways(spark.createDataFrame(raw_table(records)), tables, monkeypatch)
-    assert few == many
+    few, many, wide = faults_in_each_way(spark.createDataFrame(raw_table(records)), tables, monkeypatch)
+    assert few == many == wide
     assert {True, False} == {fault is None for fault in few}
     assert few[-1] is None, "other tables are not judged"
 
@@ -118,7 +119,7 @@ def test_the_number_of_tables_adds_no_conditions(capabilities: SourceCapabilitie
     """Spark would analyse a query with conditions for each column of hundreds of tables for a minute."""
     columns = {f"c{number}": kind for number, kind in enumerate(dict.fromkeys(TYPES))}
     tables = [table(f"t{number}", {"id": "INT64"}, columns) for number in range(400)]
-    few, many = (fault_of(some, capabilities) for some in (tables[:4], tables))
+    few, many = (fault_of(some, capabilities) for some in (tables[:40], tables))
     assert few.count("try_cast") == many.count("try_cast")
     assert few.count("(") == many.count("(")
 
@@ -132,13 +133,14 @@ def test_values_of_a_narrow_table_are_not_cast_to_each_type_because_another_tabl
     assert both.count("try_cast") == of_wide.count("try_cast") + 2
 
 
-def faults_in_both_ways(
+def faults_in_each_way(
     frame: "DataFrame", tables: list[TableSchema], monkeypatch: pytest.MonkeyPatch
 ) -> list[list[str | None]]:
-    """Return the fault of each change, with few columns and with many."""
-    faults: list[list[str | None]] = []
-    for wide_columns in (10_000, 0):
+    """Return the fault of each change, with few columns, with many in narrow tables, and in wide ones."""
+    found: list[list[str | None]] = []
+    for compiled_columns, wide_columns in ((10_000, 10_000), (0, 10_000), (0, 0)):
+        monkeypatch.setattr(faults, "MAX_COMPILED_COLUMNS", compiled_columns)
         monkeypatch.setattr(casts, "WIDE_COLUMNS", wide_columns)
         ordered = order_records(frame, 0, frame.count(), tables)
-        faults.append([row["fault"] for row in ordered.orderBy("ordinal").collect()])
-    return faults
+        found.append([row["fault"] for row in ordered.orderBy("ordinal").collect()])
+    return found
